@@ -1,0 +1,44 @@
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test test-quick check format bench clean
+
+help:
+	@echo "make demo        run the demo: a real model on this machine, no key"
+	@echo "make test        all tests"
+	@echo "make test-quick  all but the slow ones"
+	@echo "make check       lint and types"
+	@echo "make bench       the benchmarks, as ratios"
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/evalflows run data/experiments/demo.yaml
+	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"from item_scores\""
+
+test: $(INSTALLED)
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+test-quick: $(INSTALLED)
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks.sealed_scores
+
+clean:
+	rm -rf $(VENV) data/store data/spool

@@ -1,0 +1,39 @@
+"""What went wrong, in one line, and the exit code that says what kind it was."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from specs.errors import IncompleteError, InputError, describe
+
+BAD_INPUT, INCOMPLETE, FAULT, INTERRUPTED = 2, 4, 70, 130
+
+
+@contextmanager
+def one_line_errors(verbose: bool) -> Iterator[None]:
+    """Ends the program with one line on stderr for any exception; with the traceback too where that is asked for."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except InputError as error:
+        _end(str(error), BAD_INPUT, verbose)
+    except IncompleteError as error:
+        _end(str(error), INCOMPLETE, verbose)
+    except (KeyboardInterrupt, click.Abort):
+        _end("stopped; `evalflows ls` shows what can be resumed", INTERRUPTED, verbose)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        _end(f"a fault of evalflows, not of yours: {describe(error)} (--verbose shows where)", FAULT, verbose)
+
+
+def _end(message: str, code: int, verbose: bool) -> None:
+    if verbose:
+        traceback.print_exc()
+    click.echo(f"evalflows: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,174 @@
+"""Looking at what is stored: ls, show, sql. None of these loads Prefect."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.errors import one_line_errors
+from store.catalog import connect, grain, select, view_files
+from store.lookup import find_experiments
+from store.parquet import Store
+
+VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+
+
+@click.command()
+@VERBOSE
+def ls(verbose: bool) -> None:
+    """List the experiments, the newest first."""
+    with one_line_errors(verbose), connect() as catalog:
+        rows = catalog.execute(
+            """select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
+               from experiment_overview order by started_at desc, target"""
+        ).fetchall()
+        if not rows:
+            click.echo("no experiments yet: `evalflows run SPEC` makes one")
+            return
+        table = _table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
+        for name, identity, state, answered, planned, failed, dataset, started in rows:
+            table.add_row(
+                name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
+            )
+        console().print(table)
+
+
+@click.command()
+@click.argument("experiment")
+@VERBOSE
+def show(experiment: str, verbose: bool) -> None:
+    """Show how an EXPERIMENT came out: its id, the beginning of one, its name, or a run group."""
+    with one_line_errors(verbose):
+        print_experiments(find_experiments(Store(), experiment))
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one row a line."
+)
+@VERBOSE
+def sql(query: str | None, form: str, verbose: bool) -> None:
+    """Ask the store with a QUERY. Without one, list the views and what a row of each is."""
+    with one_line_errors(verbose), connect() as catalog:
+        if query is None:
+            views = [
+                (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8"))) for path in view_files()
+            ]
+            _print_rows(("view", "one row per", "about"), views, form)
+        else:
+            relation = select(catalog, query)
+            _print_rows(relation.columns, relation.fetchall(), form)
+
+
+def print_experiments(identities: Sequence[str]) -> None:
+    """Print what became of some experiments: every metric with what is missing, the cost, and the errors."""
+    with connect() as catalog:
+        given = [list(identities)]
+        metrics = catalog.execute(_METRICS, given).fetchall()
+        overviews = catalog.execute(_OVERVIEW, given).fetchall()
+        errors = catalog.execute(_ERRORS, given).fetchall()
+    out, table = console(), _table("experiment", "metric", "mean", "scored", "missing", "n/a")
+    for name, metric, mean, shares, scored, missing, not_applicable in metrics:
+        value = shares or ("-" if mean is None else f"{mean:.3f}")
+        table.add_row(name, metric, value, str(scored), _loud(missing), str(not_applicable or ""))
+    out.print(table)
+    for overview in overviews:
+        out.print(_in_words(*overview))
+    for name, what, error, count in errors:
+        out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
+
+
+def console() -> Console:
+    """Of the terminal's width; wide enough for whole ids where the output goes elsewhere."""
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+
+
+_METRICS = """
+select m.experiment, m.metric, m.mean, l.shares, m.scored, m.missing, m.not_applicable
+from metric_summary m left join (
+    select experiment_id, metric, evaluator_version,
+           string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
+    from label_shares group by all
+) l using (experiment_id, metric, evaluator_version)
+where list_contains($1, m.experiment_id)
+order by m.metric, list_position($1, m.experiment_id)
+"""
+
+_OVERVIEW = """
+select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s
+from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
+"""
+
+_ERRORS = """
+select e.name, what, error, count(*) as n from (
+    select experiment_id, 'target' as what, error from outputs where status = 'failed'
+    union all
+    select experiment_id, evaluator as what, error from scores where status = 'failed' and error_kind <> 'no_output'
+) f join experiments e using (experiment_id)
+where list_contains($1, experiment_id)
+group by all order by n desc, e.name, what, error limit 10
+"""
+
+
+def _in_words(
+    name: str,
+    identity: str,
+    state: str,
+    reason: str | None,
+    answered: int,
+    failed: int,
+    planned: int,
+    calls: int | None,
+    cached: int | None,
+    cost: float | None,
+    latency: float | None,
+) -> Text:
+    text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
+    text.append(f": {answered} of {planned} answered")
+    if failed:
+        text.append(f", {failed} failed", style="bold red")
+    if latency is not None:
+        text.append(f", {latency:.2f} s each")
+    if calls is not None:
+        text.append(
+            f"; {calls} model calls, {cached} from the ledger, {'cost unknown' if cost is None else f'{cost:.4f} USD'}"
+        )
+    return text.append(f"; {reason}") if reason else text
+
+
+def _loud(count: int) -> Text:
+    return Text(str(count), style="bold red" if count else "")
+
+
+def _about(text: str) -> str:
+    return text.partition("\n")[0].partition(": ")[2]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        number = column in ("mean", "scored", "missing", "n/a", "answered", "failed")
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    return table
+
+
+def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    elif form == "json":
+        for row in rows:
+            click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False))
+    else:
+        table = _table(*columns)
+        for row in rows:
+            table.add_row(*("" if value is None else str(value) for value in row))
+        console().print(table)

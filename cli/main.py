@@ -1,0 +1,76 @@
+"""The `evalflows` command. It parses, calls a flow or the catalog, and prints."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.errors import one_line_errors
+from cli.look import ls, show, sql
+
+if TYPE_CHECKING:
+    from specs.experiment import ExperimentSpec
+
+VERBOSE = click.option("--verbose", is_flag=True, help="Show Prefect's log, and the traceback of an error.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="evalflows")
+def cli() -> None:
+    """Did the LLM application get better, is that real, may we release it?
+
+    The store is data/store, or what EVALFLOWS_STORE names.
+    """
+
+
+@cli.command()
+@click.argument("spec")
+@VERBOSE
+def run(spec: str, verbose: bool) -> None:
+    """Run the experiment that a SPEC file (YAML) describes."""
+    from specs.experiment import load_experiment
+
+    with one_line_errors(verbose):
+        _run(load_experiment(spec), None, verbose)
+
+
+@cli.command()
+@click.argument("experiment")
+@VERBOSE
+def resume(experiment: str, verbose: bool) -> None:
+    """Go on with an EXPERIMENT that was broken off, and the others of the same start, where they stopped."""
+    from specs.experiment import ExperimentSpec
+    from store.lookup import find_experiments
+    from store.parquet import Store
+
+    with one_line_errors(verbose):
+        store = Store()
+        (row,) = store.read("experiments", find_experiments(store, experiment)[0])
+        _run(ExperimentSpec.model_validate_json(row.spec), row.run_group, verbose)
+
+
+def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
+    from cli.look import print_experiments
+
+    if not verbose:
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    sys.path.append(
+        str(Path.cwd())
+    )  # last, so that a user's module beside the spec is found and none of ours is hidden
+    from flows import run as run_flow  # Prefect takes seconds to import
+
+    print_experiments(run_flow(spec, group))
+
+
+for command in (ls, show, sql):
+    cli.add_command(command)
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

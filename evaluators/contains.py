@@ -1,0 +1,38 @@
+from collections.abc import Sequence
+from typing import Any
+
+from evaluators.text import as_text, pick
+
+
+def contains(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None = None,
+    *,
+    any_of: Sequence[str] = (),
+    all_of: Sequence[str] = (),
+    key: str | None = None,
+    ignore_case: bool = True,
+) -> bool | None:
+    """Whether the answer contains all of `all_of` and at least one of `any_of`.
+
+    Without either, whether it contains the reference: each element where that is a list. None where there is
+    nothing to look for.
+    """
+    if not any_of and not all_of:
+        all_of = _wanted(pick(reference_outputs, None))
+    if not any_of and not all_of:
+        return None
+    text = _fold(as_text(pick(outputs, key)), ignore_case)
+    found_any = not any_of or any(_fold(part, ignore_case) in text for part in any_of)
+    return found_any and all(_fold(part, ignore_case) in text for part in all_of)
+
+
+def _wanted(reference: Any) -> list[str]:
+    if reference is None:
+        return []
+    parts = reference if isinstance(reference, list) else [reference]
+    return [as_text(part) for part in parts if part not in ("", None)]
+
+
+def _fold(text: str, ignore_case: bool) -> str:
+    return text.casefold() if ignore_case else text

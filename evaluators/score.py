@@ -1,0 +1,136 @@
+"""What an evaluator may return, and the one shape that all of it becomes."""
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from store.records import DataType
+
+WANTED = (
+    "a bool, a number, a text (label), None (does not apply), Score, "
+    '{"key" or "name", "score" or "value", "comment", "metadata"}, {"results": [...]}, '
+    "an object with those attributes, or a list of these"
+)
+_DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A score as an evaluator may return it. Without a key it bears the evaluator's name."""
+
+    value: float | bool | str | None = None
+    key: str | None = None
+    label: str | None = None
+    comment: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    data_type: DataType | None = None
+    config_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A score as it is kept: a number or a label, or neither where the evaluator does not apply."""
+
+    metric: str
+    value: float | None = None
+    label: str | None = None
+    data_type: DataType | None = None
+    comment: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    config_id: str | None = None
+
+    @property
+    def status(self) -> Literal["scored", "not_applicable"]:
+        return "not_applicable" if self.value is None and self.label is None else "scored"
+
+
+def normalise(returned: object, name: str) -> list[Judgement]:
+    """What an evaluator called `name` returned, as judgements; at least one, each metric once.
+
+    Raises TypeError for what is no score, ValueError for NaN and infinity, and for a name given twice.
+    """
+    judgements = list(_each(returned, name)) or [Judgement(metric=name)]
+    metrics = [judgement.metric for judgement in judgements]
+    for metric in metrics:
+        if metrics.count(metric) > 1:
+            raise ValueError(
+                f"returned {metrics.count(metric)} scores called {metric!r}, wanted a name of its own for each"
+            )
+    return judgements
+
+
+def _each(returned: object, name: str) -> Iterator[Judgement]:
+    if isinstance(returned, Mapping):
+        if "results" in returned:
+            yield from _each(returned["results"], name)
+        else:
+            yield _from_fields(returned, name)
+    elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
+        for one in returned:
+            yield from _each(one, name)
+    elif returned is None or isinstance(returned, str) or _number(returned) is not None:
+        yield _from_fields({"value": returned}, name)
+    elif hasattr(returned, "results"):
+        yield from _each(returned.results, name)
+    else:
+        yield _from_fields(_attributes(returned), name)
+
+
+def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
+    if not fields.keys() & {"score", "value", "label"}:
+        raise TypeError(f"returned a mapping with {', '.join(map(str, fields)) or 'nothing'}, wanted {WANTED}")
+    given = [fields[key] for key in ("score", "value", "label") if fields.get(key) is not None]
+    texts = [value for value in given if isinstance(value, str)]
+    values = [value for value in given if not isinstance(value, str)]
+    value = _checked(values[0]) if values else None
+    label = texts[0] if texts else None
+    if isinstance(value, bool):
+        kind: DataType | None = "BOOLEAN"
+    else:
+        kind = "NUMERIC" if value is not None else "CATEGORICAL" if label is not None else None
+    comment = fields.get("comment")
+    return Judgement(
+        metric=str(fields.get("key") or fields.get("name") or name),
+        value=None if value is None else float(value),
+        label=label,
+        data_type=_declared(fields.get("data_type")) or kind,
+        comment=None if comment is None else str(comment),
+        metadata=fields.get("metadata") or None,
+        config_id=fields.get("config_id"),
+    )
+
+
+def _attributes(returned: object) -> dict[str, Any]:
+    names = ("key", "name", "score", "value", "label", "comment", "metadata", "data_type", "config_id")
+    found = {name: getattr(returned, name) for name in names if hasattr(returned, name)}
+    if not found.keys() & {"score", "value", "label"}:
+        raise TypeError(f"returned {type(returned).__name__}, wanted {WANTED}")
+    return found
+
+
+def _checked(value: object) -> float | bool:
+    number = _number(value)
+    if number is None:
+        raise TypeError(f"returned a score of type {type(value).__name__}, wanted a bool, a number or a text")
+    if not math.isfinite(number):
+        raise ValueError(f"returned {number}, wanted a finite number, or None where the evaluator does not apply")
+    return number
+
+
+def _number(value: object) -> float | bool | None:
+    """A bool or a float, also from numpy's scalars; None for anything else."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Real):
+        return float(value)
+    item = getattr(value, "item", None)  # numpy.bool_ is no Real
+    if callable(item) and getattr(value, "shape", None) == ():
+        return _number(item())
+    return None
+
+
+def _declared(data_type: object) -> DataType | None:
+    text = str(getattr(data_type, "value", data_type)).upper()
+    return next((known for known in _DATA_TYPES if known == text), None)

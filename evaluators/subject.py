@@ -1,0 +1,90 @@
+"""What evaluators are shown: one run of one example, in both spellings."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(slots=True, kw_only=True)
+class ExampleView:
+    """`example`: as it was frozen. `outputs` are the reference outputs, by LangSmith's name for them."""
+
+    id: str
+    inputs: dict[str, Any]
+    reference_outputs: dict[str, Any] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    split: str | None = None
+    cluster: str | None = None
+    attachments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> dict[str, Any] | None:
+        return self.reference_outputs
+
+
+@dataclass(slots=True, kw_only=True)
+class RunView:
+    """`run`: what the target made of the example."""
+
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any] | None
+    error: str | None = None
+    repetition: int = 0
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    latency_s: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    started_at: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ItemResult:
+    """One element of `item_results`, for run-level evaluators."""
+
+    item: ExampleView
+    output: Any
+    evaluations: "Evaluations"
+    run: RunView
+
+
+@dataclass(slots=True, kw_only=True)
+class Evaluation:
+    """A score given before, for composites and run-level evaluators."""
+
+    name: str
+    value: float | str | None
+    comment: str | None = None
+    status: str = "scored"
+
+    @property
+    def score(self) -> float | str | None:
+        return self.value
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class Evaluations(list[Evaluation]):
+    """A list of scores that also looks up by name: `scores["exact_match"]`, `scores.get("judge")`."""
+
+    def __getitem__(self, which: Any) -> Any:
+        if not isinstance(which, str):
+            return super().__getitem__(which)
+        found = self.get(which)
+        if found is None:
+            raise KeyError(f"{which!r}: wanted one of {', '.join(e.name for e in self) or 'no score at all'}")
+        return found
+
+    def get(self, name: str) -> Evaluation | None:
+        return next((evaluation for evaluation in self if evaluation.name == name), None)
+
+
+def whole(value: dict[str, Any] | None, only: str) -> Any:
+    """Langfuse's spelling of a value: what was given before it was wrapped as `{only: value}`."""
+    return value[only] if value is not None and value.keys() == {only} else value
+
+
+__all__ = ["Evaluation", "Evaluations", "ExampleView", "ItemResult", "RunView", "whole"]

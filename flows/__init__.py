@@ -1,0 +1,12 @@
+"""What happens, in order. `from flows import evaluate` is the way in from Python."""
+
+import os
+
+# Before Prefect is imported: nothing is reported to anyone.
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+from flows.api import evaluate, run
+from flows.result import ExperimentResult, ItemOutcome
+
+__all__ = ["ExperimentResult", "ItemOutcome", "evaluate", "run"]

@@ -1,0 +1,42 @@
+"""An experiment: a frozen dataset, answered by every target, judged by every evaluator."""
+
+from prefect import flow
+from prefect.futures import PrefectFuture, wait
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from specs.experiment import ExperimentSpec
+from tasks.chunk import Chunk, chunks_of
+from tasks.evaluate import evaluate_chunk
+from tasks.execute import execute_chunk
+from tasks.finish import finish_experiments, raise_what_failed
+from tasks.snapshot import freeze_dataset
+from tasks.start import start_experiments
+
+CHUNKS_AT_ONCE = 4
+
+
+RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNKS_AT_ONCE)
+
+
+@flow(name="run_experiment", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
+def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
+    """Freeze the dataset, run the targets, judge every answer. Returns the experiments' ids.
+
+    Args:
+        spec: What to run.
+        resume: A run group to go on with, instead of starting anew.
+    """
+    spec = freeze_dataset(spec)
+    experiments = start_experiments(spec, resume)
+    execute, evaluate = (
+        step.with_options(retries=spec.chunk_retries, retry_delay_seconds=spec.chunk_retry_delay_s)
+        for step in (execute_chunk, evaluate_chunk)
+    )
+    steps: list[PrefectFuture[Chunk]] = []
+    for experiment in experiments:
+        for chunk in chunks_of(experiment):
+            answered = execute.submit(chunk)
+            steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
+    wait(steps)
+    raise_what_failed(steps, finish_experiments(experiments))
+    return [experiment.experiment_id for experiment in experiments]

@@ -1,0 +1,1 @@
+"""Calling a model: one path for every call."""

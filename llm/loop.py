@@ -1,0 +1,42 @@
+"""The event loop, in a thread of its own, on which every model call and every async function of the user's runs."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+    """Begin a coroutine on the loop, with the context variables of the caller."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _running())
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine on the loop, and wait for it in another thread. A wait that is broken off ends it."""
+    future = start(coroutine)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def cancel_all() -> None:
+    """End everything that is under way on the loop: what waits for it gets CancelledError."""
+    if _loop is not None:
+        _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+
+
+def _running() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="evalflows-calls", daemon=True).start()
+        return _loop

@@ -1,0 +1,65 @@
+"""The errors that cross a border: what the user gave, what a model's endpoint did, what is left to do."""
+
+from typing import Literal
+
+from pydantic import ValidationError
+
+ErrorKind = Literal[
+    "rate_limited",  # the provider refused for now: HTTP 429
+    "server_error",  # HTTP 5xx
+    "connection",  # no connection, or one that was cut
+    "timeout",
+    "bad_answer",  # an answer that cannot be read: no JSON, no choices, not of the schema
+    "refused",  # the model declined, or a content filter did
+    "truncated",  # the answer stops at the token limit and cannot be read without its end
+    "context_too_long",
+    "authentication",
+    "quota_exhausted",  # no money left with the provider
+    "bad_request",
+    "raised",  # the user's own code raised
+    "bad_return",  # the user's own code returned what cannot be kept
+    "no_output",  # nothing to judge, since the target failed
+    "stopped",  # not attempted: a budget, a breaker, or a person ended the run
+]
+
+TRANSIENT: frozenset[ErrorKind] = frozenset({"rate_limited", "server_error", "connection", "timeout", "bad_answer"})
+"""Kinds that another attempt may cure."""
+
+
+class InputError(Exception):
+    """What the user gave cannot be used. One line: where, what was got, what was wanted."""
+
+
+class IncompleteError(Exception):
+    """The run ended before every item had its row. What is done is kept, and can be resumed."""
+
+
+class CallError(Exception):
+    """A model call that yielded no answer, after its retries."""
+
+    def __init__(self, kind: ErrorKind, message: str, *, attempts: int = 1, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+        self.attempts = attempts
+        self.retry_after_s = retry_after_s
+
+
+def first_problem(error: ValidationError, where: str) -> str:
+    """A pydantic error in one line: the first problem, what was got there, and how many more there are."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    path = ".".join(str(part) for part in first["loc"])
+    got = "" if first["type"] == "missing" else f", got {_short(first['input'])}"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{where}: {path + ': ' if path else ''}{first['msg']}{got}{more}"
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line, with its type."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _short(value: object, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

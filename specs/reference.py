@@ -1,0 +1,116 @@
+"""Naming code by text: `module:name` in a spec, and the version of what it names.
+
+A callable that no text can name (a closure, a function of a notebook) is kept here for as long as this process
+lives, under a text that begins with `live:`.
+"""
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from specs.errors import InputError, describe
+
+_live: dict[str, Callable[..., Any]] = {}
+
+
+def load(reference: str) -> Callable[..., Any]:
+    """The callable that a reference names. Raises InputError, in one line, if there is none."""
+    if reference.startswith("live:"):
+        return _load_live(reference)
+    module_name, _, name = reference.partition(":")
+    if not module_name or not name:
+        raise InputError(f"{reference!r}: wanted 'module:name'")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # whatever a user's module raises while it is imported
+        raise InputError(f"{reference!r}: cannot import {module_name!r}: {describe(error)}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise InputError(f"{reference!r}: {module_name!r} has no {name!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InputError(f"{reference!r}: got {type(found).__name__}, wanted something that can be called")
+    return found  # type: ignore[no-any-return]
+
+
+def refer(function: Callable[..., Any]) -> str:
+    """A text that `load` turns into this callable: `module:name` if that is importable anywhere, else `live:…`."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module and name and module != "__main__" and _is_importable(function, module, name):
+        return f"{module}:{name}"
+    reference = f"live:{name_of(function)}-{version_of(function)[:8]}-{id(function):x}"
+    _live[reference] = function
+    return reference
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a callable is called, for messages and as the name of a score."""
+    inner = function.func if isinstance(function, partial) else function
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return "function" if name == "<lambda>" else str(name)
+
+
+def version_of(function: Callable[..., Any], *settings: object) -> str:
+    """A hash of a callable's source, constants, and settings; 16 hex digits.
+
+    It labels what was used. It cannot see a change in code that the callable calls.
+    """
+    digest = hashlib.sha256()
+    for part in (*_parts(function), *settings):
+        digest.update(repr(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _parts(function: Callable[..., Any]) -> list[object]:
+    if isinstance(function, partial):
+        return [*_parts(function.func), function.args, sorted(function.keywords.items())]
+    inner = inspect.unwrap(function)
+    if not inspect.isroutine(inner) and not inspect.isclass(inner):
+        inner = type(inner)
+    try:
+        source: object = inspect.getsource(inner)
+    except (OSError, TypeError):
+        code = getattr(inner, "__code__", None)
+        source = (code.co_code, _plain(code.co_consts)) if code else name_of(function)
+    closure = getattr(inner, "__closure__", None) or ()
+    state = vars(function) if not inspect.isroutine(function) and hasattr(function, "__dict__") else {}
+    return [source, [_plain(cell.cell_contents) for cell in closure], sorted((k, _plain(v)) for k, v in state.items())]
+
+
+def _plain(value: object) -> object:
+    """A value if its text is the same in every process, else its type."""
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | bytes | int | float | bool | None) else type(value).__name__
+
+
+def _is_importable(function: Callable[..., Any], module: str, name: str) -> bool:
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is function
+
+
+def _load_live(reference: str) -> Callable[..., Any]:
+    if reference not in _live:
+        raise InputError(f"{reference!r}: lived in another process; name code as 'module:name' to use it in this one")
+    return _live[reference]
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await."""
+    inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+
+
+def parameters_of(function: Callable[..., Any], what: str) -> list[inspect.Parameter]:
+    """A callable's parameters. Raises InputError, which begins with `what`, where they cannot be read."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what}: its parameters cannot be read; wrap it in a function") from error

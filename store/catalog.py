@@ -1,0 +1,66 @@
+"""Asking the store with SQL: a DuckDB in memory with a view for every table (staging) and every question (marts)."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+import os
+import re
+from pathlib import Path
+
+import duckdb
+
+from specs.errors import InputError
+from store.layout import Layout
+from store.parquet import Store
+
+SQL = Path(__file__).parent / "sql"
+
+
+def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB with every view over the store's files, as they are when a query runs. It cannot change the store.
+
+    `root` as in `Store`. Raises InputError for a store that cannot be made or read.
+    """
+    try:
+        store = Store(root)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(f"store {Layout.at(root).root!r}: {error}") from error
+    connection = store.connect()
+    for path in view_files():
+        connection.execute(f"create view {path.stem} as {path.read_text(encoding='utf-8')}")
+    return connection
+
+
+def view_files() -> list[Path]:
+    """The files of the views, in the order in which they build on each other."""
+    return [*sorted((SQL / "staging").glob("*.sql")), *sorted((SQL / "marts").glob("*.sql"))]
+
+
+def grain(path: Path) -> tuple[str, ...]:
+    """The columns that are unique in a view, read from its first line: `-- one row per a, b: …`."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    match = re.fullmatch(r"-- one row per ([a-z_]+(?:, [a-z_]+)*)(?:: .*)?", first)
+    if not match:
+        raise ValueError(f"{path.name}: got {first!r}, wanted '-- one row per column, column'")
+    return tuple(match[1].split(", "))
+
+
+def select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRelation:
+    """Run one query that only reads. Raises InputError for anything else, and for SQL that DuckDB refuses."""
+    try:
+        statements = connection.extract_statements(query)
+    except duckdb.Error as error:
+        raise InputError(f"sql: {_one_line(error)}") from error
+    if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        raise InputError(f"sql: got {_kinds(statements)}, wanted one query (select, from, with, describe, explain)")
+    try:
+        return connection.sql(query)
+    except duckdb.Error as error:
+        raise InputError(f"sql: {_one_line(error)}") from error
+
+
+def _kinds(statements: list[duckdb.Statement]) -> str:
+    return ", ".join(statement.type.name for statement in statements) or "nothing"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

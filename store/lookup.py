@@ -1,0 +1,35 @@
+"""Finding an experiment by what a person calls it."""
+
+from typing import Any
+
+from specs.errors import InputError
+from store.parquet import Store
+
+
+def find_experiments(store: Store, reference: str) -> list[str]:
+    """The ids of the experiments that a reference means: an id, the beginning of just one, a run group (all of its
+    experiments), or a name (the newest of that name). Raises InputError if it means none, or several ids begin so.
+    """
+    rows = store.query("select experiment_id, name, run_group from source.experiments order by started_at desc, target")
+    for exact in (
+        [row[0] for row in rows if row[0] == reference],
+        [row[0] for row in reversed(rows) if row[2] == reference],
+        [row[0] for row in rows if row[1] == reference][:1],
+    ):
+        if exact:
+            return exact
+    begin_so = [row[0] for row in rows if row[0].startswith(reference)]
+    if len(begin_so) == 1:
+        return begin_so
+    if begin_so:
+        raise InputError(f"experiment {reference!r}: {len(begin_so)} ids begin so, wanted more of it")
+    raise InputError(f"experiment {reference!r}: not in {store.layout.root}, {_known(rows)}")
+
+
+def _known(rows: list[tuple[Any, ...]]) -> str:
+    names = list(dict.fromkeys(row[1] for row in rows))
+    return (
+        f"wanted an id or one of: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+        if rows
+        else "which is empty"
+    )

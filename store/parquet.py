@@ -1,0 +1,156 @@
+"""The store: write-once Parquet files in a folder or an object store.
+
+`<table>/sealed/<owner>.parquet` holds what is finished, each key once. `<table>/open/<owner>/<part>.parquet` holds
+what is still being made, where a retry may give a key twice. Where an owner has a sealed file, its open parts do not
+count: so sealing and reopening turn on one rename a table, and a reader sees each row once at every moment between.
+"""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.layout import Layout, files, newest
+from store.schemas import TABLES, schema_of, to_arrow, to_rows
+from store.source import connect_source
+
+ROWS_PER_GROUP = 50_000
+REOPENED = "reopened"
+"""The part that holds what was sealed before an owner was reopened."""
+
+
+class Store:
+    """The files under one root. Any number of processes may use it at once."""
+
+    def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
+        self.layout = Layout.at(root)
+        self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
+        for table in TABLES:
+            for path in self.layout.empties(table):
+                if not self._exists(path):
+                    self._write(path, to_arrow(table, []))
+
+    def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
+        """Write all that an owner has in a table, sealed at once."""
+        self._write(self.layout.sealed(table, owner), _as_arrow(table, rows))
+
+    def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
+        """Add rows to an open owner. Nothing is written for no rows."""
+        data = _as_arrow(table, rows)
+        if data.num_rows:
+            self._write(f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", data)
+
+    def read(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[Any]:
+        """An owner's rows as records, each key once; of an open owner, only those parts that `parts` names.
+
+        Rows that were sealed before the owner was reopened count to every part.
+        """
+        return to_rows(table, self.read_arrow(table, owner, parts))
+
+    def read_arrow(self, table: str, owner: str, parts: Sequence[str] | None = None) -> pa.Table:
+        """The same as an Arrow table."""
+        if self.is_sealed(table, owner):
+            with self._fs.open(self.layout.sealed(table, owner), "rb") as file:
+                return pq.read_table(file)
+        return self._newest(table, self._open_files(table, owner, parts))
+
+    def is_sealed(self, table: str, owner: str) -> bool:
+        return self._exists(self.layout.sealed(table, owner))
+
+    def seal(self, owner: str, tables: Sequence[str]) -> None:
+        """Turn an owner's open parts into one file a table, keys unique, and remove the parts. Safe to repeat."""
+        for table in tables:
+            parts = self._open_files(table, owner)
+            if parts and not self.is_sealed(table, owner):
+                self.publish(table, owner, self._newest(table, parts))
+            self._remove_open(table, owner)
+
+    def reopen(self, owner: str, tables: Sequence[str]) -> None:
+        """Turn an owner's sealed files back into open parts, so that rows can be added. Safe to repeat."""
+        for table in tables:
+            if self.is_sealed(table, owner):
+                self._remove_open(table, owner)  # what a seal that was broken off has left
+                folder = self.layout.open_folder(table, owner)
+                self._fs.makedirs(folder, exist_ok=True)
+                self._fs.mv(self.layout.sealed(table, owner), f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB with every table as a view in the schema `source`."""
+        return connect_source(self.layout, self._fs)
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query. Asked again once if a file went away meanwhile: it was just sealed."""
+        with self.connect() as connection:
+            try:
+                return connection.execute(sql, parameters).fetchall()
+            except duckdb.IOException:
+                return connection.execute(sql, parameters).fetchall()
+
+    def _newest(self, table: str, paths: list[str]) -> pa.Table:
+        if not paths:
+            return to_arrow(table, [])
+        with self.connect() as connection:
+            return _as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
+
+    def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
+        self._fs.invalidate_cache()
+        found = sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet"))
+        if parts is not None:
+            found = [path for path in found if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
+        return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in found]
+
+    def _exists(self, path: str) -> bool:
+        self._fs.invalidate_cache()
+        return bool(self._fs.exists(path))
+
+    def _remove_open(self, table: str, owner: str) -> None:
+        folder = self.layout.open_folder(table, owner)
+        if self._exists(folder):
+            self._fs.rm(folder, recursive=True)
+
+    def _write(self, path: str, data: pa.Table) -> None:
+        if self.layout.is_local:
+            _write_durably(Path(path), data)
+        else:
+            sink = pa.BufferOutputStream()
+            _write_parquet(data, sink)
+            self._fs.pipe_file(path, sink.getvalue().to_pybytes())
+
+
+def _as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:
+    if not isinstance(rows, pa.Table):
+        return to_arrow(table, rows)
+    schema = schema_of(TABLES[table].record)
+    return rows.select(schema.names).cast(schema)
+
+
+def _write_parquet(data: pa.Table, sink: Any) -> None:
+    pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
+
+
+def _write_durably(target: Path, data: pa.Table) -> None:
+    """Write beside the target, force it to the disk, then rename: no reader ever sees half a file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            _write_parquet(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

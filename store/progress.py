@@ -1,0 +1,117 @@
+"""How far an experiment is: what is missing, what another attempt may yet better, what it cost."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from store.parquet import Store
+from store.records import ExperimentRow, ScoreRow, derived_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """The sums over an experiment's calls, each counted once."""
+
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None  # None if any call's cost is not known
+
+
+def spent(store: Store, experiment_id: str) -> Spent:
+    """What the experiment paid for itself; answers from other experiments' calls cost nothing."""
+    row = store.query(
+        """select count(*), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
+                  count(*) filter (status = 'ok' and cost_usd is null)
+           from source.calls where experiment_id = ?""",
+        [experiment_id],
+    )[0]
+    return Spent(calls=row[0], tokens_in=int(row[1]), tokens_out=int(row[2]), cost_usd=None if row[4] else row[3])
+
+
+def cached_calls(store: Store, experiment_id: str) -> int:
+    """How many answers came from the ledger."""
+    query = """select coalesce(sum(calls_cached), 0) from (
+                   select calls_cached from source.outputs where experiment_id = $1
+                   union all select calls_cached from source.scores where experiment_id = $1)"""
+    return int(store.query(query, [experiment_id])[0][0])
+
+
+def open_work(store: Store, experiment_id: str, transient: Collection[str]) -> int:
+    """How many rows stand for something that another attempt may yet bring: not attempted, or failed for now.
+
+    `transient` are the kinds of error that may pass.
+    """
+    query = """select count(*) from (
+                   select status, error_kind from source.outputs where experiment_id = $1
+                   union all select status, error_kind from source.scores where experiment_id = $1)
+               where status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))"""
+    return int(store.query(query, [experiment_id, sorted(transient)])[0][0])
+
+
+def whats_missing(store: Store, experiment: ExperimentRow, evaluators: Sequence[str]) -> str | None:
+    """What an experiment still lacks for each run to have its row and each evaluator's, in words; None if nothing."""
+    planned = experiment.n_examples * experiment.repetitions
+    outputs, not_attempted = store.query(
+        "select count(*), count(*) filter (status = 'not_attempted') from source.outputs where experiment_id = ?",
+        [experiment.experiment_id],
+    )[0]
+    judged = dict(
+        store.query(
+            "select evaluator, count(distinct run_id) from source.scores where experiment_id = ? group by 1",
+            [experiment.experiment_id],
+        )
+    )
+    lacking = [f"{planned - outputs + not_attempted} of {planned} answers"] if outputs - not_attempted < planned else []
+    lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
+    return f"not done: {', '.join(lacking)}" if lacking else None
+
+
+def complete_scores(store: Store, experiment_id: str) -> None:
+    """Seal the scores so that each run has its row for every metric.
+
+    An evaluator may give several metrics, or one by another name than its own. Where it failed, its one row of failure
+    becomes one for each metric that it gave elsewhere; where it left a metric out, the row says so.
+    """
+    rows: list[ScoreRow] = store.read("scores", experiment_id)
+    given: dict[tuple[str, str], dict[str, None]] = {}
+    for row in rows:
+        if row.status != "failed":
+            given.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
+    plain = {key for key, metrics in given.items() if list(metrics) == [key[0]]}
+    kept = [row for row in rows if (key := (row.evaluator, row.evaluator_version)) in plain or key not in given]
+    of_run: dict[tuple[str, str, str], list[ScoreRow]] = {}
+    for row in rows:
+        if (row.evaluator, row.evaluator_version) in given.keys() - plain:
+            of_run.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
+    for (_, evaluator, version), found in of_run.items():
+        kept += _one_a_metric(found, list(given[evaluator, version]))
+    store.publish("scores", experiment_id, kept)
+
+
+def _one_a_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:
+    scored = {row.metric: row for row in rows if row.status != "failed"}
+    if not scored:
+        return [_copy(rows[0], metric) for metric in metrics]
+    first = next(iter(scored.values()))
+    return [scored.get(metric) or _left_out(first, metric) for metric in metrics]
+
+
+def _copy(row: ScoreRow, metric: str) -> ScoreRow:
+    return replace(row, metric=metric, score_id=derived_id(row.subject_id, row.turn, metric, row.evaluator_version))
+
+
+def _left_out(row: ScoreRow, metric: str) -> ScoreRow:
+    return replace(
+        _copy(row, metric),
+        value=None,
+        label=None,
+        data_type=None,
+        status="not_applicable",
+        comment=f"{row.evaluator} gave no {metric} for this run",
+        calls=0,
+        calls_cached=0,
+        tokens_in=None,
+        tokens_out=None,
+        cost_usd=0.0,
+        metadata=None,
+    )

@@ -1,0 +1,122 @@
+"""The tables: which record each holds, its key, and its Arrow schema, read off the record."""
+
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+from store import records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table of the store."""
+
+    name: str
+    record: type
+    key: tuple[str, ...]
+    owner: str  # the column whose value names the file: what is written, sealed and reopened as one
+    settled: tuple[str, ...] = ()  # statuses that beat any other of the same key
+
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(name="snapshots", record=records.SnapshotRow, key=("snapshot_id",), owner="snapshot_id"),
+        Table(name="examples", record=records.ExampleRow, key=("snapshot_id", "example_id"), owner="snapshot_id"),
+        Table(
+            name="dataset_versions",
+            record=records.DatasetVersionRow,
+            key=("dataset_version_id",),
+            owner="dataset_version_id",
+        ),
+        Table(name="experiments", record=records.ExperimentRow, key=("experiment_id",), owner="experiment_id"),
+        Table(name="outputs", record=records.OutputRow, key=("run_id",), owner="experiment_id", settled=("ok",)),
+        Table(
+            name="scores",
+            record=records.ScoreRow,
+            key=("score_id",),
+            owner="experiment_id",
+            settled=("scored", "not_applicable", "sampled_out"),
+        ),
+        Table(name="comparison_sets", record=records.ComparisonSetRow, key=("comparison_id",), owner="comparison_id"),
+        Table(
+            name="comparisons",
+            record=records.ComparisonRow,
+            key=("judgement_id",),
+            owner="comparison_id",
+            settled=("scored", "not_applicable", "sampled_out"),
+        ),
+        Table(name="ratings", record=records.RatingRow, key=("rating_id",), owner="comparison_id"),
+        Table(name="verdicts", record=records.VerdictRow, key=("verdict_id",), owner="run_group"),
+        Table(name="decisions", record=records.DecisionRow, key=("decision_id",), owner="decision_id"),
+        Table(name="baselines", record=records.BaselineRow, key=("baseline_id",), owner="baseline_id"),
+        Table(name="calls", record=records.CallRow, key=("call_id",), owner="experiment_id", settled=("ok",)),
+        Table(name="labels", record=records.LabelRow, key=("label_id",), owner="batch_id"),
+        Table(name="checks", record=records.CheckRow, key=("check_id",), owner="batch_id"),
+        Table(name="limits", record=records.LimitRow, key=("limit_id",), owner="experiment_id"),
+    )
+}
+
+EXPERIMENT_TABLES = ("outputs", "scores", "calls", "limits", "experiments")
+"""What belongs to one experiment, in the order in which it is sealed: the experiment's own row last."""
+
+
+@cache
+def schema_of(record: type) -> pa.Schema:
+    """The Arrow schema of a record: a column a field, in order. Json columns bear `json` in their metadata."""
+    hints = get_type_hints(record, include_extras=True)
+    return pa.schema([_field(f.name, hints[f.name]) for f in fields(record)])
+
+
+def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
+    """Records as an Arrow table. Raises TypeError for a row of another record."""
+    record, rows = TABLES[table].record, list(rows)
+    for row in rows:
+        if type(row) is not record:
+            raise TypeError(f"{table}: got {type(row).__name__}, wanted {record.__name__}")
+    schema = schema_of(record)
+    columns = [[getattr(row, name) for row in rows] for name in schema.names]
+    return pa.Table.from_arrays(
+        [pa.array(column, type=kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+    )
+
+
+def to_rows(table: str, data: pa.Table) -> list[Any]:
+    """An Arrow table as records."""
+    record = TABLES[table].record
+    columns = [data.column(name).to_pylist() for name in schema_of(record).names]
+    names = schema_of(record).names
+    return [record(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+_TYPES: dict[object, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+
+def _field(name: str, hint: Any) -> pa.Field:
+    nullable = False
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
+        nullable = True
+    is_json = hint == records.Json
+    return pa.field(name, _arrow_type(hint), nullable=nullable, metadata={"json": "1"} if is_json else None)
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    if get_origin(hint) is Literal:
+        return pa.string()
+    if get_origin(hint) is list:
+        return pa.list_(_arrow_type(get_args(hint)[0]))
+    if hint == records.Json:
+        return pa.string()
+    return _TYPES[hint]

@@ -1,0 +1,138 @@
+"""Freezing a dataset: rows become examples, examples become a snapshot whose id is its content."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from specs.errors import InputError
+from store.parquet import Store
+from store.records import DatasetVersionRow, ExampleRow, SnapshotRow, derived_id, new_id, to_json
+
+INPUTS = ("inputs", "input")
+REFERENCES = ("reference_outputs", "outputs", "expected_output")
+KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachments")
+
+
+def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> list[ExampleRow]:
+    """Numbered rows as examples, not yet of any snapshot.
+
+    An example's id is its own `id`, or else its content. A value that is no mapping is wrapped: inputs as
+    `{"input": …}`, reference outputs as `{"output": …}`. Raises InputError, with the row's number, for a row without
+    inputs, a field that is not known, or an id given twice.
+    """
+    examples: list[ExampleRow] = []
+    seen: dict[str, int] = {}
+    repeats: Counter[str] = Counter()
+    for number, row in rows:
+        example = _to_example(row, len(examples), f"{where}:{number}")
+        if row.get("id") is None:
+            repeats[example.example_id] += 1
+            if repeats[example.example_id] > 1:  # the same row again is another example
+                example = replace(example, example_id=derived_id(example.example_id, repeats[example.example_id])[:20])
+        if example.example_id in seen:
+            raise InputError(
+                f"{where}:{number}: duplicate id {example.example_id!r}, first in row {seen[example.example_id]}"
+            )
+        seen[example.example_id] = number
+        examples.append(example)
+    if not examples:
+        raise InputError(f"{where}: got no rows, wanted at least one example")
+    return examples
+
+
+def snapshot_id(examples: Iterable[ExampleRow]) -> str:
+    """The hash of the examples' content, whatever their order."""
+    digest = hashlib.sha256()
+    for line in sorted(to_json(_content(example)) for example in examples):
+        digest.update(line.encode())
+        digest.update(b"\n")
+    return "snap-" + digest.hexdigest()[:24]
+
+
+def freeze(store: Store, examples: list[ExampleRow], *, name: str | None, source: str) -> str:
+    """Keep examples as a snapshot, and note that `name` now stands for it. Returns the snapshot's id."""
+    identity = snapshot_id(examples)
+    if not store.is_sealed("snapshots", identity):
+        splits = Counter(example.split for example in examples if example.split is not None)
+        store.publish("examples", identity, [replace(example, snapshot_id=identity) for example in examples])
+        store.publish(
+            "snapshots",
+            identity,
+            [SnapshotRow(snapshot_id=identity, n_examples=len(examples), splits=to_json(dict(splits)))],
+        )
+    if name is not None and (before := current_snapshot(store, name)) != identity:
+        version = new_id("ver")
+        row = DatasetVersionRow(
+            dataset_version_id=version, name=name, snapshot_id=identity, parent_snapshot_id=before, source=source
+        )
+        store.publish("dataset_versions", version, [row])
+    return identity
+
+
+def current_snapshot(store: Store, name: str) -> str | None:
+    """What a dataset's name stands for now."""
+    rows = store.query(
+        "select snapshot_id from source.dataset_versions where name = ? order by recorded_at desc", [name]
+    )
+    return rows[0][0] if rows else None
+
+
+def load_snapshot(store: Store, identity: str) -> list[ExampleRow]:
+    """The examples of a snapshot, in the order in which it was first frozen. Raises InputError for an unknown id."""
+    if not store.is_sealed("snapshots", identity):
+        raise InputError(f"snapshot {identity!r}: not in the store {store.layout.root}")
+    return sorted(store.read("examples", identity), key=lambda example: example.position)
+
+
+def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow:
+    inputs = _one_of(row, INPUTS, where)
+    if inputs is None or inputs in ("", {}):
+        raise InputError(f"{where}: no inputs: got {', '.join(map(str, row)) or 'an empty row'}, wanted 'inputs'")
+    for key in row:
+        if key not in KNOWN:
+            raise InputError(f"{where}: got the field {key!r}, wanted only {', '.join(KNOWN)}")
+    try:
+        example = ExampleRow(
+            snapshot_id="",
+            example_id="",
+            position=position,
+            inputs=to_json(_mapping(inputs, "input")),
+            reference_outputs=_json(_one_of(row, REFERENCES, where), "output"),
+            metadata=_json(row.get("metadata"), "value"),
+            split=_text(row, "split", where),
+            cluster=_text(row, "cluster", where),
+            attachments=_json(row.get("attachments"), "value"),
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: not JSON: {error}") from error
+    given = row.get("id")
+    return replace(example, example_id=str(given) if given is not None else derived_id(to_json(_content(example)))[:20])
+
+
+def _content(example: ExampleRow) -> dict[str, Any]:
+    names = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
+    return {name: getattr(example, name) for name in names}
+
+
+def _one_of(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:
+    given = [name for name in names if row.get(name) is not None]
+    if len(given) > 1:
+        raise InputError(f"{where}: got both {given[0]!r} and {given[1]!r}, wanted one of them")
+    return row[given[0]] if given else None
+
+
+def _mapping(value: Any, only: str) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {only: value}
+
+
+def _json(value: Any, only: str) -> str | None:
+    return None if value is None else to_json(_mapping(value, only))
+
+
+def _text(row: Mapping[str, Any], name: str, where: str) -> str | None:
+    value = row.get(name)
+    if value is not None and not isinstance(value, str | int):
+        raise InputError(f"{where}: {name}: got {type(value).__name__}, wanted a text")
+    return None if value is None else str(value)

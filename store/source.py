@@ -1,0 +1,22 @@
+"""A DuckDB over the store's files: the schema `source` has a view for every table, as they are when a query runs."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from typing import Any
+
+import duckdb
+
+from store.layout import Layout
+from store.schemas import TABLES
+
+
+def connect_source(layout: Layout, filesystem: Any = None) -> duckdb.DuckDBPyConnection:
+    """A new connection; `filesystem` is the fsspec one of an object store, which DuckDB reads through."""
+    connection = duckdb.connect()
+    connection.execute("set timezone = 'UTC'")
+    if not layout.is_local:
+        connection.register_filesystem(filesystem)
+    connection.execute("create schema source")
+    for table in TABLES:
+        connection.execute(f"create view source.{table} as {layout.every_row(table)}")
+    return connection

@@ -1,0 +1,113 @@
+"""The spool: what has finished but is not yet in a part, on local disk, a line at a time.
+
+A part is written when a chunk ends. Were the process killed before, its paid calls would be lost; so each finished
+row is appended here first. The part then takes the spool's place.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import fields
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, get_args, get_type_hints
+
+from store.parquet import Store
+from store.schemas import TABLES
+
+DEFAULT_FOLDER = "data/spool"
+
+
+def spool_folder() -> Path:
+    """EVALFLOWS_SPOOL, else data/spool below the current folder."""
+    return Path(os.environ.get("EVALFLOWS_SPOOL") or DEFAULT_FOLDER).absolute()
+
+
+class Spool:
+    """The rows that one part of an owner will hold. Leaving the block, even by an error, writes the part.
+
+    The file is locked while the process lives, so that `recover` takes up only what a dead one has left.
+    """
+
+    def __init__(self, store: Store, owner: str, part: str) -> None:
+        self._store, self._owner, self._part = store, owner, part
+        self._rows: defaultdict[str, list[object]] = defaultdict(list)
+        self._path = spool_folder() / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def add(self, table: str, row: object, *, dear: bool = True) -> None:
+        """Keep a row for the part; a dear one, which cost a call or time, is on disk when this returns."""
+        with self._lock:
+            self._rows[table].append(row)
+            if dear:
+                self._open().write(_line(table, row))
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            for table, rows in self._rows.items():
+                self._store.append(table, self._owner, self._part, rows)
+            if self._file is not None:
+                self._path.unlink()
+                self._file.close()
+                with suppress(OSError):  # not empty: other parts are under way
+                    self._path.parent.rmdir()
+
+    def _open(self) -> IO[bytes]:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("ab", buffering=0)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        return self._file
+
+
+def recover(store: Store, owner: str) -> int:
+    """Write what dead processes have left for an owner as parts, and return the number of rows."""
+    recovered = 0
+    for path in sorted((spool_folder() / owner).glob("*.jsonl")):
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue  # its process lives
+            rows: defaultdict[str, list[object]] = defaultdict(list)
+            for table, row in _read(file):
+                rows[table].append(row)
+                recovered += 1
+            for table, found in rows.items():
+                store.append(table, owner, path.name.partition(".")[0], found)
+            path.unlink(missing_ok=True)
+    return recovered
+
+
+def _line(table: str, row: object) -> bytes:
+    values = {f.name: getattr(row, f.name) for f in fields(TABLES[table].record)}
+    return json.dumps({"table": table, "row": values}, default=datetime.isoformat).encode() + b"\n"
+
+
+def _read(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    for line in file:
+        if not line.endswith(b"\n"):
+            return  # torn off in mid-write
+        entry = json.loads(line)
+        record = TABLES[entry["table"]].record
+        times = {k: datetime.fromisoformat(v) for k, v in entry["row"].items() if v and k in _time_fields(record)}
+        yield entry["table"], record(**entry["row"] | times)
+
+
+@cache
+def _time_fields(record: type) -> frozenset[str]:
+    hints = get_type_hints(record)
+    return frozenset(name for name, hint in hints.items() if hint is datetime or datetime in get_args(hint))

@@ -1,0 +1,10 @@
+-- one row per run_id, metric, evaluator_version: every judgement of a run, beside what was asked and answered
+select s.experiment_id, e.name as experiment, e.target, s.example_id, s.repetition, s.run_id,
+       s.metric, s.value, s.label, s.data_type, s.status, s.comment, s.error, s.error_kind,
+       s.evaluator, s.evaluator_version, s.judge_model, s.cost_usd,
+       x.position, x.split, x.cluster, x.inputs, x.reference_outputs, o.outputs, o.status as output_status
+from scores s
+join experiments e using (experiment_id)
+join outputs o using (run_id)
+join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id
+where s.subject_kind = 'run' and s.turn is null

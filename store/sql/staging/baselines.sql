@@ -1,0 +1,2 @@
+-- one row per baseline_id: an approval
+select * from source.baselines

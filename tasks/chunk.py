@@ -1,0 +1,59 @@
+"""Chunks: what one Prefect task run takes up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prefect import Task
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TaskRunContext
+
+from store.records import ExperimentRow
+
+MOST_CHUNKS = 40
+"""Per experiment: each is two task runs, and the server wants no more than a few hundred of these in a flow run."""
+SMALLEST, LARGEST = 50, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some runs of one experiment: the examples from `start` up to `stop`, in one repetition."""
+
+    experiment_id: str
+    repetition: int
+    start: int
+    stop: int
+
+    @property
+    def part(self) -> str:
+        """The name of its parts in the store."""
+        return f"r{self.repetition}-{self.start}-{self.stop}"
+
+
+class TransientFailuresError(Exception):
+    """Some calls of a chunk failed in a way that another attempt may cure."""
+
+
+def chunk_size(n_examples: int, repetitions: int) -> int:
+    """Examples a chunk takes, so that an experiment makes about MOST_CHUNKS at the most."""
+    return max(SMALLEST, min(LARGEST, -(-n_examples * repetitions // MOST_CHUNKS)))
+
+
+def chunks_of(experiment: ExperimentRow) -> Iterator[Chunk]:
+    """All chunks of an experiment that is to run; none of one that is finished."""
+    if experiment.state != "running":
+        return
+    for repetition in range(experiment.repetitions):
+        for start in range(0, experiment.n_examples, experiment.chunk_size):
+            stop = min(start + experiment.chunk_size, experiment.n_examples)
+            yield Chunk(experiment.experiment_id, repetition, start, stop)
+
+
+def is_last_attempt() -> bool:
+    """Whether Prefect will not run this task again, so that failures have to be kept as they are."""
+    context = TaskRunContext.get()
+    return context is None or context.task_run.run_count > context.task.retries
+
+
+def only_transient(task: Task[..., object], run: TaskRun, state: State[object]) -> bool:
+    """Prefect's retry condition: a chunk whose calls may yet succeed is run again, a fault of ours is not."""
+    return isinstance(state.data, TransientFailuresError)

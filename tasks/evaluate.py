@@ -1,0 +1,169 @@
+"""Per-item evaluation: every answer of a chunk is judged by every evaluator."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from evaluators.call import offer_run
+from evaluators.score import Judgement, normalise
+from llm import loop
+from llm.recorder import Recorder, recording
+from specs.errors import TRANSIENT, CallError, ErrorKind, describe
+from store.records import ExampleRow, OutputRow, ScoreRow, derived_id, to_json
+from store.spool import Spool
+from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
+from tasks.execute import DEAR_S
+from tasks.experiment import Experiment, ReadyEvaluator, experiment
+from tasks.subject import evaluations_view, example_view, run_view
+
+Run = tuple[ExampleRow, OutputRow]
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+    task_run_name="evaluate-{chunk.part}",
+)
+def evaluate_chunk(chunk: Chunk) -> Chunk:
+    """Judge the runs of a chunk that have no judgement yet; composites last, as they ask for the others.
+
+    Raises TransientFailuresError while failures remain that another attempt may cure and Prefect will make one.
+    """
+    ready, last = experiment(chunk.experiment_id), is_last_attempt()
+    examples = {example.example_id: example for example in ready.examples[chunk.start : chunk.stop]}
+    outputs: list[OutputRow] = ready.store.read("outputs", chunk.experiment_id, [chunk.part])
+    runs = [(examples[row.example_id], row) for row in outputs if in_chunk(row, chunk, examples)]
+    scores: list[ScoreRow] = ready.store.read("scores", chunk.experiment_id, [chunk.part])
+    with Spool(ready.store, chunk.experiment_id, chunk.part) as spool:
+        judging = _Judging(ready, spool, scores)
+        loop.run(judging.judge(runs))
+    if judging.transient and not last:
+        raise TransientFailuresError(f"{judging.transient} judgements of {len(runs)} answers failed for now")
+    return chunk
+
+
+def in_chunk(row: OutputRow, chunk: Chunk, examples: dict[str, ExampleRow]) -> bool:
+    return row.repetition == chunk.repetition and row.example_id in examples
+
+
+def is_settled(row: ScoreRow) -> bool:
+    """Whether it is of no use to judge again. A missing answer's score is not settled: the answer may yet come."""
+    if row.status == "failed":
+        return row.error_kind not in TRANSIENT and row.error_kind != "no_output"
+    return row.status != "not_attempted"
+
+
+class _Judging:
+    """The judgements of one chunk: those from before, and those that come now."""
+
+    def __init__(self, ready: Experiment, spool: Spool, before: Iterable[ScoreRow]) -> None:
+        self._ready, self._spool = ready, spool
+        self._of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
+        for row in before:
+            if is_settled(row):
+                self._of_run[row.run_id or ""].append(row)
+        self.transient = 0
+
+    async def judge(self, runs: list[Run]) -> None:
+        composites = [e for e in self._ready.evaluators if e.bound.asks_for("evaluations", "scores")]
+        for evaluators in ([e for e in self._ready.evaluators if e not in composites], composites):
+            await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))
+
+    async def _judge_with(self, evaluator: ReadyEvaluator, runs: list[Run]) -> None:
+        wanting = [run for run in runs if not self._is_judged(run[1], evaluator)]
+        work = self._work(evaluator)
+        await self._ready.judging.run(work, wanting, is_async=evaluator.bound.is_async)
+
+    def _is_judged(self, output: OutputRow, evaluator: ReadyEvaluator) -> bool:
+        return any(row.evaluator == evaluator.bound.name for row in self._of_run[output.run_id])
+
+    def _work(self, evaluator: ReadyEvaluator) -> Callable[[Run], Any]:
+        async def work(run: Run) -> None:
+            example, output = run
+            recorder = Recorder(
+                keep=lambda call: self._spool.add("calls", call),
+                experiment_id=output.experiment_id,
+                subject_id=output.run_id,
+                evaluator=evaluator.bound.name,
+            )
+            began = time.perf_counter()
+            with recording(recorder):
+                judgements = await self._outcome(evaluator, example, output)
+            elapsed = time.perf_counter() - began
+            for index, fields in enumerate(judgements):
+                # What several metrics cost together stands at the first, so that sums are right.
+                spent = recorder.totals() if index == 0 else {"cost_usd": 0.0}
+                latency = elapsed if fields["status"] in ("scored", "not_applicable") else None
+                self._keep(_score(evaluator, output, latency_s=latency, **_judge(recorder), **spent, **fields), elapsed)
+
+        return work
+
+    def _keep(self, row: ScoreRow, elapsed: float) -> None:
+        self.transient += row.error_kind in TRANSIENT
+        self._of_run[row.run_id or ""].append(row)
+        self._spool.add("scores", row, dear=elapsed > DEAR_S)
+
+    async def _outcome(self, evaluator: ReadyEvaluator, example: ExampleRow, output: OutputRow) -> list[dict[str, Any]]:
+        """The fields that the run's scores by this evaluator have of their own."""
+        if output.status != "ok":
+            return [_failed(evaluator, "no_output", f"no output to judge: {output.error or output.status}")]
+        seen = example_view(example)
+        offered = offer_run(seen, run_view(output, seen.inputs), evaluations_view(self._of_run[output.run_id]))
+        offered["complete"] = _complete_for(evaluator)
+        try:
+            returned = evaluator.bound.call(offered)
+            if evaluator.bound.is_async:
+                returned = await returned
+        except CallError as error:
+            return [_failed(evaluator, error.kind, str(error)) | {"attempts": error.attempts}]
+        except Exception as error:
+            return [_failed(evaluator, "raised", describe(error))]
+        try:
+            return [_scored(judgement) for judgement in normalise(returned, evaluator.bound.name)]
+        except (TypeError, ValueError) as error:
+            return [_failed(evaluator, "bad_return", str(error))]
+
+
+def _score(evaluator: ReadyEvaluator, output: OutputRow, **fields: Any) -> ScoreRow:
+    return ScoreRow(
+        score_id=derived_id(output.run_id, None, fields["metric"], evaluator.version),
+        subject_kind="run",
+        subject_id=output.run_id,
+        experiment_id=output.experiment_id,
+        run_id=output.run_id,
+        example_id=output.example_id,
+        repetition=output.repetition,
+        evaluator=evaluator.bound.name,
+        evaluator_version=evaluator.version,
+        declared_version=evaluator.spec.version,
+        **fields,
+    )
+
+
+def _scored(judgement: Judgement) -> dict[str, Any]:
+    names = ("metric", "value", "label", "data_type", "comment", "config_id", "status")
+    metadata = None if judgement.metadata is None else to_json(dict(judgement.metadata))
+    return {name: getattr(judgement, name) for name in names} | {"metadata": metadata}
+
+
+def _failed(evaluator: ReadyEvaluator, kind: ErrorKind, error: str) -> dict[str, Any]:
+    return {"metric": evaluator.bound.name, "status": "failed", "error_kind": kind, "error": error}
+
+
+def _judge(recorder: Recorder) -> dict[str, Any]:
+    models = sorted({completion.model for completion in recorder.completions})
+    return {"judge_model": ", ".join(models) or None}
+
+
+def _complete_for(evaluator: ReadyEvaluator) -> Callable[..., Any] | None:
+    """`complete` as it is for an async evaluator; for a plain one, a function that waits for the answer."""
+    complete = evaluator.complete
+    if complete is None or evaluator.bound.is_async:
+        return complete
+    return lambda *args, **kwargs: loop.run(complete(*args, **kwargs))

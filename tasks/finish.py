@@ -1,0 +1,59 @@
+"""Ending experiments: complete ones are sealed, the others stay open to be resumed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectFuture
+
+from specs.errors import IncompleteError
+from specs.experiment import ExperimentSpec
+from store.parquet import Store
+from store.progress import cached_calls, complete_scores, spent, whats_missing
+from store.records import ExperimentRow, now
+from store.schemas import EXPERIMENT_TABLES
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def finish_experiments(rows: list[ExperimentRow]) -> list[str]:
+    """Seal the experiments whose runs all have their rows. Returns what the others lack, in words."""
+    store = Store()
+    return [reason for row in rows if (reason := finish(store, row))]
+
+
+def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str]) -> None:
+    """Raises the first exception of a step, else IncompleteError if anything lacks."""
+    for step in steps:
+        if step.state.is_failed() or step.state.is_crashed():
+            step.result()
+    if lacking:
+        raise IncompleteError("; ".join(lacking))
+
+
+def finish(store: Store, row: ExperimentRow) -> str | None:
+    """Write an experiment's last row, and seal it if nothing lacks. Returns what does, in words."""
+    if store.is_sealed("experiments", row.experiment_id):
+        return None
+    spec = ExperimentSpec.model_validate_json(row.spec)
+    lacking = whats_missing(store, row, [evaluator.metric for evaluator in spec.evaluators])
+    sums = spent(store, row.experiment_id)
+    ended = replace(
+        row,
+        state="incomplete" if lacking else "completed",
+        reason=lacking,
+        calls=sums.calls,
+        calls_cached=cached_calls(store, row.experiment_id),
+        tokens_in=sums.tokens_in,
+        tokens_out=sums.tokens_out,
+        cost_usd=sums.cost_usd,
+        ended_at=now(),
+        recorded_at=now(),
+    )
+    store.append("experiments", row.experiment_id, "end", [ended])
+    if lacking:
+        return f"experiment {row.name!r} ({row.experiment_id}): {lacking}"
+    complete_scores(store, row.experiment_id)
+    store.seal(row.experiment_id, EXPERIMENT_TABLES)
+    return None

@@ -1,0 +1,134 @@
+"""Starting experiments, or going on with those that were started."""
+
+import json
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+
+from specs.errors import TRANSIENT, InputError
+from specs.experiment import ExperimentSpec
+from specs.target import TargetSpec
+from store.parquet import Store
+from store.progress import open_work
+from store.records import ExperimentRow, dependent_id, new_id, now, to_json
+from store.repository import revision
+from store.schemas import EXPERIMENT_TABLES
+from store.spool import recover
+from tasks.chunk import chunk_size
+from tasks.experiment import forget
+from tasks.resolve import bind_evaluator, evaluator_version, target_version
+
+SAME = ("snapshot_id", "repetitions", "target_version", "evaluators")
+"""What must not differ between the parts of one experiment."""
+
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[ExperimentRow]:
+    """One experiment a target, begun or gone on with; one with nothing left to do is as it was.
+
+    Gone on with are those of the run group `resume`, of the same run key, or of this very flow run, run again.
+
+    Raises InputError where such an experiment was made from something else than this spec.
+    """
+    store, group = Store(), resume or run_group(spec)
+    rows = [_row(store, spec, target, group) for target in spec.targets]
+    return [_begin(store, row) for row in rows]
+
+
+def run_group(spec: ExperimentSpec) -> str:
+    """The id that the experiments of one start share. A run key gives it twice, and a flow run run again."""
+    if spec.run_key is not None:
+        return dependent_id("group", NO_TIME, "run_key", spec.run_key)
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or context.flow_run.created is None:
+        return new_id("group")
+    return dependent_id("group", context.flow_run.created, "flow_run", context.flow_run.id)
+
+
+def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> ExperimentRow:
+    """The row of a running experiment; what is there of it from before, it keeps."""
+    identity = dependent_id("exp", group, group, target.name)
+    existing = store.read("experiments", identity)
+    before: ExperimentRow | None = existing[0] if existing else None
+    n_examples = int(
+        store.query("select n_examples from source.snapshots where snapshot_id = ?", [spec.dataset.snapshot])[0][0]
+    )
+    code, context = revision(), FlowRunContext.get()
+    row = ExperimentRow(
+        experiment_id=identity,
+        run_group=group,
+        run_key=spec.run_key,
+        name=spec.experiment_name(target.name),
+        description=spec.description or None,
+        metadata=to_json(spec.metadata) if spec.metadata else None,
+        tags=spec.tags,
+        dataset_name=spec.dataset.name,
+        snapshot_id=spec.dataset.snapshot or "",
+        n_examples=n_examples,
+        repetitions=spec.repetitions,
+        chunk_size=before.chunk_size if before else spec.chunk_size or chunk_size(n_examples, spec.repetitions),
+        target=target.name,
+        target_kind=target.kind,
+        target_version=target_version(target),
+        evaluators=_evaluators(spec),
+        spec=spec.model_dump_json(),
+        git_commit=code.commit,
+        git_branch=code.branch,
+        git_dirty=code.dirty,
+        evalflows_version=version("evalflows"),
+        flow_run_id=str(context.flow_run.id) if context and context.flow_run else None,
+        state="running",
+        started_at=before.started_at if before else now(),
+    )
+    if before:
+        _refuse_another(before, row)
+    return row
+
+
+def _evaluators(spec: ExperimentSpec) -> str:
+    bound = [(evaluator, bind_evaluator(evaluator)) for evaluator in spec.evaluators]
+    return to_json(
+        [
+            {
+                "name": evaluator.metric,
+                "use": evaluator.use,
+                "version": evaluator_version(evaluator, function),
+                "declared_version": evaluator.version,
+            }
+            for evaluator, function in bound
+        ]
+    )
+
+
+def _refuse_another(before: ExperimentRow, row: ExperimentRow) -> None:
+    for name in SAME:
+        old, new = getattr(before, name), getattr(row, name)
+        if name == "evaluators":
+            old, new = (_labels(text) for text in (old, new))
+        if old != new:
+            raise InputError(
+                f"experiment {before.name!r} ({before.experiment_id}): began with {name} {old}, got {new}; "
+                + (f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start another one")
+            )
+
+
+def _labels(evaluators: str) -> str:
+    return ", ".join(f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators))
+
+
+def _begin(store: Store, row: ExperimentRow) -> ExperimentRow:
+    """Open the experiment, with what a dead process has left of it, unless it has nothing left to do."""
+    identity = row.experiment_id
+    forget(identity)
+    recover(store, identity)
+    if store.is_sealed("experiments", identity) and not open_work(store, identity, TRANSIENT):
+        (finished,) = store.read("experiments", identity)
+        return finished  # type: ignore[no-any-return]
+    store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
+    store.append("experiments", identity, "start", [row])
+    return row

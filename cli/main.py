@@ -56,11 +56,10 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
 
     if not verbose:
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    sys.path.append(
-        str(Path.cwd())
-    )  # last, so that a user's module beside the spec is found and none of ours is hidden
     from flows import run as run_flow  # Prefect takes seconds to import
 
+    # Last, and when ours are loaded: a module beside the spec is found, and no folder here hides one of ours.
+    sys.path.append(str(Path.cwd()))
     print_experiments(run_flow(spec, group))
 
 

@@ -8,7 +8,7 @@ from specs.experiment import ExperimentSpec
 from tasks.chunk import Chunk, chunks_of
 from tasks.evaluate import evaluate_chunk
 from tasks.execute import execute_chunk
-from tasks.finish import finish_experiments, raise_what_failed
+from tasks.finish import calls_end_with_the_flow, finish_experiments, raise_what_failed
 from tasks.snapshot import freeze_dataset
 from tasks.start import start_experiments
 
@@ -33,10 +33,10 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         for step in (execute_chunk, evaluate_chunk)
     )
     steps: list[PrefectFuture[Chunk]] = []
-    for experiment in experiments:
-        for chunk in chunks_of(experiment):
+    with calls_end_with_the_flow():
+        for chunk in chunks_of(experiments):
             answered = execute.submit(chunk)
             steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
-    wait(steps)
+        wait(steps)
     raise_what_failed(steps, finish_experiments(experiments))
     return [experiment.experiment_id for experiment in experiments]

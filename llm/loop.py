@@ -3,17 +3,21 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
+_stopped = threading.Event()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
-    """Begin a coroutine on the loop, with the context variables of the caller."""
+    """Begin a coroutine on the loop, with the context variables of the caller. Raises CancelledError after `stop`."""
+    if _stopped.is_set():
+        coroutine.close()
+        raise CancelledError
     return asyncio.run_coroutine_threadsafe(coroutine, _running())
 
 
@@ -27,10 +31,16 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
-def cancel_all() -> None:
-    """End everything that is under way on the loop: what waits for it gets CancelledError."""
+def stop() -> None:
+    """End everything that is under way on the loop, and whatever would begin, until `allow`: it gets CancelledError."""
+    _stopped.set()
     if _loop is not None:
         _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+
+
+def allow() -> None:
+    """Let coroutines begin again."""
+    _stopped.clear()
 
 
 def _running() -> asyncio.AbstractEventLoop:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from store.layout import Layout, files, newest
 from store.schemas import TABLES, schema_of, to_arrow, to_rows
-from store.source import connect_source
+from store.source import connect_source, open_duckdb
 
 ROWS_PER_GROUP = 50_000
 REOPENED = "reopened"
@@ -33,10 +33,10 @@ class Store:
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
         self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
-        for table in TABLES:
-            for path in self.layout.empties(table):
+        for name, table in TABLES.items():
+            for path in self.layout.empties(name):
                 if not self._exists(path):
-                    self._write(path, to_arrow(table, []))
+                    self._write(path, schema_of(table.record).empty_table())
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
         """Write all that an owner has in a table, sealed at once."""
@@ -97,7 +97,7 @@ class Store:
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
         if not paths:
             return to_arrow(table, [])
-        with self.connect() as connection:
+        with open_duckdb(self.layout, self._fs) as connection:
             return _as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:

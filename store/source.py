@@ -10,12 +10,18 @@ from store.layout import Layout
 from store.schemas import TABLES
 
 
-def connect_source(layout: Layout, filesystem: Any = None) -> duckdb.DuckDBPyConnection:
-    """A new connection; `filesystem` is the fsspec one of an object store, which DuckDB reads through."""
+def open_duckdb(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory that can read the store's files; `filesystem` is the fsspec one of an object store."""
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
     if not layout.is_local:
         connection.register_filesystem(filesystem)
+    return connection
+
+
+def connect_source(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
+    """The same with the schema `source`."""
+    connection = open_duckdb(layout, filesystem)
     connection.execute("create schema source")
     for table in TABLES:
         connection.execute(f"create view source.{table} as {layout.every_row(table)}")

@@ -1,7 +1,8 @@
 """Chunks: what one Prefect task run takes up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
@@ -38,14 +39,12 @@ def chunk_size(n_examples: int, repetitions: int) -> int:
     return max(SMALLEST, min(LARGEST, -(-n_examples * repetitions // MOST_CHUNKS)))
 
 
-def chunks_of(experiment: ExperimentRow) -> Iterator[Chunk]:
-    """All chunks of an experiment that is to run; none of one that is finished."""
-    if experiment.state != "running":
-        return
-    for repetition in range(experiment.repetitions):
-        for start in range(0, experiment.n_examples, experiment.chunk_size):
-            stop = min(start + experiment.chunk_size, experiment.n_examples)
-            yield Chunk(experiment.experiment_id, repetition, start, stop)
+def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
+    """All chunks of the experiments that are to run; none of one that is finished."""
+    for row in experiments:
+        starts = range(0, row.n_examples, row.chunk_size) if row.state == "running" else ()
+        for repetition, start in product(range(row.repetitions), starts):
+            yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
 
 
 def is_last_attempt() -> bool:

@@ -1,6 +1,7 @@
 """Ending experiments: complete ones are sealed, the others stay open to be resumed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
+from llm import loop
 from specs.errors import IncompleteError
 from specs.experiment import ExperimentSpec
 from store.parquet import Store
@@ -21,6 +23,17 @@ def finish_experiments(rows: list[ExperimentRow]) -> list[str]:
     """Seal the experiments whose runs all have their rows. Returns what the others lack, in words."""
     store = Store()
     return [reason for row in rows if (reason := finish(store, row))]
+
+
+@contextmanager
+def calls_end_with_the_flow() -> Iterator[None]:
+    """Where the flow is stopped in this block, the calls under way end, and none begins. What has finished is kept."""
+    loop.allow()
+    try:
+        yield
+    except BaseException:
+        loop.stop()
+        raise
 
 
 def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str]) -> None:

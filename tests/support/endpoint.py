@@ -1,0 +1,138 @@
+"""An OpenAI-compatible endpoint on loopback that counts calls, answers by a hash of what is asked, and can fail."""
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+Request = dict[str, Any]
+
+
+@dataclass
+class Reply:
+    """What the endpoint sends: a status, headers, and a body as JSON or as raw text."""
+
+    body: Any
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False  # close the connection instead of answering
+
+
+class Endpoint:
+    """Counts what it saw. `answer` makes the reply to a request; replies in `faults` are sent first, one a call."""
+
+    def __init__(self, latency_s: float = 0.0, answer: Callable[[Request], Reply] | None = None) -> None:
+        self.latency_s = latency_s
+        self.answer = answer or echo
+        self.faults: deque[Reply] = deque()
+        self.requests: list[Request] = []
+        self.keys: list[str | None] = []
+        self.in_flight = 0
+        self.peak = 0
+        self.base_url = ""
+
+    @property
+    def calls(self) -> int:
+        return len(self.requests)
+
+    def repeated(self) -> int:
+        """How many calls asked what another had asked before."""
+        counts = Counter(json.dumps(request, sort_keys=True) for request in self.requests)
+        return sum(count - 1 for count in counts.values())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (head := await reader.readuntil(b"\r\n\r\n")) and await self._reply(head, reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has gone
+        finally:
+            writer.close()
+
+    async def _reply(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        headers = dict(line.split(": ", 1) for line in head.decode().lower().split("\r\n")[1:] if ": " in line)
+        request = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
+        self.requests.append(request)
+        self.keys.append(headers.get("authorization"))
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            reply = self.faults.popleft() if self.faults else self.answer(request)
+            await asyncio.sleep(self.latency_s)
+        finally:
+            self.in_flight -= 1
+        if reply.cut:
+            return False
+        body = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
+        lines = [f"HTTP/1.1 {reply.status} X", "content-type: application/json", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        await writer.drain()
+        return True
+
+
+def completion(content: str | None, *, finish_reason: str = "stop", **message: Any) -> Reply:
+    """A chat completion with this content."""
+    return Reply(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1_760_000_000,
+            "model": "mock-1",
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": finish_reason,
+                    "message": {"role": "assistant", "content": content} | message,
+                }
+            ],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        }
+    )
+
+
+def error(status: int, message: str, *, code: str | None = None, headers: dict[str, str] | None = None) -> Reply:
+    """An error as OpenAI words it."""
+    return Reply({"error": {"message": message, "type": "error", "code": code}}, status, headers or {})
+
+
+def echo(request: Request) -> Reply:
+    """The same answer to the same request, another to another: a number, or for a judge CORRECT three times in four."""
+    number = int(hashlib.sha256(json.dumps(request["messages"]).encode()).hexdigest(), 16)
+    if "CORRECT or INCORRECT" in json.dumps(request["messages"]):
+        return completion("INCORRECT" if number % 4 == 0 else "CORRECT")
+    return completion(f"answer {number % 1000}")
+
+
+@contextmanager
+def serving(endpoint: Endpoint) -> Iterator[Endpoint]:
+    """Serve on a free port of loopback, until the block is left."""
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(endpoint._serve, "127.0.0.1", 0)
+        endpoint.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        ready.set()
+        await stop.wait()
+        server.close()
+
+    def run() -> None:
+        loop.run_until_complete(serve())
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait(10)
+    try:
+        yield endpoint
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)

@@ -1,0 +1,90 @@
+"""What the documents say is so."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evaluators import SHORT_NAMES
+from evaluators.call import OFFERED
+from specs import ExperimentSpec, load_experiment
+from store.catalog import SQL, view_files
+from store.schemas import TABLES
+
+ROOT = Path(__file__).parent.parent
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text(name), flags=re.S)
+
+
+def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(blocks("README.md", "python")[0])
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env=os.environ | prefect_environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("[1.0, 1.0]")
+
+
+def test_every_python_block_compiles() -> None:
+    for name in ("README.md", "docs/evaluators.md", "docs/store.md"):
+        for block in blocks(name, "python"):
+            compile(block, name, "exec")
+
+
+def test_the_spec_that_is_shown_is_a_spec() -> None:
+    spec = yaml.safe_load(blocks("docs/specs.md", "yaml")[0]) | yaml.safe_load(blocks("docs/specs.md", "yaml")[1])
+    assert len(ExperimentSpec.model_validate(spec).connections) == 2
+
+
+@pytest.mark.parametrize("field", ExperimentSpec.model_fields)
+def test_every_field_of_a_spec_is_described(field: str) -> None:
+    assert f"`{field}`" in text("docs/specs.md")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "data" / "experiments").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_experiments_that_ship_are_specs(path: Path) -> None:
+    spec = load_experiment(path)
+    assert spec.dataset.path is not None and (ROOT / spec.dataset.path).is_file()
+
+
+def test_the_tables_and_their_keys_are_those_of_the_store() -> None:
+    listed = re.findall(r"^\| (\w+) \| ([\w, ]+) \| (\w+) \|$", text("docs/store.md"), flags=re.M)
+    assert listed[1:] == [(table.name, ", ".join(table.key), table.owner) for table in TABLES.values()]
+
+
+def test_the_marts_are_listed() -> None:
+    marts = {path.stem for path in view_files() if path.is_relative_to(SQL / "marts")}
+    assert marts == set(re.findall(r"^\| (\w+) \| [^|]+ \|$", text("docs/store.md"), flags=re.M)) - {"view"}
+
+
+def test_what_an_evaluator_may_ask_for_is_listed() -> None:
+    for name in {*OFFERED["item"]} - {"embed"}:  # no connection gives embeddings yet
+        assert f"`{name}`" in text("docs/evaluators.md"), name
+    for name in SHORT_NAMES:
+        assert f"- `{name}`" in text("docs/evaluators.md")
+
+
+def test_the_folders_are_listed() -> None:
+    tracked = {path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert {f"`{name}/`" in text("README.md") for name in tracked} == {True}
+
+
+def test_constraints_are_plain_pins() -> None:
+    lines = text("constraints.txt").splitlines()
+    assert len(lines) > 50
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in lines)

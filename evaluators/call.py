@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from evaluators.subject import Evaluations, ExampleView, ItemResult, RunView, whole
@@ -31,13 +32,14 @@ class Bound:
     positional: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of positional-only parameters, to keep their place
 
     def asks_for(self, *names: str) -> bool:
         return bool({*self.positional, *self.named} & {*names})
 
     def call(self, offered: Mapping[str, Any]) -> Any:
         """Call the function with what it asks for: its return value, or for an async one something to await."""
-        arguments = [offered[name] for name in self.positional]
+        arguments = [self.defaults[name] if name in self.defaults else offered[name] for name in self.positional]
         return self.function(*arguments, **{name: offered[name] for name in self.named}, **self.settings)
 
 
@@ -53,13 +55,16 @@ def bind(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     single = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     for p in single:
-        if p.name not in settings and p.name not in offered and p.default is p.empty:
+        given = p.name in settings and p.kind is not p.POSITIONAL_ONLY
+        if not given and p.name not in offered and p.default is p.empty:
             raise InputError(f"evaluator {name!r}: asks for {p.name!r}, wanted any of {', '.join(offered)}")
     unknown = settings.keys() - {p.name for p in single if p.kind is not p.POSITIONAL_ONLY}
     if unknown and not takes_any:
         known = ", ".join(p.name for p in single if p.name not in offered) or "none"
         raise InputError(f"evaluator {name!r}: got the setting {min(unknown)!r}, wanted one of: {known}")
-    asked = [p for p in single if p.name in offered and p.name not in settings]
+    held = function.keywords if isinstance(function, partial) else {}
+    asked = [p for p in single if p.name in offered and p.name not in {*settings, *held}]
+    defaults = {p.name: p.default for p in single if p.kind is p.POSITIONAL_ONLY and p.name not in offered}
     named = [p.name for p in asked if p.kind is not p.POSITIONAL_ONLY]
     if takes_any and level == "item":  # Langfuse hands these four to everyone
         named += [argument for argument in _LANGFUSE if argument not in {*named, *settings}]
@@ -67,7 +72,8 @@ def bind(
         name=name,
         function=function,
         is_async=is_async(function),
-        positional=tuple(p.name for p in asked if p.kind is p.POSITIONAL_ONLY),
+        positional=tuple(p.name for p in single if p.kind is p.POSITIONAL_ONLY),
+        defaults=defaults,
         named=tuple(named),
         settings=settings,
     )

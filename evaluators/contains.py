@@ -18,8 +18,10 @@ def contains(
     Without either, whether it contains the reference: each element where that is a list. None where there is
     nothing to look for.
     """
+    any_of, all_of = _wanted(any_of), _wanted(all_of)
     if not any_of and not all_of:
-        all_of = _wanted(pick(reference_outputs, None))
+        several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
+        all_of = _wanted(pick(reference_outputs, key if several else None))
     if not any_of and not all_of:
         return None
     text = _fold(as_text(pick(outputs, key)), ignore_case)
@@ -28,10 +30,8 @@ def contains(
 
 
 def _wanted(reference: Any) -> list[str]:
-    if reference is None:
-        return []
-    parts = reference if isinstance(reference, list) else [reference]
-    return [as_text(part) for part in parts if part not in ("", None)]
+    parts = reference if isinstance(reference, list | tuple) else [reference]
+    return [as_text(part) for part in parts if part not in ("", None, {})]
 
 
 def _fold(text: str, ignore_case: bool) -> str:

@@ -22,6 +22,10 @@ def exact_match(
 
 
 def _plain(value: Any, ignore_case: bool, strip: bool) -> Any:
+    if isinstance(value, list):
+        return [_plain(one, ignore_case, strip) for one in value]
+    if isinstance(value, dict):
+        return {name: _plain(one, ignore_case, strip) for name, one in value.items()}
     if not isinstance(value, str):
         return value
     value = value.strip() if strip else value

@@ -2,8 +2,9 @@
 
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal
 
 from store.records import DataType
@@ -62,12 +63,14 @@ def normalise(returned: object, name: str) -> list[Judgement]:
 
 
 def _each(returned: object, name: str) -> Iterator[Judgement]:
+    if isinstance(returned, Enum):
+        returned = returned.value
     if isinstance(returned, Mapping):
         if "results" in returned:
             yield from _each(returned["results"], name)
         else:
             yield _from_fields(returned, name)
-    elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
+    elif isinstance(returned, list | tuple) and not hasattr(returned, "_fields"):
         for one in returned:
             yield from _each(one, name)
     elif returned is None or isinstance(returned, str) or _number(returned) is not None:
@@ -98,7 +101,7 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
         data_type=_declared(fields.get("data_type")) or kind,
         comment=None if comment is None else str(comment),
         metadata=fields.get("metadata") or None,
-        config_id=fields.get("config_id"),
+        config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
     )
 
 
@@ -124,7 +127,10 @@ def _number(value: object) -> float | bool | None:
     if isinstance(value, bool):
         return value
     if isinstance(value, numbers.Real):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf
     item = getattr(value, "item", None)  # numpy.bool_ is no Real
     if callable(item) and getattr(value, "shape", None) == ():
         return _number(item())

@@ -78,6 +78,9 @@ class Evaluations(list[Evaluation]):
             raise KeyError(f"{which!r}: wanted one of {', '.join(e.name for e in self) or 'no score at all'}")
         return found
 
+    def __contains__(self, which: object) -> bool:
+        return self.get(which) is not None if isinstance(which, str) else super().__contains__(which)
+
     def get(self, name: str) -> Evaluation | None:
         return next((evaluation for evaluation in self if evaluation.name == name), None)
 

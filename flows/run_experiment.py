@@ -18,7 +18,7 @@ CHUNKS_AT_ONCE = 4
 RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNKS_AT_ONCE)
 
 
-@flow(name="run_experiment", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
+@flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
 def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Freeze the dataset, run the targets, judge every answer. Returns the experiments' ids.
 

@@ -152,7 +152,7 @@ class Completer:
             row,
             status="ok",
             reusable=choice.finish_reason != "length",
-            response=to_json({"message": choice.message.model_dump(mode="json", exclude_none=True)}),
+            response=to_json({"message": choice.message.model_dump(exclude_none=True)}, mend=True),
             finish_reason=choice.finish_reason,
             answered_by=answer.model,
             tokens_in=tokens_in,

@@ -104,8 +104,11 @@ def _load_live(reference: str) -> Callable[..., Any]:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives something to await."""
-    inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+    outer = function.func if isinstance(function, partial) else function
+    return any(
+        inspect.iscoroutinefunction(one) or inspect.iscoroutinefunction(type(one).__call__)
+        for one in (outer, inspect.unwrap(outer))
+    )
 
 
 def parameters_of(function: Callable[..., Any], what: str) -> list[inspect.Parameter]:

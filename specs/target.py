@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class _Target(BaseModel):
@@ -23,6 +23,13 @@ class ChatTarget(_Target):
     max_tokens: int | None = Field(None, ge=1, description="Most tokens of an answer")
     seed: int | None = None
     extra: dict[str, Any] = Field(default_factory=dict, description="Further parameters of the request, as they are")
+
+    @model_validator(mode="after")
+    def _extra_is_extra(self) -> "ChatTarget":
+        taken = self.extra.keys() & {"model", "messages", "temperature", "max_tokens", "seed", "schema", "repeat"}
+        if taken:
+            raise ValueError(f"extra: got {min(taken)!r}, wanted only what has no field of its own")
+        return self
 
 
 class PythonTarget(_Target):

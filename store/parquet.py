@@ -1,12 +1,13 @@
 """The store: write-once Parquet files in a folder or an object store.
 
-`<table>/sealed/<owner>.parquet` holds what is finished, each key once. `<table>/open/<owner>/<part>.parquet` holds
-what is still being made, where a retry may give a key twice. Where an owner has a sealed file, its open parts do not
-count: so sealing and reopening turn on one rename a table, and a reader sees each row once at every moment between.
+`<table>/sealed/<owner>/rows.parquet` holds what is finished, each key once. `<table>/open/<owner>/<part>.parquet`
+holds what is still being made, where a retry may give a key twice. Where an owner has a sealed file, its open parts
+do not count: so sealing and reopening turn on one rename a table, and a reader sees each row once at every moment.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+import json
 import os
 import secrets
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,8 @@ from store.schemas import TABLES, schema_of, to_arrow, to_rows
 from store.source import connect_source, open_duckdb
 
 ROWS_PER_GROUP = 50_000
+FORMAT = 1
+"""Of the files, for whoever must read an old store one day."""
 REOPENED = "reopened"
 """The part that holds what was sealed before an owner was reopened."""
 
@@ -33,18 +36,16 @@ class Store:
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
         self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
-        for name, table in TABLES.items():
-            for path in self.layout.empties(name):
-                if not self._exists(path):
-                    self._write(path, schema_of(table.record).empty_table())
+        if not self._exists(self.layout.marker):
+            self._prepare()
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
-        """Write all that an owner has in a table, sealed at once."""
-        self._write(self.layout.sealed(table, owner), _as_arrow(table, rows))
+        """Write all that an owner has in a table, sealed at once. Raises ValueError for a row of another owner."""
+        self._write(self.layout.sealed(table, owner), _owned(table, owner, rows))
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
-        """Add rows to an open owner. Nothing is written for no rows."""
-        data = _as_arrow(table, rows)
+        """Add rows to an open owner; for no rows, nothing is written. Raises ValueError for a row of another owner."""
+        data = _owned(table, owner, rows)
         if data.num_rows:
             self._write(f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", data)
 
@@ -87,12 +88,25 @@ class Store:
         return connect_source(self.layout, self._fs)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query. Asked again once if a file went away meanwhile: it was just sealed."""
-        with self.connect() as connection:
+        """The rows of a query, asked again if an owner was sealed meanwhile: DuckDB lists files one after another."""
+        while True:
+            before = self._states()
             try:
-                return connection.execute(sql, parameters).fetchall()
-            except duckdb.IOException:
-                return connection.execute(sql, parameters).fetchall()
+                with self.connect() as connection:
+                    rows = connection.execute(sql, parameters).fetchall()
+            except duckdb.Error:
+                if self._states() == before:
+                    raise
+            else:
+                if self._states() == before:
+                    return rows
+
+    def _prepare(self) -> None:
+        """Write the files without rows, and the marker last: a store that bears it is whole."""
+        for name, table in TABLES.items():
+            for path in self.layout.empties(name):
+                self._write(path, schema_of(table.record).empty_table())
+        self._fs.pipe_file(self.layout.marker, json.dumps({"format": FORMAT}).encode())
 
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
         if not paths:
@@ -106,6 +120,12 @@ class Store:
         if parts is not None:
             found = [path for path in found if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in found]
+
+    def _states(self) -> tuple[list[str], list[str]]:
+        """Which owners are sealed, and which are open."""
+        self._fs.invalidate_cache()
+        sealed, unsealed = (f"{self.layout.root}/*/{state}" for state in ("sealed/*/*", "open/*"))
+        return sorted(self._fs.glob(sealed)), sorted(self._fs.glob(unsealed))
 
     def _exists(self, path: str) -> bool:
         self._fs.invalidate_cache()
@@ -123,6 +143,15 @@ class Store:
             sink = pa.BufferOutputStream()
             _write_parquet(data, sink)
             self._fs.pipe_file(path, sink.getvalue().to_pybytes())
+
+
+def _owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
+    """Rows whose owner is the one that their folder is named by: DuckDB believes the folder."""
+    data = _as_arrow(table, rows)
+    others = set(data.column(TABLES[table].owner).unique().to_pylist()) - {owner}
+    if others:
+        raise ValueError(f"{table}: got a row of {TABLES[table].owner} {others.pop()!r}, wanted only {owner!r}")
+    return data
 
 
 def _as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:

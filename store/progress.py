@@ -69,49 +69,50 @@ def whats_missing(store: Store, experiment: ExperimentRow, evaluators: Sequence[
 def complete_scores(store: Store, experiment_id: str) -> None:
     """Seal the scores so that each run has its row for every metric.
 
-    An evaluator may give several metrics, or one by another name than its own. Where it failed, its one row of failure
-    becomes one for each metric that it gave elsewhere; where it left a metric out, the row says so.
+    An evaluator may give several metrics, or one by another name than its own. Where it failed or did not apply, the
+    row that says so becomes one for each metric that it gave elsewhere; where it left a metric out, a row says so.
     """
     rows: list[ScoreRow] = store.read("scores", experiment_id)
-    given: dict[tuple[str, str], dict[str, None]] = {}
+    metrics: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        if row.status != "failed":
-            given.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
-    plain = {key for key, metrics in given.items() if list(metrics) == [key[0]]}
-    kept = [row for row in rows if (key := (row.evaluator, row.evaluator_version)) in plain or key not in given]
+        if row.status == "scored":
+            metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
+    several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
+    kept = [row for row in rows if (row.evaluator, row.evaluator_version) not in several]
     of_run: dict[tuple[str, str, str], list[ScoreRow]] = {}
     for row in rows:
-        if (row.evaluator, row.evaluator_version) in given.keys() - plain:
+        if (row.evaluator, row.evaluator_version) in several:
             of_run.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
     for (_, evaluator, version), found in of_run.items():
-        kept += _one_a_metric(found, list(given[evaluator, version]))
+        kept += _one_a_metric(found, several[evaluator, version])
     store.publish("scores", experiment_id, kept)
 
 
 def _one_a_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:
-    scored = {row.metric: row for row in rows if row.status != "failed"}
-    if not scored:
-        return [_copy(rows[0], metric) for metric in metrics]
-    first = next(iter(scored.values()))
-    return [scored.get(metric) or _left_out(first, metric) for metric in metrics]
+    given = {row.metric: row for row in rows if row.metric in metrics and row.status != "failed"}
+    if given:
+        first = next(iter(given.values()))
+        return [given.get(metric) or _left_out(first, metric) for metric in metrics]
+    said = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))
+    return [_copy(said, metrics[0]), *(_unpaid(_copy(said, metric)) for metric in metrics[1:])]
 
 
 def _copy(row: ScoreRow, metric: str) -> ScoreRow:
     return replace(row, metric=metric, score_id=derived_id(row.subject_id, row.turn, metric, row.evaluator_version))
 
 
+def _unpaid(row: ScoreRow) -> ScoreRow:
+    """What several rows cost together stands at the first, so that sums are right."""
+    return replace(row, calls=0, calls_cached=0, tokens_in=None, tokens_out=None, cost_usd=0.0)
+
+
 def _left_out(row: ScoreRow, metric: str) -> ScoreRow:
     return replace(
-        _copy(row, metric),
+        _unpaid(_copy(row, metric)),
         value=None,
         label=None,
         data_type=None,
         status="not_applicable",
         comment=f"{row.evaluator} gave no {metric} for this run",
-        calls=0,
-        calls_cached=0,
-        tokens_in=None,
-        tokens_out=None,
-        cost_usd=0.0,
         metadata=None,
     )

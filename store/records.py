@@ -35,28 +35,38 @@ def new_id(prefix: str, at: datetime | None = None) -> str:
     return f"{prefix}-{_letters(milliseconds, 10)}{_letters(secrets.randbits(80), 16)}"
 
 
-def dependent_id(prefix: str, at: str | datetime, *origin: object) -> str:
+def dependent_id(prefix: str, at: str | datetime, *origin: str) -> str:
     """An id of the same form whose 80 bits are a hash of its origin; its time is `at`, or that of the id `at`."""
     time = _letters(int(at.timestamp() * 1000), 10) if isinstance(at, datetime) else at.partition("-")[2][:10]
-    number = int.from_bytes(hashlib.sha256("\x1f".join(map(str, origin)).encode()).digest()[:10])
+    number = int.from_bytes(hashlib.sha256(to_json(origin).encode()).digest()[:10])
     return f"{prefix}-{time}{_letters(number, 16)}"
 
 
-def derived_id(*parts: object) -> str:
+def derived_id(*parts: str | int | None) -> str:
     """32 hex digits that the parts decide: a key made of other keys, in one column."""
-    return hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(to_json(parts).encode(), digest_size=16).hexdigest()
 
 
 def _letters(number: int, count: int) -> str:
     return "".join(_ALPHABET[(number >> 5 * place) & 31] for place in reversed(range(count)))
 
 
-def to_json(value: Any) -> Json:
+def to_json(value: Any, *, mend: bool = False) -> Json:
     """JSON text that equal values share: keys sorted, no spaces.
 
-    Raises TypeError or ValueError, in one line, for what JSON cannot hold (NaN among it).
+    Raises TypeError or ValueError, in one line, for what JSON in UTF-8 cannot hold (NaN, half a surrogate pair). With
+    `mend` such a half, as a stream that was cut leaves it, becomes U+FFFD.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    if mend:
+        return mended(text)
+    text.encode()
+    return text
+
+
+def mended(text: str) -> str:
+    """A text that UTF-8 can hold: half a surrogate pair becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,7 +467,7 @@ class CheckRow:
     subject_kind: SubjectKind
     subject_id: str
     name: str
-    column: str | None = None
+    column_name: str | None = None
     passed: bool | None = None  # None where it could not be checked
     severity: Literal["error", "warning"] = "error"
     n_checked: int | None = None
@@ -481,5 +491,5 @@ class LimitRow:
     in_flight: int
     reason: str
     retry_after_s: float | None = None
-    at: datetime
+    changed_at: datetime
     recorded_at: datetime = field(default_factory=now)

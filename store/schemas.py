@@ -82,7 +82,7 @@ def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
     schema = schema_of(record)
     columns = [[getattr(row, name) for row in rows] for name in schema.names]
     return pa.Table.from_arrays(
-        [pa.array(column, type=kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+        [_array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
     )
 
 
@@ -92,6 +92,13 @@ def to_rows(table: str, data: pa.Table) -> list[Any]:
     columns = [data.column(name).to_pylist() for name in schema_of(record).names]
     names = schema_of(record).names
     return [record(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+def _array(column: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(column, type=kind)
+    except UnicodeEncodeError:  # in a comment or an error, say: no reason to lose the whole part
+        return pa.array([records.mended(value) if isinstance(value, str) else value for value in column], type=kind)
 
 
 _TYPES: dict[object, pa.DataType] = {

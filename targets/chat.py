@@ -38,6 +38,6 @@ def check_fields(spec: ChatTarget, inputs: Mapping[str, Any], where: str) -> Non
 
 
 def _messages(spec: ChatTarget, inputs: Mapping[str, Any]) -> list[Message]:
-    user = spec.user if spec.user is not None else f"{{{next(iter(inputs))}}}"
-    roles = (("system", spec.system), ("user", user))
-    return [{"role": role, "content": fill(template, inputs)} for role, template in roles if template is not None]
+    user = fill(spec.user, inputs) if spec.user is not None else fill("{input}", {"input": next(iter(inputs.values()))})
+    system = [] if spec.system is None else [{"role": "system", "content": fill(spec.system, inputs)}]
+    return [*system, {"role": "user", "content": user}]

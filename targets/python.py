@@ -27,12 +27,14 @@ def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
             f"one of {', '.join(OFFERED)}, or the inputs as one argument"
         )
     sources = {name: name for name in asked} | ({unfilled[0]: "inputs"} if takes_dict else {})
-    order = [(p, sources[p.name]) for p in parameters if p.name in sources]
+    order = [p for p in parameters if p.name in sources or p.kind is p.POSITIONAL_ONLY]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in found)
 
     def call(offered: Mapping[str, Any]) -> Any:
         values = {**offered["inputs"], **{name: offered[name] for name in OFFERED if name in offered}}
-        positional = [values[source] for p, source in order if p.kind is p.POSITIONAL_ONLY]
-        named = {p.name: values[source] for p, source in order if p.kind is not p.POSITIONAL_ONLY}
-        return function(*positional, **named)
+        filled = {p.name: values[sources[p.name]] if p.name in sources else p.default for p in order}
+        positional = [filled.pop(p.name) for p in order if p.kind is p.POSITIONAL_ONLY]
+        rest = {n: v for n, v in offered["inputs"].items() if n not in sources} if takes_any and not takes_dict else {}
+        return function(*positional, **rest, **filled)
 
     return Target(call=call, is_async=is_async(function))

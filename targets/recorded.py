@@ -27,7 +27,7 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
 
     def call(offered: Mapping[str, Any]) -> Any:
         _, row = known.get(f"id:{offered['example_id']}") or known.get(_inputs_key(offered["inputs"])) or (0, {})
-        if "outputs" not in row:
+        if "outputs" not in row or (row["outputs"] is None and row.get("error")):
             raise NoRecordedAnswerError(row.get("error") or f"{where} has no answer for this example")
         return row["outputs"]
 

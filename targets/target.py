@@ -21,4 +21,5 @@ def as_outputs(returned: object) -> dict[str, Any]:
     if isinstance(returned, Mapping):
         return {str(key): value for key, value in returned.items()}
     dump = getattr(returned, "model_dump", None)
-    return dump(mode="json") if callable(dump) else {"output": returned}
+    plain = dump(mode="json") if callable(dump) else returned
+    return plain if isinstance(plain, dict) else {"output": plain}

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from inspect import isawaitable
 from typing import Any
 
 from prefect import task
@@ -118,7 +119,7 @@ class _Judging:
         offered["complete"] = _complete_for(evaluator)
         try:
             returned = evaluator.bound.call(offered)
-            if evaluator.bound.is_async:
+            if evaluator.bound.is_async and isawaitable(returned):
                 returned = await returned
         except CallError as error:
             return [_failed(evaluator, error.kind, str(error)) | {"attempts": error.attempts}]
@@ -126,8 +127,8 @@ class _Judging:
             return [_failed(evaluator, "raised", describe(error))]
         try:
             return [_scored(judgement) for judgement in normalise(returned, evaluator.bound.name)]
-        except (TypeError, ValueError) as error:
-            return [_failed(evaluator, "bad_return", str(error))]
+        except Exception as error:  # also what a property of the user's object raises
+            return [_failed(evaluator, "bad_return", describe(error))]
 
 
 def _score(evaluator: ReadyEvaluator, output: OutputRow, **fields: Any) -> ScoreRow:
@@ -148,7 +149,7 @@ def _score(evaluator: ReadyEvaluator, output: OutputRow, **fields: Any) -> Score
 
 def _scored(judgement: Judgement) -> dict[str, Any]:
     names = ("metric", "value", "label", "data_type", "comment", "config_id", "status")
-    metadata = None if judgement.metadata is None else to_json(dict(judgement.metadata))
+    metadata = None if judgement.metadata is None else to_json(dict(judgement.metadata), mend=True)
     return {name: getattr(judgement, name) for name in names} | {"metadata": metadata}
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from inspect import isawaitable
 from typing import Any
 
 from prefect import task
@@ -85,7 +86,7 @@ class _Answering:
     async def _outcome(self, example: ExampleRow) -> dict[str, Any]:
         try:
             returned = self._ready.target.call(self._offered(example_view(example)))
-            if self._ready.target.is_async:
+            if self._ready.target.is_async and isawaitable(returned):
                 returned = await returned
         except CallError as error:
             return _failed(error.kind, str(error)) | {"attempts": error.attempts}
@@ -94,7 +95,7 @@ class _Answering:
         except Exception as error:
             return _failed("raised", describe(error))
         try:
-            return {"status": "ok", "outputs": to_json(as_outputs(returned))}
+            return {"status": "ok", "outputs": to_json(as_outputs(returned), mend=True)}
         except (TypeError, ValueError) as error:
             return _failed("bad_return", f"outputs cannot be kept as JSON: {error}")
 

@@ -60,7 +60,7 @@ def experiment(experiment_id: str) -> Experiment:
 
 
 def forget(experiment_id: str) -> None:
-    """Make it ready anew when it is next used, since its spec may be another object of code now."""
+    """Let go of it, when it has ended, and before it is begun: its spec may name another object of code then."""
     with _making:
         _ready.pop(experiment_id, None)
 

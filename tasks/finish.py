@@ -16,6 +16,7 @@ from store.parquet import Store
 from store.progress import cached_calls, complete_scores, spent, whats_missing
 from store.records import ExperimentRow, now
 from store.schemas import EXPERIMENT_TABLES
+from tasks.experiment import forget
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -47,6 +48,7 @@ def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str
 
 def finish(store: Store, row: ExperimentRow) -> str | None:
     """Write an experiment's last row, and seal it if nothing lacks. Returns what does, in words."""
+    forget(row.experiment_id)
     if store.is_sealed("experiments", row.experiment_id):
         return None
     spec = ExperimentSpec.model_validate_json(row.spec)

@@ -47,7 +47,7 @@ def run_group(spec: ExperimentSpec) -> str:
     context = FlowRunContext.get()
     if context is None or context.flow_run is None or context.flow_run.created is None:
         return new_id("group")
-    return dependent_id("group", context.flow_run.created, "flow_run", context.flow_run.id)
+    return dependent_id("group", context.flow_run.created, "flow_run", str(context.flow_run.id))
 
 
 def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> ExperimentRow:

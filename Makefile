@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: $(INSTALLED)
 	$(BIN)/evalflows run data/experiments/demo.yaml
-	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"from item_scores\""
+	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"select example_id, metric, value, outputs from item_scores\""
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist loadgroup

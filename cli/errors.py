@@ -23,8 +23,8 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
         _end(str(error), BAD_INPUT, verbose)
     except IncompleteError as error:
         _end(str(error), INCOMPLETE, verbose)
-    except (KeyboardInterrupt, click.Abort):
-        _end("stopped; `evalflows ls` shows what can be resumed", INTERRUPTED, verbose)
+    except (KeyboardInterrupt, click.Abort) as error:
+        _end(f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)

@@ -2,8 +2,11 @@
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -64,16 +67,26 @@ def sql(query: str | None, form: str, verbose: bool) -> None:
             _print_rows(("view", "one row per", "about"), views, form)
         else:
             relation = select(catalog, query)
-            _print_rows(relation.columns, relation.fetchall(), form)
+            json_columns = [str(kind) == "JSON" and form == "json" for kind in relation.types]
+            rows = [
+                [
+                    json.loads(value) if is_json and value else value
+                    for value, is_json in zip(row, json_columns, strict=True)
+                ]
+                for row in relation.fetchall()
+            ]
+            _print_rows(relation.columns, rows, form)
 
 
-def print_experiments(identities: Sequence[str]) -> None:
-    """Print what became of some experiments: every metric with what is missing, the cost, and the errors."""
+def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
+    """Print what became of some experiments: every metric with what is missing, the cost, the errors, and how many
+    calls were made `since` some time."""
     with connect() as catalog:
         given = [list(identities)]
         metrics = catalog.execute(_METRICS, given).fetchall()
         overviews = catalog.execute(_OVERVIEW, given).fetchall()
         errors = catalog.execute(_ERRORS, given).fetchall()
+        recent = catalog.execute(_CALLS_SINCE, [*given, since]).fetchall()[0][0] if since else None
     out, table = console(), _table("experiment", "metric", "mean", "scored", "missing", "n/a")
     for name, metric, mean, shares, scored, missing, not_applicable in metrics:
         value = shares or ("-" if mean is None else f"{mean:.3f}")
@@ -83,6 +96,8 @@ def print_experiments(identities: Sequence[str]) -> None:
         out.print(_in_words(*overview))
     for name, what, error, count in errors:
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
+    if recent is not None:
+        out.print(f"{recent} model calls just now")
 
 
 def console() -> Console:
@@ -105,6 +120,8 @@ _OVERVIEW = """
 select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s
 from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
 """
+
+_CALLS_SINCE = "select count(*) from calls where list_contains($1, experiment_id) and recorded_at >= $2"
 
 _ERRORS = """
 select e.name, what, error, count(*) as n from (
@@ -159,14 +176,21 @@ def _table(*columns: str) -> Table:
     return table
 
 
+def _plain(value: Any) -> Any:
+    """A number that JSON has: no decimals as text, no NaN."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:
     if form == "csv":
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
     elif form == "json":
         for row in rows:
-            click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False))
+            click.echo(json.dumps(dict(zip(columns, map(_plain, row), strict=True)), default=str, ensure_ascii=False))
     else:
         table = _table(*columns)
         for row in rows:

@@ -53,6 +53,7 @@ def resume(experiment: str, verbose: bool) -> None:
 
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
     from cli.look import print_experiments
+    from store.records import now
 
     if not verbose:
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -60,7 +61,11 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
 
     # Last, and when ours are loaded: a module beside the spec is found, and no folder here hides one of ours.
     sys.path.append(str(Path.cwd()))
-    print_experiments(run_flow(spec, group))
+    began = now()
+    try:
+        print_experiments(run_flow(spec, group), since=began)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"`evalflows resume {spec.name}` goes on") from None
 
 
 for command in (ls, show, sql):

@@ -34,6 +34,10 @@ class ExperimentResult:
         for score in store.read("scores", experiment_id):
             self._scores.setdefault(score.subject_id, []).append(score)
 
+    def __repr__(self) -> str:
+        metrics = ", ".join(sorted({score.metric for scores in self._scores.values() for score in scores}))
+        return f"ExperimentResult({self.experiment_name!r}, {self.experiment_id}, {len(self)} runs: {metrics})"
+
     @property
     def experiment_id(self) -> str:
         return self._row.experiment_id

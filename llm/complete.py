@@ -70,7 +70,7 @@ class Completer:
             row = await self._attempt(key, request, schema, repeat)
             if recorder := current():
                 recorder.keep(row)
-                recorder.failed += row.status == "failed"
+                recorder.failed += [row.cost_usd] if row.status == "failed" else []
             self._ledger.add(row)
             future.set_result(row)
             return row
@@ -91,7 +91,9 @@ class Completer:
             except CallError as error:
                 failure = replace(row, status="failed", error=str(error), error_kind=error.kind, attempts=attempt)
                 if error.kind not in TRANSIENT or attempt == self._connection.attempts:
-                    return replace(failure, latency_s=time.perf_counter() - began, recorded_at=now())
+                    # A provider takes nothing for an error; where it has no price, even that is not known.
+                    cost = self._cost(0, 0)
+                    return replace(failure, cost_usd=cost, latency_s=time.perf_counter() - began, recorded_at=now())
                 await asyncio.sleep(pause_s(attempt, error.retry_after_s))
         raise AssertionError("a connection has at least one attempt")
 

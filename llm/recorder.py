@@ -19,7 +19,7 @@ class Recorder:
     subject_id: str | None = None
     evaluator: str | None = None
     completions: list[Completion] = field(default_factory=list)
-    failed: int = 0
+    failed: list[float | None] = field(default_factory=list)  # what each failed call cost
 
     @property
     def attempts(self) -> int:
@@ -29,9 +29,9 @@ class Recorder:
         """calls, calls_cached, tokens_in, tokens_out, cost_usd; tokens are null if no call told them,
         the cost is null if any paid call's is not known."""
         paid = [completion for completion in self.completions if not completion.cached]
-        costs = [completion.cost_usd for completion in paid]
+        costs = [*(completion.cost_usd for completion in paid), *self.failed]
         return {
-            "calls": len(paid) + self.failed,
+            "calls": len(paid) + len(self.failed),
             "calls_cached": len(self.completions) - len(paid),
             "tokens_in": _sum([completion.tokens_in for completion in self.completions]),
             "tokens_out": _sum([completion.tokens_out for completion in self.completions]),

@@ -21,7 +21,7 @@ class DatasetSpec(BaseModel):
     def _one_source(self) -> "DatasetSpec":
         sources = [key for key in ("path", "snapshot", "rows") if getattr(self, key) is not None]
         if len(sources) > 1:
-            raise ValueError(f"got {' and '.join(sources)}, wanted one of path, snapshot and rows")
+            raise ValueError(f"got {' and '.join(sources)}, wanted just one of path, snapshot and rows")
         if not sources and self.name is None:
             raise ValueError("got no source, wanted one of path, name, snapshot and rows")
         return self

@@ -29,6 +29,9 @@ TRANSIENT: frozenset[ErrorKind] = frozenset({"rate_limited", "server_error", "co
 class InputError(Exception):
     """What the user gave cannot be used. One line: where, what was got, what was wanted."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
 
 class IncompleteError(Exception):
     """The run ended before every item had its row. What is done is kept, and can be resumed."""
@@ -47,11 +50,16 @@ class CallError(Exception):
 def first_problem(error: ValidationError, where: str) -> str:
     """A pydantic error in one line: the first problem, what was got there, and how many more there are."""
     problems = error.errors(include_url=False)
-    first = problems[0]
+    # A field that there is not is often a slip, and the cause of the other problems.
+    first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     path = ".".join(str(part) for part in first["loc"])
-    got = "" if first["type"] == "missing" else f", got {_short(first['input'])}"
+    says, got = first["msg"].removeprefix("Value error, "), f", got {_short(first['input'])}"
+    if first["type"] == "extra_forbidden":
+        says, got = "no such field", ""
+    elif first["type"] in ("missing", "value_error"):
+        got = ""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{where}: {path + ': ' if path else ''}{first['msg']}{got}{more}"
+    return f"{where}: {path + ': ' if path else ''}{says}{got}{more}"
 
 
 def describe(error: BaseException) -> str:

@@ -77,7 +77,7 @@ def load_experiment(path: str | Path) -> ExperimentSpec:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that there is not is a ValueError
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise InputError(

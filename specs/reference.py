@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
+from types import CellType, CodeType
 from typing import Any
 
 from specs.errors import InputError, describe
@@ -59,34 +60,55 @@ def version_of(function: Callable[..., Any], *settings: object) -> str:
 
     It labels what was used. It cannot see a change in code that the callable calls.
     """
-    digest = hashlib.sha256()
-    for part in (*_parts(function), *settings):
-        digest.update(repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(repr([_parts(function), _plain(settings)]).encode()).hexdigest()[:16]
 
 
-def _parts(function: Callable[..., Any]) -> list[object]:
+def _parts(function: object) -> list[object]:
+    """What a callable is made of, as plain values."""
     if isinstance(function, partial):
-        return [*_parts(function.func), function.args, sorted(function.keywords.items())]
-    inner = inspect.unwrap(function)
+        return [*_parts(function.func), _plain(function.args), _plain(function.keywords)]
+    if inspect.ismethod(function):
+        return [*_parts(function.__func__), *_parts(function.__self__)]
+    inner = inspect.unwrap(function) if callable(function) else function
     if not inspect.isroutine(inner) and not inspect.isclass(inner):
-        inner = type(inner)
+        return [_source(type(inner)), _plain(getattr(inner, "__dict__", None))]
+    closure = [cell.cell_contents for cell in getattr(inner, "__closure__", None) or () if _is_filled(cell)]
+    defaults = getattr(inner, "__defaults__", None), getattr(inner, "__kwdefaults__", None)
+    return [_source(inner), _plain(closure), _plain(defaults)]
+
+
+def _source(inner: Any) -> object:
+    code = getattr(inner, "__code__", None)
     try:
         source: object = inspect.getsource(inner)
     except (OSError, TypeError):
-        code = getattr(inner, "__code__", None)
-        source = (code.co_code, _plain(code.co_consts)) if code else name_of(function)
-    closure = getattr(inner, "__closure__", None) or ()
-    state = vars(function) if not inspect.isroutine(function) and hasattr(function, "__dict__") else {}
-    return [source, [_plain(cell.cell_contents) for cell in closure], sorted((k, _plain(v)) for k, v in state.items())]
+        return _plain(code) if code else f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
+    # Two lambdas of one line have the same source.
+    return [source, _plain(code)] if getattr(inner, "__name__", "") == "<lambda>" else source
 
 
 def _plain(value: object) -> object:
-    """A value if its text is the same in every process, else its type."""
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | bytes | int | float | bool | None) else type(value).__name__
+    """A value whose text is the same in every process: of an object that has none, its type or its name."""
+    match value:
+        case None | bool() | int() | float() | complex() | str() | bytes():
+            return value
+        case list() | tuple():
+            return [type(value).__name__, [_plain(item) for item in value]]
+        case dict():
+            return ["dict", sorted(([_plain(key), _plain(item)] for key, item in value.items()), key=repr)]
+        case set() | frozenset():
+            return ["set", sorted((_plain(item) for item in value), key=repr)]
+        case CodeType():
+            return [value.co_code, value.co_names, _plain(value.co_consts)]
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
 
 
 def _is_importable(function: Callable[..., Any], module: str, name: str) -> bool:

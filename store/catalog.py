@@ -9,7 +9,6 @@ from pathlib import Path
 import duckdb
 
 from specs.errors import InputError
-from store.layout import Layout
 from store.parquet import Store
 
 SQL = Path(__file__).parent / "sql"
@@ -20,10 +19,7 @@ def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnec
 
     `root` as in `Store`. Raises InputError for a store that cannot be made or read.
     """
-    try:
-        store = Store(root)
-    except (OSError, ValueError, ImportError) as error:
-        raise InputError(f"store {Layout.at(root).root!r}: {error}") from error
+    store = Store(root)
     connection = store.connect()
     for path in view_files():
         connection.execute(f"create view {path.stem} as {path.read_text(encoding='utf-8')}")
@@ -50,12 +46,21 @@ def select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPy
         statements = connection.extract_statements(query)
     except duckdb.Error as error:
         raise InputError(f"sql: {_one_line(error)}") from error
-    if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+    if len(statements) != 1 or not _only_reads(connection, statements[0]):
         raise InputError(f"sql: got {_kinds(statements)}, wanted one query (select, from, with, describe, explain)")
     try:
-        return connection.sql(query)
+        return connection.sql(query).materialize()
     except duckdb.Error as error:
         raise InputError(f"sql: {_one_line(error)}") from error
+
+
+def _only_reads(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> bool:
+    """Whether it is a query; to explain and analyze one runs it, so what is explained must be one too."""
+    if statement.type == duckdb.StatementType.EXPLAIN:
+        bare = re.sub(r"/\*.*?\*/|--[^\n]*", " ", statement.query, flags=re.DOTALL)
+        explained = re.sub(r"^\s*explain\s*(analyze\b)?\s*(\([^)]*\))?", "", bare, flags=re.IGNORECASE)
+        (statement,) = connection.extract_statements(explained)
+    return bool(statement.type == duckdb.StatementType.SELECT)
 
 
 def _kinds(statements: list[duckdb.Statement]) -> str:

@@ -14,19 +14,23 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises InputError, in one line, for a file that cannot be read and for a line that is no JSON object.
     """
     try:
-        with Path(path).open(encoding="utf-8") as lines:
+        with Path(path).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, _row(line, f"{path}:{number}")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _row(line: str, where: str) -> dict[str, Any]:
+def _row(line: bytes, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line, parse_constant=_refuse)
+        row = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: not JSON: nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}") from error
     except ValueError as error:
         raise InputError(f"{where}: not JSON: {error}") from error
     if not isinstance(row, dict):

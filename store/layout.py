@@ -10,6 +10,9 @@ from store.schemas import TABLES, Table, schema_of
 DEFAULT_ROOT = "data/store"
 
 
+_OWNERS = {table.owner for table in TABLES.values()} - {""}
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Paths under one root: a folder, or an fsspec URL such as `s3://bucket/evals`."""
@@ -19,8 +22,16 @@ class Layout:
     @classmethod
     def at(cls, root: str | os.PathLike[str] | None = None) -> "Layout":
         """The named root, else EVALFLOWS_STORE, else data/store below the current folder."""
-        text = os.fspath(root) if root is not None else os.environ.get("EVALFLOWS_STORE") or DEFAULT_ROOT
-        return cls(text.rstrip("/") if "://" in text else str(Path(text).absolute()))
+        given = os.fspath(root) if root is not None else os.environ.get("EVALFLOWS_STORE") or DEFAULT_ROOT
+        text = given.removeprefix("file://")
+        if "://" not in text:
+            text = str(Path(text).absolute())
+        elif not text.endswith("://"):
+            text = text.rstrip("/")
+        refused = [part for part in text.split("/") if set(part) & set("*?[") or part.partition("=")[0] in _OWNERS]
+        if refused:
+            raise InputError(f"store {given!r}: got {refused[0]!r} in it, wanted none with * ? [ or an owner's column=")
+        return cls(text)
 
     @property
     def is_local(self) -> bool:

@@ -7,14 +7,21 @@ from store.parquet import Store
 
 
 def find_experiments(store: Store, reference: str) -> list[str]:
-    """The ids of the experiments that a reference means: an id, the beginning of just one, a run group (all of its
-    experiments), or a name (the newest of that name). Raises InputError if it means none, or several ids begin so.
+    """The ids of the experiments that a reference means.
+
+    It is an id, the beginning of just one, a run group (all of its experiments), a name (the newest of that name), or a
+    spec's name (its newest run group). Raises InputError if it means none, or several ids begin so.
     """
-    rows = store.query("select experiment_id, name, run_group from source.experiments order by started_at desc, target")
+    rows = store.query(
+        """select experiment_id, name, run_group, spec ->> 'name'
+           from source.experiments order by started_at desc, target"""
+    )
+    newest_group = next((row[2] for row in rows if row[3] == reference), None)
     for exact in (
         [row[0] for row in rows if row[0] == reference],
         [row[0] for row in reversed(rows) if row[2] == reference],
         [row[0] for row in rows if row[1] == reference][:1],
+        [row[0] for row in reversed(rows) if row[2] == newest_group],
     ):
         if exact:
             return exact

@@ -19,25 +19,32 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specs.errors import InputError
 from store.layout import Layout, files, newest
 from store.schemas import TABLES, schema_of, to_arrow, to_rows
 from store.source import connect_source, open_duckdb
 
 ROWS_PER_GROUP = 50_000
-FORMAT = 1
-"""Of the files, for whoever must read an old store one day."""
+_MARK = json.dumps({"format": 1, "tables": [*TABLES]}).encode()
+_SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # what file systems call it
 REOPENED = "reopened"
 """The part that holds what was sealed before an owner was reopened."""
 
 
 class Store:
-    """The files under one root. Any number of processes may use it at once."""
+    """The files under one root. Any number of processes may use it at once.
+
+    Raises InputError for a root that cannot be made or read.
+    """
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
-        self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
-        if not self._exists(self.layout.marker):
-            self._prepare()
+        try:
+            self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
+            if not self._is_prepared():
+                self._prepare()
+        except (OSError, ValueError, ImportError) as error:
+            raise InputError(f"store {self.layout.root!r}: {error}") from error
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
         """Write all that an owner has in a table, sealed at once. Raises ValueError for a row of another owner."""
@@ -106,7 +113,11 @@ class Store:
         for name, table in TABLES.items():
             for path in self.layout.empties(name):
                 self._write(path, schema_of(table.record).empty_table())
-        self._fs.pipe_file(self.layout.marker, json.dumps({"format": FORMAT}).encode())
+        self._fs.pipe_file(self.layout.marker, _MARK)
+
+    def _is_prepared(self) -> bool:
+        """False too for a store from before a table was added."""
+        return self._exists(self.layout.marker) and self._fs.cat_file(self.layout.marker) == _MARK
 
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
         if not paths:
@@ -121,11 +132,11 @@ class Store:
             found = [path for path in found if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in found]
 
-    def _states(self) -> tuple[list[str], list[str]]:
-        """Which owners are sealed, and which are open."""
+    def _states(self) -> dict[str, object]:
+        """Which files there are, and since when."""
         self._fs.invalidate_cache()
-        sealed, unsealed = (f"{self.layout.root}/*/{state}" for state in ("sealed/*/*", "open/*"))
-        return sorted(self._fs.glob(sealed)), sorted(self._fs.glob(unsealed))
+        found = self._fs.glob(f"{self.layout.root}/*/*/*/*.parquet", detail=True)
+        return {path: next((info[key] for key in _SINCE if key in info), None) for path, info in found.items()}
 
     def _exists(self, path: str) -> bool:
         self._fs.invalidate_cache()

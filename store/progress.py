@@ -21,7 +21,7 @@ def spent(store: Store, experiment_id: str) -> Spent:
     """What the experiment paid for itself; answers from other experiments' calls cost nothing."""
     row = store.query(
         """select count(*), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
-                  count(*) filter (status = 'ok' and cost_usd is null)
+                  count(*) filter (cost_usd is null)
            from source.calls where experiment_id = ?""",
         [experiment_id],
     )[0]
@@ -66,6 +66,13 @@ def whats_missing(store: Store, experiment: ExperimentRow, evaluators: Sequence[
     return f"not done: {', '.join(lacking)}" if lacking else None
 
 
+def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
+    """Says so, with the most frequent error, if not one run of an experiment was answered."""
+    query = "select count(*) filter (status = 'ok'), count(*), mode(error) from source.outputs where experiment_id = ?"
+    answered, runs, error = store.query(query, [experiment.experiment_id])[0]
+    return None if answered else f"none of {runs} answered: {error}"
+
+
 def complete_scores(store: Store, experiment_id: str) -> None:
     """Seal the scores so that each run has its row for every metric.
 
@@ -75,7 +82,7 @@ def complete_scores(store: Store, experiment_id: str) -> None:
     rows: list[ScoreRow] = store.read("scores", experiment_id)
     metrics: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        if row.status == "scored":
+        if row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator):
             metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
     several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
     kept = [row for row in rows if (row.evaluator, row.evaluator_version) not in several]

@@ -25,9 +25,10 @@ from store.schemas import TABLES
 DEFAULT_FOLDER = "data/spool"
 
 
-def spool_folder() -> Path:
-    """EVALFLOWS_SPOOL, else data/spool below the current folder."""
-    return Path(os.environ.get("EVALFLOWS_SPOOL") or DEFAULT_FOLDER).absolute()
+def spool_folder(store: Store) -> Path:
+    """EVALFLOWS_SPOOL; else in the store's own folder, so that whoever resumes finds it; else below the current one."""
+    beside = f"{store.layout.root}/spool" if store.layout.is_local else DEFAULT_FOLDER
+    return Path(os.environ.get("EVALFLOWS_SPOOL") or beside).absolute()
 
 
 class Spool:
@@ -39,7 +40,7 @@ class Spool:
     def __init__(self, store: Store, owner: str, part: str) -> None:
         self._store, self._owner, self._part = store, owner, part
         self._rows: defaultdict[str, list[object]] = defaultdict(list)
-        self._path = spool_folder() / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
+        self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -66,17 +67,22 @@ class Spool:
                     self._path.parent.rmdir()
 
     def _open(self) -> IO[bytes]:
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("ab", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        while self._file is None:
+            with suppress(FileNotFoundError, FileExistsError):  # another part's end removed the folder: make it again
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                file = self._path.open("ab", buffering=0)
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if self._path.exists():  # else `recover` took the empty file up before it was locked
+                    self._file = file
+                else:
+                    file.close()
         return self._file
 
 
 def recover(store: Store, owner: str) -> int:
     """Write what dead processes have left for an owner as parts, and return the number of rows."""
     recovered = 0
-    for path in sorted((spool_folder() / owner).glob("*.jsonl")):
+    for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
         with path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -40,7 +40,10 @@ def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSp
     if isinstance(connection, LocalConnection):
         gguf_of(connection)
         return
-    key_of(name, connection)
+    try:
+        key_of(name, connection)
+    except InputError as error:
+        raise InputError(f"{who}: {error}") from error
     if not model and not connection.model:
         raise InputError(f"{who}: connection {name!r} has no model of its own, wanted a model to be named")
 

@@ -13,7 +13,7 @@ from llm import loop
 from specs.errors import IncompleteError
 from specs.experiment import ExperimentSpec
 from store.parquet import Store
-from store.progress import cached_calls, complete_scores, spent, whats_missing
+from store.progress import cached_calls, complete_scores, no_answers, spent, whats_missing
 from store.records import ExperimentRow, now
 from store.schemas import EXPERIMENT_TABLES
 from tasks.experiment import forget
@@ -47,17 +47,17 @@ def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str
 
 
 def finish(store: Store, row: ExperimentRow) -> str | None:
-    """Write an experiment's last row, and seal it if nothing lacks. Returns what does, in words."""
+    """Write an experiment's last row, and seal it if no row lacks. Returns what is wrong with it, in words."""
     forget(row.experiment_id)
     if store.is_sealed("experiments", row.experiment_id):
-        return None
+        return _said(row)
     spec = ExperimentSpec.model_validate_json(row.spec)
     lacking = whats_missing(store, row, [evaluator.metric for evaluator in spec.evaluators])
     sums = spent(store, row.experiment_id)
     ended = replace(
         row,
         state="incomplete" if lacking else "completed",
-        reason=lacking,
+        reason=lacking or no_answers(store, row),
         calls=sums.calls,
         calls_cached=cached_calls(store, row.experiment_id),
         tokens_in=sums.tokens_in,
@@ -67,8 +67,11 @@ def finish(store: Store, row: ExperimentRow) -> str | None:
         recorded_at=now(),
     )
     store.append("experiments", row.experiment_id, "end", [ended])
-    if lacking:
-        return f"experiment {row.name!r} ({row.experiment_id}): {lacking}"
-    complete_scores(store, row.experiment_id)
-    store.seal(row.experiment_id, EXPERIMENT_TABLES)
-    return None
+    if not lacking:
+        complete_scores(store, row.experiment_id)
+        store.seal(row.experiment_id, EXPERIMENT_TABLES)
+    return _said(ended)
+
+
+def _said(row: ExperimentRow) -> str | None:
+    return f"experiment {row.name!r} ({row.experiment_id}): {row.reason}" if row.reason else None

@@ -108,17 +108,18 @@ def _evaluators(spec: ExperimentSpec) -> str:
 def _refuse_another(before: ExperimentRow, row: ExperimentRow) -> None:
     for name in SAME:
         old, new = getattr(before, name), getattr(row, name)
-        if name == "evaluators":
-            old, new = (_labels(text) for text in (old, new))
-        if old != new:
-            raise InputError(
-                f"experiment {before.name!r} ({before.experiment_id}): began with {name} {old}, got {new}; "
-                + (f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start another one")
-            )
+        if old == new:
+            continue
+        if name == "evaluators":  # only those that differ
+            old, new = (", ".join(sorted(_labels(a) - _labels(b))) or "fewer" for a, b in ((old, new), (new, old)))
+        remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start another one"
+        raise InputError(
+            f"experiment {before.name!r} ({before.experiment_id}): began with {name} {old}, got {new}; {remedy}"
+        )
 
 
-def _labels(evaluators: str) -> str:
-    return ", ".join(f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators))
+def _labels(evaluators: str) -> set[str]:
+    return {f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators)}
 
 
 def _begin(store: Store, row: ExperimentRow) -> ExperimentRow:

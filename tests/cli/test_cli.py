@@ -46,7 +46,7 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
     assert (run.returncode, run.stderr) == (0, "")
     assert "exact_match  1.000       4        0" in run.stdout
     show = evalflows("show", "small", cwd=folder)
-    assert show.stdout == run.stdout
+    assert run.stdout == show.stdout + "0 model calls just now\n"
     assert "4/4" in evalflows("ls", cwd=folder).stdout
     query = "select metric, mean, scored from metric_summary"
     assert evalflows("sql", query, "--format", "csv", cwd=folder).stdout.splitlines() == [
@@ -83,7 +83,7 @@ def test_an_empty_store_is_no_error(tmp_path: Path) -> None:
 
 BAD_SPECS = {
     "an unknown kind": ({"targets": [{"kind": "chatt"}]}, "targets.0: Input tag 'chatt'"),
-    "an unknown field": ({"evaluator": ["exact_match"]}, "evaluator: Extra inputs"),
+    "an unknown field": ({"evaluator": ["exact_match"]}, "evaluator: no such field"),
     "no dataset's file": ({"dataset": {"path": "nowhere.jsonl"}}, "nowhere.jsonl: cannot be read: No such file"),
     "an evaluator that asks for what is not there": ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon'"),
     "a function that cannot be imported": (

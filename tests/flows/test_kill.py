@@ -114,7 +114,7 @@ def test_stopped_by_a_person_and_resumed(tmp_path: Path, prefect_environment: di
         output, _ = process.communicate(timeout=60)
         assert (process.returncode, output.decode()) == (
             130,
-            "evalflows: stopped; `evalflows ls` shows what can be resumed\n",
+            "evalflows: stopped; `evalflows resume killed` goes on\n",
         )
         assert endpoint.calls < 100, "no call begins once it is stopped"
         endpoint.latency_s = 0.0

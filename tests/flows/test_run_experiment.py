@@ -269,9 +269,18 @@ def test_a_plain_judge_may_ask_a_model_too() -> None:
 
 
 def test_outputs_that_json_cannot_hold_are_a_failed_row() -> None:
-    result = evaluate(lambda question: {"set": {question}}, ROWS[:1], ["contains"])
-    assert [item.output.status for item in result] == ["failed"]
-    assert one("select error_kind from outputs") == ("bad_return",)
+    result = evaluate(lambda question: {question} if question == "q0" else question, ROWS[:2], ["contains"])
+    assert [item.output.status for item in result] == ["failed", "ok"]
+    assert one("select error_kind from outputs where status = 'failed'") == ("bad_return",)
+
+
+def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
+    def down(question: str) -> str:
+        raise ConnectionError("down")
+
+    with pytest.raises(IncompleteError, match="none of 6 answered: ConnectionError: down"):
+        evaluate(down, ROWS, ["contains"])
+    assert statuses("outputs") == {"failed": 6}
 
 
 def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.MonkeyPatch) -> None:

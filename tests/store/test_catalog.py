@@ -1,0 +1,455 @@
+"""The views: each builds on an empty store, keeps its grain on a full one, and counts what is missing."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from specs.errors import InputError
+from store.catalog import connect, grain, select, view_files
+from store.parquet import Store
+from store.records import derived_id
+from store.schemas import EXPERIMENT_TABLES, TABLES, schema_of
+from store.snapshots import freeze, to_examples
+
+Make = Callable[..., Any]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+VIEWS = view_files()
+every_view = pytest.mark.parametrize("path", VIEWS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def catalog(empty_root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Of an empty store, to read from."""
+    with connect(empty_root) as connection:
+        yield connection
+
+
+def rows(catalog: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    relation = select(catalog, query)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+# An empty store
+
+
+@every_view
+def test_a_view_is_empty_on_an_empty_store(catalog: duckdb.DuckDBPyConnection, path: Path) -> None:
+    assert catalog.execute(f"select * from {path.stem}").fetchall() == []
+
+
+def test_the_views_build_on_an_empty_object_store(memory_root: str) -> None:
+    with connect(memory_root) as catalog:
+        for path in VIEWS:
+            assert catalog.execute(f"select count(*) from {path.stem}").fetchall() == [(0,)]
+
+
+@every_view
+def test_the_first_line_of_a_view_states_columns_that_it_has(catalog: duckdb.DuckDBPyConnection, path: Path) -> None:
+    assert set(grain(path)) <= set(catalog.sql(f"from {path.stem}").columns)
+
+
+@pytest.mark.parametrize(
+    "first", ["select 1", "-- One row per a", "-- one row per", "-- one row per a,b", "--one row per a"]
+)
+def test_a_view_without_its_grain_is_refused(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "view.sql"
+    path.write_text(f"{first}\nselect 1 as a", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"view\.sql: got .* wanted '-- one row per column, column'"):
+        grain(path)
+
+
+def test_a_grain_may_be_explained(tmp_path: Path) -> None:
+    path = tmp_path / "view.sql"
+    path.write_text("-- one row per run_id, metric: which is: a judgement\nselect 1", encoding="utf-8")
+    assert grain(path) == ("run_id", "metric")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_has_a_view_with_its_columns_and_its_key_for_a_grain(
+    catalog: duckdb.DuckDBPyConnection, table: str
+) -> None:
+    (path,) = [path for path in VIEWS if path.stem == table]
+    relation = catalog.sql(f"from {table}")
+    schema = schema_of(TABLES[table].record)
+    assert relation.columns == schema.names
+    assert grain(path) == TABLES[table].key
+    as_json = [name for name, kind in zip(relation.columns, relation.types, strict=True) if str(kind) == "JSON"]
+    assert as_json == [field.name for field in schema if field.metadata]
+
+
+# A full one
+
+
+def freeze_questions(store: Store, name: str, count: int) -> tuple[str, list[str]]:
+    """A snapshot of so many questions, and the ids of its examples."""
+    questions = [
+        {"id": f"q{i}", "inputs": {"question": i}, "outputs": {"answer": i}, "split": "test"} for i in range(count)
+    ]
+    examples = to_examples(enumerate(questions, start=1), "rows")
+    return freeze(store, examples, name=name, source="rows"), [example.example_id for example in examples]
+
+
+class Filler:
+    """Experiments as a run leaves them."""
+
+    def __init__(self, store: Store, make: Make) -> None:
+        self.store, self.make = store, make
+
+    def experiment(self, identity: str, snapshot: str, n: int, repetitions: int, **fields: Any) -> None:
+        planned = {"snapshot_id": snapshot, "n_examples": n, "repetitions": repetitions}
+        row = self.make("experiments", experiment_id=identity, **{"name": f"name of {identity}"} | planned | fields)
+        self.store.append("experiments", identity, "start", [row])
+
+    def output(self, identity: str, example: str, repetition: int, **fields: Any) -> Any:
+        of = {"experiment_id": identity, "example_id": example, "repetition": repetition}
+        given = {"outputs": '{"answer":1}', "latency_s": 0.5}
+        return self.make("outputs", run_id=run_id(identity, example, repetition), **given | of | fields)
+
+    def score(self, identity: str, example: str, repetition: int, metric: str, **fields: Any) -> Any:
+        run, version = run_id(identity, example, repetition), fields.get("evaluator_version", "v1")
+        of = {"experiment_id": identity, "run_id": run, "example_id": example, "repetition": repetition}
+        given = {"evaluator": metric, "evaluator_version": version, "cost_usd": 0.25, "calls": 1}
+        score_id = derived_id(run, None, metric, version)
+        return self.make("scores", score_id=score_id, subject_id=run, metric=metric, **given | of | fields)
+
+    def scores(self, identity: str, *rows: Any) -> None:
+        self.store.append("scores", identity, "p", rows)
+
+
+def run_id(identity: str, example: str, repetition: int) -> str:
+    return derived_id(identity, example, repetition)
+
+
+@pytest.fixture
+def filler(store: Store, make: Make) -> Filler:
+    return Filler(store, make)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Two snapshots under two names, a sealed experiment of two repetitions, a second version of it, one that is
+    under way with doubles in its open parts, and a row or two of everything else. It is only read."""
+    store = Store(tmp_path_factory.mktemp("full"))
+    first, examples = freeze_questions(store, "questions", 3)
+    second, _ = freeze_questions(store, "questions", 4)
+    freeze_questions(store, "others", 3)
+    for identity, version in (("exp-1", "v1"), ("exp-2", "v2")):
+        fill_sealed(Filler(store, make), identity, version, first, examples)
+    fill_unfinished(Filler(store, make), "exp-3", second)
+    for table, spec in TABLES.items():
+        if store.query(f"select count(*) from source.{table}") == [(0,)]:
+            for i in range(2):
+                doubled = make(table, **dict.fromkeys((*spec.key, spec.owner), f"id-{i}"))
+                store.append(table, f"id-{i}", "p", [doubled])
+                store.append(table, f"id-{i}", "p", [doubled])
+    with connect(store.layout.root) as connection:
+        yield connection
+
+
+def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, examples: list[str]) -> None:
+    """Both runs of the first example failed, and so did their judgements; the others are right, good and bad."""
+    store, outputs, scores = filler.store, [], []
+    for example in examples:
+        for repetition in range(2):
+            if example == examples[0]:
+                failed: dict[str, Any] = {"status": "failed", "error": "boom", "evaluator_version": version}
+                nothing = {"outputs": None, "latency_s": None}
+                outputs.append(filler.output(identity, example, repetition, status="failed", **nothing))
+                scores += [
+                    filler.score(identity, example, repetition, metric, **failed) for metric in ("exact", "tone")
+                ]
+            else:
+                scored: dict[str, Any] = {"status": "scored", "evaluator_version": version}
+                label = "good" if repetition else "bad"
+                outputs.append(filler.output(identity, example, repetition))
+                scores.append(filler.score(identity, example, repetition, "exact", value=1.0, **scored))
+                scores.append(filler.score(identity, example, repetition, "tone", label=label, **scored))
+    store.append("outputs", identity, "p", outputs)
+    store.append("scores", identity, "p", scores)
+    store.append("calls", identity, "p", [filler.make("calls", call_id=f"c-{identity}", experiment_id=identity)])
+    store.append("limits", identity, "p", [filler.make("limits", limit_id=f"l-{identity}", experiment_id=identity)])
+    filler.experiment(identity, snapshot, 3, 2, recorded_at=START)
+    filler.experiment(identity, snapshot, 3, 2, state="completed", recorded_at=START + timedelta(hours=1))
+    store.seal(identity, EXPERIMENT_TABLES)
+
+
+def fill_unfinished(filler: Filler, identity: str, snapshot: str) -> None:
+    """Begun twice; one run of four was answered, at the second of three attempts."""
+    for attempt, status in enumerate(("failed", "ok", "failed")):
+        if attempt < 2:
+            filler.experiment(identity, snapshot, 4, 1)
+        filler.store.append("outputs", identity, f"p{attempt}", [filler.output(identity, "q0", 0, status=status)])
+        judged = "failed" if status == "failed" else "scored"
+        filler.scores(identity, filler.score(identity, "q0", 0, "exact", status=judged))
+
+
+@every_view
+def test_a_view_keeps_its_grain_on_a_full_store(full: duckdb.DuckDBPyConnection, path: Path) -> None:
+    columns, no_key = ", ".join(grain(path)), " or ".join(f"{column} is null" for column in grain(path))
+    query = f"select count(*), count(distinct ({columns})), count(*) filter ({no_key}) from {path.stem}"
+    ((n_rows, n_keys, n_without_key),) = full.execute(query).fetchall()
+    assert n_rows > 0
+    assert (n_keys, n_without_key) == (n_rows, 0)
+
+
+def test_the_unfinished_experiment_counts_each_run_once(full: duckdb.DuckDBPyConnection) -> None:
+    (overview,) = rows(full, "select * from experiment_overview where experiment_id = 'exp-3'")
+    found = {name: overview[name] for name in ("state", "planned", "answered", "failed", "not_attempted")}
+    assert found == {"state": "running", "planned": 4, "answered": 1, "failed": 0, "not_attempted": 3}
+
+
+def test_the_overview_tells_failures_from_what_was_not_attempted(full: duckdb.DuckDBPyConnection) -> None:
+    (overview,) = rows(full, "select * from experiment_overview where experiment_id = 'exp-1'")
+    found = {name: overview[name] for name in ("state", "planned", "answered", "failed", "not_attempted")}
+    assert found == {"state": "completed", "planned": 6, "answered": 4, "failed": 2, "not_attempted": 0}
+    assert overview["mean_latency_s"] == 0.5  # of the answers that there are
+
+
+def test_an_experiment_without_answers_is_in_the_overview(store: Store, filler: Filler) -> None:
+    filler.experiment("exp-1", "snap", 3, 2)
+    with connect(store.layout.root) as catalog:
+        (overview,) = rows(catalog, "from experiment_overview")
+    assert (overview["answered"], overview["failed"], overview["not_attempted"]) == (0, 0, 6)
+    assert overview["mean_latency_s"] is None
+
+
+def test_items_stand_beside_their_question_and_their_answer(full: duckdb.DuckDBPyConnection) -> None:
+    query = """select example_id, inputs->>'question' as question, outputs->>'answer' as answer, value, status, split
+               from item_scores where experiment_id = 'exp-1' and metric = 'exact' and repetition = 0
+               order by position"""
+    found = select(full, query).fetchall()
+    assert found == [
+        ("q0", "0", None, None, "failed", "test"),
+        ("q1", "1", "1", 1.0, "scored", "test"),
+        ("q2", "2", "1", 1.0, "scored", "test"),
+    ]
+
+
+def test_label_shares_are_of_those_that_were_labelled(full: duckdb.DuckDBPyConnection) -> None:
+    query = "select label, n, share from label_shares where experiment_id = 'exp-1' order by label"
+    assert select(full, query).fetchall() == [("bad", 2, 0.5), ("good", 2, 0.5)]
+
+
+def test_a_datasets_name_stands_for_its_newest_snapshot(full: duckdb.DuckDBPyConnection) -> None:
+    found = select(full, "select name, n_examples, versions from datasets order by name").fetchall()
+    assert found == [("others", 3, 1), ("questions", 4, 2)]
+
+
+def test_a_view_shows_what_came_after_it_was_connected(store: Store, make: Make) -> None:
+    with connect(store.layout.root) as catalog:
+        store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
+        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
+        store.seal("exp-1", ["outputs"])
+        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
+
+
+def test_times_are_given_in_utc(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    at = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
+    store.append("outputs", "exp-1", "p", [make("outputs", experiment_id="exp-1", started_at=at)])
+    with connect(store.layout.root) as catalog:
+        ((found, text),) = catalog.execute("select started_at, started_at::text from outputs").fetchall()
+    assert found == at
+    assert found.utcoffset() == timedelta(0)
+    assert text == "2026-03-04 05:06:07.000089+00"
+
+
+# What is missing
+
+
+STATUSES = ("scored", "failed", "not_attempted", "not_applicable", "sampled_out")
+
+
+@pytest.fixture
+def mixed(store: Store, filler: Filler) -> duckdb.DuckDBPyConnection:
+    """One metric with every status: 4 scored (mean 0.5), 3 failed, 2 not attempted, 2 not applicable, 1 sampled out."""
+    filler.experiment("exp-1", "snap", 12, 1)
+    counts = {"scored": 4, "failed": 3, "not_attempted": 2, "not_applicable": 2, "sampled_out": 1}
+    statuses = [status for status in STATUSES for _ in range(counts[status])]
+    for i, status in enumerate(statuses):
+        value = {"value": (0.0, 0.0, 1.0, 1.0)[i]} if status == "scored" else {"value": None}
+        filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, "exact", status=status, **value))
+    return connect(store.layout.root)
+
+
+def test_every_row_is_counted_as_what_it_is(mixed: duckdb.DuckDBPyConnection) -> None:
+    (found,) = rows(mixed, "select scored, missing, not_applicable, sampled_out from metric_summary")
+    assert found == {"scored": 4, "missing": 5, "not_applicable": 2, "sampled_out": 1}
+    assert sum(found.values()) == rows(mixed, "select count(*) as n from scores")[0]["n"]
+
+
+def test_a_missing_value_is_no_zero(mixed: duckdb.DuckDBPyConnection) -> None:
+    (found,) = rows(mixed, "select mean, sd from metric_summary")
+    assert found["mean"] == 0.5
+    assert found["sd"] == pytest.approx((1 / 3) ** 0.5)
+
+
+def test_a_metric_that_failed_throughout_has_no_mean(store: Store, filler: Filler) -> None:
+    filler.experiment("exp-1", "snap", 2, 1)
+    for i in range(2):
+        filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, "exact", status="failed", value=None))
+    with connect(store.layout.root) as catalog:
+        (found,) = rows(catalog, "select mean, scored, missing from metric_summary")
+    assert found == {"mean": None, "scored": 0, "missing": 2}
+
+
+def test_a_cost_is_unknown_where_one_of_its_parts_is(store: Store, filler: Filler) -> None:
+    filler.experiment("exp-1", "snap", 2, 1)
+    for metric, costs in (("known", (0.25, 0.5)), ("unknown", (0.25, None))):
+        for i, cost in enumerate(costs):
+            filler.scores(
+                "exp-1", filler.score("exp-1", f"q{i}", 0, metric, status="scored", value=1.0, cost_usd=cost, calls=2)
+            )
+    with connect(store.layout.root) as catalog:
+        found = select(catalog, "select metric, cost_usd, calls from metric_summary order by metric").fetchall()
+    assert found == [("known", 0.75, 4), ("unknown", None, 4)]
+
+
+def test_two_versions_of_an_evaluator_are_not_averaged_together(store: Store, filler: Filler) -> None:
+    filler.experiment("exp-1", "snap", 1, 1)
+    for version, value in (("v1", 0.0), ("v2", 1.0)):
+        filler.scores(
+            "exp-1", filler.score("exp-1", "q0", 0, "exact", status="scored", value=value, evaluator_version=version)
+        )
+    with connect(store.layout.root) as catalog:
+        found = select(catalog, "select evaluator_version, mean from metric_summary order by 1").fetchall()
+    assert found == [("v1", 0.0), ("v2", 1.0)]
+
+
+def test_judgements_of_turns_and_of_other_subjects_are_not_averaged_with_those_of_runs(
+    store: Store, filler: Filler
+) -> None:
+    filler.experiment("exp-1", "snap", 1, 1)
+    filler.scores("exp-1", filler.score("exp-1", "q0", 0, "exact", status="scored", value=1.0))
+    filler.scores("exp-1", filler.score("exp-1", "q1", 0, "exact", status="scored", value=0.0, turn=1))
+    filler.scores("exp-1", filler.score("exp-1", "q2", 0, "exact", status="scored", value=0.0, subject_kind="session"))
+    with connect(store.layout.root) as catalog:
+        assert rows(catalog, "select mean, scored from metric_summary") == [{"mean": 1.0, "scored": 1}]
+
+
+# Asking
+
+
+READS = (
+    "select 1 as one",
+    "from scores",
+    "table scores",
+    "values (1)",
+    "select count(*) from scores;",
+    "with s as (from scores) select count(*) from s",
+    "describe scores",
+    "summarize scores",
+    "show tables",
+    "explain select * from scores",
+    "explain analyze select * from scores",
+    "-- a comment\nselect 1 /* another */",
+)
+
+
+@pytest.mark.parametrize("query", READS)
+def test_one_query_that_reads_is_run(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
+    assert select(catalog, query).columns
+
+
+REFUSED = (
+    "",
+    "   ;",
+    "-- only a comment",
+    "selec 1",
+    "select * from nonsense",
+    "select nonsense from scores",
+    "select 1; select 2",
+    "select 1; drop view scores",
+    "insert into scores select * from scores",
+    "with s as (select 1) insert into scores select * from s",
+    "update scores set value = 1",
+    "delete from scores",
+    "truncate scores",
+    "drop view scores",
+    "create table t (i int)",
+    "create view v as select 1",
+    "create macro m() as 1",
+    "alter view scores rename to s",
+    "copy scores to 'SOMEWHERE'",
+    "copy (select 1) to 'SOMEWHERE' (format parquet)",
+    "export database 'SOMEWHERE'",
+    "attach 'SOMEWHERE' as other",
+    "pragma database_list",
+    "set threads = 1",
+    "reset threads",
+    "use memory",
+    "call pragma_version()",
+    "load json",
+    "install httpfs",
+    "begin",
+    "checkpoint",
+    "vacuum",
+    "prepare p as select 1",
+)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_anything_but_one_query_that_reads_is_an_input_error(
+    empty_root: Path, catalog: duckdb.DuckDBPyConnection, tmp_path: Path, query: str
+) -> None:
+    before = set(empty_root.rglob("*"))
+    assert_refused(catalog, query, tmp_path / "somewhere")
+    assert set(empty_root.rglob("*")) == before
+    assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "explain analyze copy (select 1) to 'SOMEWHERE' (format parquet)",
+        "EXPLAIN  ANALYZE\ncreate table t as select 1",
+        "explain (analyze, format json) create table t as select 1",
+        "explain analyze drop view scores",
+        "explain (analyze) drop view scores",
+        "explain /* a comment */ analyze drop view scores",
+        "/* a comment */ explain analyze drop view scores",
+        "explain analyze (format json) create table t as select 1",
+        "explain analyze",
+    ],
+)
+def test_explaining_what_it_did_is_no_way_to_change_anything(empty_root: Path, tmp_path: Path, query: str) -> None:
+    with connect(empty_root) as catalog:
+        assert_refused(catalog, query, tmp_path / "somewhere")
+        assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
+
+
+def assert_refused(catalog: duckdb.DuckDBPyConnection, query: str, somewhere: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        select(catalog, query.replace("SOMEWHERE", str(somewhere)))
+    assert str(caught.value).startswith("sql: ")
+    assert "\n" not in str(caught.value)
+    assert not somewhere.exists()
+
+
+def test_what_was_got_and_wanted_is_said(catalog: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(InputError) as caught:
+        select(catalog, "select 1; drop view scores")
+    assert str(caught.value) == "sql: got SELECT, DROP, wanted one query (select, from, with, describe, explain)"
+
+
+@pytest.mark.parametrize("query", ["select 'x'::int", "select error('no')", "select json('{')"])
+def test_a_query_that_fails_on_the_way_is_an_input_error_too(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
+    with pytest.raises(InputError) as caught:
+        select(catalog, query)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("root", ["nonsense://bucket/evals", "FILE", "FILE/below"])
+def test_a_store_that_cannot_be_is_an_input_error(tmp_path: Path, root: str) -> None:
+    (tmp_path / "file").touch()
+    root = root.replace("FILE", str(tmp_path / "file"))
+    with pytest.raises(InputError) as caught:
+        connect(root)
+    assert str(caught.value).startswith(f"store '{root}': ")
+    assert "\n" not in str(caught.value)

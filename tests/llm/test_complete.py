@@ -54,7 +54,7 @@ def test_a_call_says_what_it_took() -> None:
     assert answer.text.startswith("answer ")
     assert (answer.model, answer.tokens_in, answer.tokens_out, answer.attempts) == ("mock-1", 10, 5, 1)
     assert answer.cost_usd == pytest.approx((10 * 2 + 5 * 10) / 1e6)
-    assert answer.latency_s is not None and 0.02 <= answer.latency_s < 1
+    assert answer.latency_s is not None and answer.latency_s >= 0.02
     assert endpoint.requests == [
         {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.5, "top_k": 3}
     ]

@@ -2,7 +2,8 @@
 
 `<table>/sealed/<owner>/rows.parquet` holds what is finished, each key once. `<table>/open/<owner>/<part>.parquet`
 holds what is still being made, where a retry may give a key twice. Where an owner has a sealed file, its open parts
-do not count: so sealing and reopening turn on one rename a table, and a reader sees each row once at every moment.
+do not count: so sealing and reopening turn on one rename a table. DuckDB lists the files of each state by itself, so
+that a query may miss an owner that is sealed between its listings: `Store.query` notices, a bare connection does not.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit

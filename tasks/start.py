@@ -65,7 +65,7 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         run_key=spec.run_key,
         name=spec.experiment_name(target.name),
         description=spec.description or None,
-        metadata=to_json(spec.metadata) if spec.metadata else None,
+        metadata=to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
         tags=spec.tags,
         dataset_name=spec.dataset.name,
         snapshot_id=spec.dataset.snapshot or "",

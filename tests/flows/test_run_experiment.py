@@ -1,6 +1,7 @@
 """The whole line, from a spec to sealed rows."""
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,12 @@ def test_a_plain_judge_may_ask_a_model_too() -> None:
     assert result.scores("judge") == [1.0] * 6
     assert endpoint.calls == 6
     assert one("select any_value(judge_model), sum(calls), sum(tokens_in) from scores") == ("mock-1", 6, 60)
+
+
+def test_metadata_may_hold_a_date_as_yaml_reads_it() -> None:
+    with serving(Endpoint()) as endpoint:
+        run(chat_spec(endpoint, metadata={"since": date(2026, 1, 2)}))
+    assert one("select metadata ->> 'since' from experiments") == ("2026-01-02",)
 
 
 def test_outputs_that_json_cannot_hold_are_a_failed_row() -> None:

@@ -67,15 +67,7 @@ def sql(query: str | None, form: str, verbose: bool) -> None:
             _print_rows(("view", "one row per", "about"), views, form)
         else:
             relation = select(catalog, query)
-            json_columns = [str(kind) == "JSON" and form == "json" for kind in relation.types]
-            rows = [
-                [
-                    json.loads(value) if is_json and value else value
-                    for value, is_json in zip(row, json_columns, strict=True)
-                ]
-                for row in relation.fetchall()
-            ]
-            _print_rows(relation.columns, rows, form)
+            _print_rows(relation.columns, relation.fetchall(), form, [str(kind) == "JSON" for kind in relation.types])
 
 
 def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
@@ -176,21 +168,27 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _plain(value: Any) -> Any:
-    """A number that JSON has: no decimals as text, no NaN."""
+def _plain(value: Any, is_json: bool) -> Any:
+    """A value as JSON has it: what is JSON text already as it reads, no decimals as text, no NaN."""
+    if is_json and value is not None:
+        return json.loads(value)
     if isinstance(value, Decimal):
         return float(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:
+def _print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str, json_columns: Sequence[bool] | None = None
+) -> None:
+    json_columns = json_columns or [False] * len(columns)
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
     elif form == "json":
         for row in rows:
-            click.echo(json.dumps(dict(zip(columns, map(_plain, row), strict=True)), default=str, ensure_ascii=False))
+            values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
+            click.echo(json.dumps(values, default=str, ensure_ascii=False))
     else:
         table = _table(*columns)
         for row in rows:

@@ -10,7 +10,7 @@ from store.schemas import TABLES, Table, schema_of
 DEFAULT_ROOT = "data/store"
 
 
-_OWNERS = {table.owner for table in TABLES.values()} - {""}
+_OWNERS = {table.owner for table in TABLES.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Layout:
         return f"{self.root}/evalflows.json"
 
     def sealed(self, table: str, owner: str) -> str:
-        return f"{self.root}/{_table(table).name}/sealed/{_table(table).owner}={_safe(owner)}/rows.parquet"
+        return f"{self.root}/{table}/sealed/{_table(table).owner}={_safe(owner)}/rows.parquet"
 
     def open_folder(self, table: str, owner: str) -> str:
-        return f"{self.root}/{_table(table).name}/open/{_table(table).owner}={_safe(owner)}"
+        return f"{self.root}/{table}/open/{_table(table).owner}={_safe(owner)}"
 
     def empties(self, table: str) -> tuple[str, str]:
         """Files without rows that bear the schema: a view over no file at all fails in DuckDB."""

@@ -11,7 +11,7 @@ from llm.ledger import Ledger
 from specs.evaluator import EvaluatorSpec
 from specs.experiment import ExperimentSpec
 from specs.protocols import Complete
-from specs.target import ChatTarget, TargetSpec
+from specs.target import ChatTarget
 from store.parquet import Store
 from store.records import ExampleRow, ExperimentRow
 from store.snapshots import load_snapshot
@@ -39,7 +39,6 @@ class Experiment:
     row: ExperimentRow
     store: Store
     examples: Sequence[ExampleRow]
-    target_spec: TargetSpec
     target: Target
     target_complete: Complete | None
     evaluators: Sequence[ReadyEvaluator]
@@ -86,7 +85,6 @@ def _make(experiment_id: str) -> Experiment:
         row=row,
         store=store,
         examples=examples,
-        target_spec=target,
         target=make_target(target, complete, examples),
         target_complete=complete,
         evaluators=ready,

@@ -16,6 +16,12 @@ class EvaluatorSpec(BaseModel):
     connection: str | None = Field(None, description="The connection that `complete` uses")
     model: str | None = Field(None, description="The model that `complete` asks; the connection's own where left out")
     version: str | None = Field(None, description="A version of your own, kept beside the hash of the source")
+    controls: int | None = Field(
+        None,
+        ge=2,
+        description="Try a judge of correctness on so many right and so many wrong answers: the references, and those "
+        "of other examples. What an unfit judge says decides nothing",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -1,6 +1,7 @@
 """An experiment: a dataset, the targets that answer it, and the evaluators that judge the answers."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from specs.connection import ConnectionSpec
 from specs.dataset import DatasetSpec
 from specs.errors import InputError, first_problem
 from specs.evaluator import EvaluatorSpec
+from specs.metric import MEASURES, CompositeSpec, MetricSpec
 from specs.target import TargetSpec
 
 
@@ -29,9 +31,20 @@ class ExperimentSpec(BaseModel):
     tags: list[str] = Field(default_factory=list)
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(min_length=1, description="The variants under test")
-    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_one_is_many)] = Field(
-        description="What judges every answer"
+    baseline: str | None = Field(
+        None, description="The target that the others are compared with; the first where left out"
     )
+    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_one_is_many)] = Field(
+        default_factory=list, description="What judges every answer"
+    )
+    summary_evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_one_is_many)] = Field(
+        default_factory=list, description="What judges all answers of an experiment at once"
+    )
+    composites: list[CompositeSpec] = Field(default_factory=list, description="Several metrics as one number a run")
+    metrics: dict[str, MetricSpec] = Field(
+        default_factory=dict, description="Direction and range of a metric, by its name"
+    )
+    level: float = Field(0.95, gt=0.5, lt=1, description="The confidence level of intervals")
     connections: dict[str, ConnectionSpec] = Field(
         default_factory=dict, description="Connections besides openai and local"
     )
@@ -57,20 +70,38 @@ class ExperimentSpec(BaseModel):
     def _names_differ(self) -> "ExperimentSpec":
         for what, names in (
             ("targets", [target.name for target in self.targets]),
-            ("evaluators", [evaluator.metric for evaluator in self.evaluators]),
+            ("evaluators", [*self.judges, *(composite.name for composite in self.composites)]),
         ):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
                 raise ValueError(f"{what}: two are called {twice[0]!r}, wanted a name of its own for each")
+        for name in (*self.judges, *(composite.name for composite in self.composites)):
+            if name in MEASURES:
+                raise ValueError(f"evaluators: {name!r} is measured of every run, wanted another name")
+        if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
+            names = ", ".join(target.name for target in self.targets)
+            raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {names}")
         return self
+
+    @property
+    def judges(self) -> list[str]:
+        """The names of all evaluators."""
+        return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
+
+    def direction(self, metric: str) -> MetricSpec:
+        """What is declared of a metric, or else goes without saying."""
+        return self.metrics.get(metric) or MetricSpec(higher_is_better=metric not in MEASURES)
 
     def experiment_name(self, target: str) -> str:
         """The name of the experiment that a target becomes."""
         return self.name if len(self.targets) == 1 else f"{self.name}-{target}"
 
 
-def load_experiment(path: str | Path) -> ExperimentSpec:
-    """Read a spec file (YAML). Raises InputError, in one line, for whatever is wrong with it."""
+def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> ExperimentSpec:
+    """Read a spec file (YAML), with changes such as `targets.0.model=gpt-4o` applied.
+
+    Raises InputError, in one line, for whatever is wrong with it.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +114,41 @@ def load_experiment(path: str | Path) -> ExperimentSpec:
         raise InputError(
             f"{path}: got {type(content).__name__}, wanted a mapping with name, dataset, targets, evaluators"
         )
+    for change in changes:
+        _apply(content, change)
     try:
         return ExperimentSpec.model_validate(content)
     except ValidationError as error:
         raise InputError(first_problem(error, str(path))) from error
+
+
+def _apply(content: dict[str, Any], change: str) -> None:
+    """Set one field of a spec: `path.to.it=value`, the value as YAML, an element of a list by its number."""
+    path, equals, text = change.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise InputError(f"--set {change}: wanted key=value, such as repetitions=3 or targets.0.model=gpt-4o")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
+    place: Any = content
+    for key in keys[:-1]:
+        place = _step(place, key, change)
+    if isinstance(place, list):
+        _step(place, keys[-1], change)
+        place[int(keys[-1])] = value
+    elif isinstance(place, dict):
+        place[keys[-1]] = value
+    else:
+        raise InputError(f"--set {change}: {'.'.join(keys[:-1])} is {place!r}, wanted a mapping or a list")
+
+
+def _step(place: Any, key: str, change: str) -> Any:
+    if isinstance(place, list):
+        if not key.isdecimal() or int(key) >= len(place):
+            raise InputError(f"--set {change}: got {key!r}, wanted a number below {len(place)}")
+        return place[int(key)]
+    if isinstance(place, dict):
+        return place.setdefault(key, {})
+    raise InputError(f"--set {change}: nothing below {place!r}")

@@ -152,7 +152,7 @@ def test_anything_but_a_mapping_is_refused(path: Path, text: str, got: str) -> N
     assert problem(path) == f"FILE: got {got}, wanted a mapping with name, dataset, targets, evaluators"
 
 
-@pytest.mark.parametrize("field", ["name", "dataset", "targets", "evaluators"])
+@pytest.mark.parametrize("field", ["name", "dataset", "targets"])
 def test_a_missing_field_is_named(path: Path, field: str) -> None:
     content = {key: value for key, value in SPEC.items() if key != field}
     assert problem(path, content) == f"FILE: {field}: Field required"
@@ -167,7 +167,7 @@ def test_a_missing_field_is_named(path: Path, field: str) -> None:
             {"dataset": {"path": "x", "snapshot": "y"}},
             "FILE: dataset: got path and snapshot, wanted just one of",
         ),
-        ({"dataset": {}}, "FILE: dataset: got no source, wanted one of path, name, snapshot and rows"),
+        ({"dataset": {}}, "FILE: dataset: got no source, wanted one of path, function, name, snapshot and rows"),
         ({"targets": []}, "FILE: targets: List should have at least 1 item"),
         ({"targets": [{"kind": "chatt"}]}, "FILE: targets.0: Input tag 'chatt' found using 'kind' does not match any"),
         ({"targets": [{"name": "x"}]}, "FILE: targets.0: Unable to extract tag using discriminator 'kind'"),

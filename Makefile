@@ -19,7 +19,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/evalflows run data/experiments/demo.yaml
+	$(BIN)/evalflows run data/experiments/demo.yaml $(if $(OPENAI_API_KEY)$(OPENAI_BASE_URL),--set run_key=demo-of-a-provider)
 	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"select example_id, metric, value, outputs from item_scores\""
 
 test: $(INSTALLED)

@@ -18,6 +18,7 @@ from cli.errors import one_line_errors
 from store.catalog import connect, grain, select, view_files
 from store.lookup import find_experiments
 from store.parquet import Store
+from store.results import Result, results_of, sentences
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 
@@ -34,12 +35,12 @@ def ls(verbose: bool) -> None:
         if not rows:
             click.echo("no experiments yet: `evalflows run SPEC` makes one")
             return
-        table = _table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
+        out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
         for name, identity, state, answered, planned, failed, dataset, started in rows:
-            table.add_row(
+            out.add_row(
                 name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
             )
-        console().print(table)
+        console().print(out)
 
 
 @click.command()
@@ -71,19 +72,19 @@ def sql(query: str | None, form: str, verbose: bool) -> None:
 
 
 def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
-    """Print what became of some experiments: every metric with what is missing, the cost, the errors, and how many
-    calls were made `since` some time."""
+    """Print what became of some experiments: every metric with its interval, the difference from the baseline and the
+    verdict on it, what is missing, the cost, the errors, and how many calls were made `since` some time."""
+    store = Store()
+    results, said = results_of(store, identities), sentences(store, identities)
     with connect() as catalog:
         given = [list(identities)]
-        metrics = catalog.execute(_METRICS, given).fetchall()
         overviews = catalog.execute(_OVERVIEW, given).fetchall()
         errors = catalog.execute(_ERRORS, given).fetchall()
         recent = catalog.execute(_CALLS_SINCE, [*given, since]).fetchall()[0][0] if since else None
-    out, table = console(), _table("experiment", "metric", "mean", "scored", "missing", "n/a")
-    for name, metric, mean, shares, scored, missing, not_applicable in metrics:
-        value = shares or ("-" if mean is None else f"{mean:.3f}")
-        table.add_row(name, metric, value, str(scored), _loud(missing), str(not_applicable or ""))
-    out.print(table)
+    out = console()
+    out.print(_metrics(results))
+    for sentence in said:
+        out.print(Text(sentence, style="bold"))
     for overview in overviews:
         out.print(_in_words(*overview))
     for name, what, error, count in errors:
@@ -92,21 +93,28 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
         out.print(f"{recent} model calls just now")
 
 
+def _metrics(results: Sequence[Result]) -> Table:
+    """A line a metric and system; the columns of differences only where there is a baseline."""
+    compared = any(result.baseline for result in results)
+    columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
+    out = table(*columns, *(("difference", "p", "verdict") if compared else ()))
+    costs = any(result.mean for result in results if result.metric == "cost")
+    for result in results:
+        if (result.scored or result.missing) and (costs or result.metric != "cost"):
+            cells = [result.metric, result.target, result.mean_text, result.interval_text, str(result.scored)]
+            verdict = Text(result.verdict_text, style=_STYLES.get(result.conclusion or "", ""))
+            rest = (result.difference_text, result.p_text, verdict) if compared else ()
+            out.add_row(*cells, _loud(result.missing), str(result.not_applicable or ""), *rest)
+    return out
+
+
+_STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
+
+
 def console() -> Console:
     """Of the terminal's width; wide enough for whole ids where the output goes elsewhere."""
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
-
-_METRICS = """
-select m.experiment, m.metric, m.mean, l.shares, m.scored, m.missing, m.not_applicable
-from metric_summary m left join (
-    select experiment_id, metric, evaluator_version,
-           string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
-    from label_shares group by all
-) l using (experiment_id, metric, evaluator_version)
-where list_contains($1, m.experiment_id)
-order by m.metric, list_position($1, m.experiment_id)
-"""
 
 _OVERVIEW = """
 select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s
@@ -160,12 +168,13 @@ def _about(text: str) -> str:
     return text.partition("\n")[0].partition(": ")[2]
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def table(*columns: str) -> Table:
+    """An empty table without lines; columns of numbers stand to the right."""
+    made = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        number = column in ("mean", "scored", "missing", "n/a", "answered", "failed")
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    return table
+        number = column in ("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions", "p")
+        made.add_column(column, justify="right" if number else "left", overflow="fold")
+    return made
 
 
 def _plain(value: Any, is_json: bool) -> Any:
@@ -190,7 +199,7 @@ def _print_rows(
             values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
             click.echo(json.dumps(values, default=str, ensure_ascii=False))
     else:
-        table = _table(*columns)
+        out = table(*columns)
         for row in rows:
-            table.add_row(*("" if value is None else str(value) for value in row))
-        console().print(table)
+            out.add_row(*("" if value is None else str(value) for value in row))
+        console().print(out)

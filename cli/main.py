@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.dataset import dataset
 from cli.errors import one_line_errors
 from cli.look import ls, show, sql
 
@@ -27,13 +28,21 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("spec")
+@click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a field of the spec, such as repetitions=3 or targets.0.model=gpt-4o. May be given several times.",
+)
+@click.option("--fresh", is_flag=True, help="Pay for every model call anew.")
 @VERBOSE
-def run(spec: str, verbose: bool) -> None:
+def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None:
     """Run the experiment that a SPEC file (YAML) describes."""
     from specs.experiment import load_experiment
 
     with one_line_errors(verbose):
-        _run(load_experiment(spec), None, verbose)
+        _run(load_experiment(spec, [*changes, *(["fresh=true"] if fresh else [])]), None, verbose)
 
 
 @cli.command()
@@ -52,6 +61,7 @@ def resume(experiment: str, verbose: bool) -> None:
 
 
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
+    from cli.bar import progress_bar
     from cli.look import print_experiments
     from store.records import now
 
@@ -63,12 +73,14 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
     sys.path.append(str(Path.cwd()))
     began = now()
     try:
-        print_experiments(run_flow(spec, group), since=began)
+        with progress_bar() as watch:
+            done = run_flow(spec, group, watch)
+        print_experiments(done, since=began)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`evalflows resume {spec.name}` goes on") from None
 
 
-for command in (ls, show, sql):
+for command in (ls, show, sql, dataset):
     cli.add_command(command)
 
 

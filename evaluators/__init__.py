@@ -1,9 +1,44 @@
 """Judgements: plain functions of (inputs, outputs, reference_outputs, …). These can be named by their short name."""
 
+from evaluators.concision import concision
 from evaluators.contains import contains
+from evaluators.correctness import correctness
+from evaluators.edit_similarity import edit_similarity
 from evaluators.exact_match import exact_match
+from evaluators.json_valid import json_valid
+from evaluators.keyword_safety import keyword_safety
+from evaluators.label_f1 import label_f1
+from evaluators.length_between import length_between
+from evaluators.numeric_closeness import numeric_closeness
+from evaluators.regex import regex
 from evaluators.score import Score
 
-SHORT_NAMES = ("contains", "exact_match")
+SHORT_NAMES = (
+    "concision",
+    "contains",
+    "correctness",
+    "edit_similarity",
+    "exact_match",
+    "json_valid",
+    "keyword_safety",
+    "label_f1",
+    "length_between",
+    "numeric_closeness",
+    "regex",
+)
 
-__all__ = ["SHORT_NAMES", "Score", "contains", "exact_match"]
+__all__ = [
+    "SHORT_NAMES",
+    "Score",
+    "concision",
+    "contains",
+    "correctness",
+    "edit_similarity",
+    "exact_match",
+    "json_valid",
+    "keyword_safety",
+    "label_f1",
+    "length_between",
+    "numeric_closeness",
+    "regex",
+]

@@ -6,7 +6,7 @@ import os
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
-from flows.api import evaluate, run
+from flows.api import aevaluate, evaluate, run
 from flows.result import ExperimentResult, ItemOutcome
 
-__all__ = ["ExperimentResult", "ItemOutcome", "evaluate", "run"]
+__all__ = ["ExperimentResult", "ItemOutcome", "aevaluate", "evaluate", "run"]

@@ -1,5 +1,6 @@
 """The flows as functions: what a program, a notebook and the command line call."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,29 +15,36 @@ from specs.evaluator import EvaluatorSpec
 from specs.experiment import ExperimentSpec
 from specs.reference import name_of, refer
 from specs.target import TargetSpec
+from store.rows import READERS, suffix
+from tasks.progress import Watch, watched
 from tasks.resolve import reference_to
 from tasks.snapshot import freeze_checked
 
 Function = Callable[..., Any]
+Evaluator = Function | str | Mapping[str, Any] | EvaluatorSpec
 
 
-def run(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
+def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
     """Run a spec as a flow, and return the experiments' ids.
 
-    The spec is checked and its dataset frozen before Prefect starts, so that a mistake is told at once. Raises
-    InputError for it, and IncompleteError where something was left undone.
+    The spec is checked and its dataset frozen before Prefect starts, so that a mistake is told at once. `watch` is
+    called every second with how far the run is. Raises InputError for a mistake, and IncompleteError where something
+    was left undone.
     """
-    return run_experiment(freeze_checked(spec), resume)
+    frozen = freeze_checked(spec)
+    with watched(watch):
+        return run_experiment(frozen, resume)
 
 
 def evaluate(
     target: Function | Mapping[str, Any] | TargetSpec,
     /,
-    data: str | Path | Iterable[Mapping[str, Any]],
-    evaluators: Sequence[Function | str | Mapping[str, Any] | EvaluatorSpec],
+    data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec,
+    evaluators: Sequence[Evaluator] = (),
     *,
+    summary_evaluators: Sequence[Evaluator] = (),
     experiment_prefix: str | None = None,
-    description: str = "",
+    description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     max_concurrency: int | None = None,
     num_repetitions: int = 1,
@@ -47,12 +55,13 @@ def evaluate(
 
     Args:
         target: A function of the inputs, plain or async, or a target's spec.
-        data: A JSONL file's path, a dataset's name, a snapshot's id, or rows of {"inputs", "reference_outputs", …}.
+        data: A file's path, a dataset's name, a snapshot's id, rows of {"inputs", "reference_outputs", …}, or a spec.
         evaluators: Functions, `"module:name"`, short names of ours, or specs.
+        summary_evaluators: The same, for those that judge all answers at once.
         experiment_prefix: What the experiment is called.
         description: What it is for.
         metadata: Whatever should be found again with it.
-        max_concurrency: Most items in the target, or in the evaluators, at once.
+        max_concurrency: Most items in the target, or in the evaluators, at once; 0 is one, None is as many as fit.
         num_repetitions: How often each example is answered.
         run_key: Calls with the same key are one experiment: a second one continues the first.
         settings: Further fields of ExperimentSpec.
@@ -63,19 +72,31 @@ def evaluate(
         one = _target(target)
         spec = ExperimentSpec(
             name=experiment_prefix or one.get("name", "experiment"),
-            description=description,
+            description=description or "",
             metadata=dict(metadata or {}),
             dataset=_dataset(data),
             targets=[one],
             evaluators=[_evaluator(evaluator) for evaluator in evaluators],
+            summary_evaluators=[_evaluator(evaluator) for evaluator in summary_evaluators],
             repetitions=num_repetitions,
-            max_concurrency=max_concurrency,
+            max_concurrency=1 if max_concurrency == 0 else max_concurrency,
             run_key=run_key,
             **settings,
         )
     except ValidationError as error:
         raise InputError(first_problem(error, "evaluate")) from error
     return ExperimentResult(run(spec)[0])
+
+
+async def aevaluate(
+    target: Function | Mapping[str, Any] | TargetSpec,
+    /,
+    data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec,
+    evaluators: Sequence[Evaluator] = (),
+    **settings: Any,
+) -> ExperimentResult:
+    """`evaluate`, from a program that has an event loop: that goes on meanwhile. The arguments are the same."""
+    return await asyncio.to_thread(evaluate, target, data, evaluators, **settings)
 
 
 def _target(target: Function | Mapping[str, Any] | TargetSpec) -> dict[str, Any]:
@@ -86,14 +107,16 @@ def _target(target: Function | Mapping[str, Any] | TargetSpec) -> dict[str, Any]
     return target.model_dump()
 
 
-def _evaluator(evaluator: Function | str | Mapping[str, Any] | EvaluatorSpec) -> object:
+def _evaluator(evaluator: Evaluator) -> object:
     return {"use": reference_to(evaluator), "name": name_of(evaluator)} if callable(evaluator) else evaluator
 
 
-def _dataset(data: str | Path | Iterable[Mapping[str, Any]]) -> DatasetSpec:
+def _dataset(data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec) -> DatasetSpec:
+    if isinstance(data, DatasetSpec):
+        return data
     if not isinstance(data, str | Path):
         return DatasetSpec(rows=[dict(row) for row in data])
     text = str(data)
     if text.startswith("snap-"):
         return DatasetSpec(snapshot=text)
-    return DatasetSpec(path=text) if isinstance(data, Path) or text.endswith(".jsonl") else DatasetSpec(name=text)
+    return DatasetSpec(path=text) if isinstance(data, Path) or suffix(Path(text)) in READERS else DatasetSpec(name=text)

@@ -1,16 +1,24 @@
-"""An experiment: a frozen dataset, answered by every target, judged by every evaluator."""
+"""An experiment: a frozen dataset, answered by every target, judged by every evaluator, and weighed."""
+
+from typing import Any
 
 from prefect import flow
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from specs.experiment import ExperimentSpec
 from tasks.chunk import Chunk, chunks_of
+from tasks.combine import combine_scores
+from tasks.controls import try_judges
 from tasks.evaluate import evaluate_chunk
 from tasks.execute import execute_chunk
 from tasks.finish import calls_end_with_the_flow, finish_experiments, raise_what_failed
+from tasks.progress import wait_and_tell
+from tasks.publish import publish_results
 from tasks.snapshot import freeze_dataset
 from tasks.start import start_experiments
+from tasks.validate import validate_snapshot
+from tasks.weigh import weigh_differences
 
 CHUNKS_AT_ONCE = 4
 
@@ -20,23 +28,30 @@ RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNK
 
 @flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
 def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
-    """Freeze the dataset, run the targets, judge every answer. Returns the experiments' ids.
+    """Freeze the dataset, check it, run the targets, judge every answer, combine the scores, weigh the difference.
+
+    Returns the experiments' ids.
 
     Args:
         spec: What to run.
         resume: A run group to go on with, instead of starting anew.
     """
     spec = freeze_dataset(spec)
+    validate_snapshot(spec)
     experiments = start_experiments(spec, resume)
     execute, evaluate = (
         step.with_options(retries=spec.chunk_retries, retry_delay_seconds=spec.chunk_retry_delay_s)
         for step in (execute_chunk, evaluate_chunk)
     )
-    steps: list[PrefectFuture[Chunk]] = []
     with calls_end_with_the_flow():
+        steps: list[PrefectFuture[Any]] = [try_judges.submit(experiments)]
         for chunk in chunks_of(experiments):
             answered = execute.submit(chunk)
             steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
-        wait(steps)
-    raise_what_failed(steps, finish_experiments(experiments))
+        wait_and_tell(steps, experiments)
+        combine_scores(experiments)
+    lacking = finish_experiments(experiments)
+    weigh_differences(experiments)
+    publish_results(experiments)
+    raise_what_failed(steps, lacking)
     return [experiment.experiment_id for experiment in experiments]

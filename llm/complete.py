@@ -10,13 +10,13 @@ from typing import Any
 import jsonschema
 from openai.types.chat import ChatCompletion
 
+from llm.attempts import attempted
 from llm.client import Client
-from llm.faults import pause_s
 from llm.ledger import Ledger, call_key
-from llm.limiter import Limiter, Outcome
+from llm.limiter import Limiter, outcome_of
 from llm.recorder import Recorder, current
 from specs.connection import ConnectionSpec
-from specs.errors import TRANSIENT, CallError
+from specs.errors import CallError
 from specs.protocols import Completion, Message
 from store.records import CallRow, new_id, now, to_json
 
@@ -80,34 +80,35 @@ class Completer:
                 future.cancel()
 
     async def _attempt(self, key: str, request: dict[str, Any], schema: dict[str, Any] | None, repeat: int) -> CallRow:
-        row = self._row(key, request, repeat, current())
-        for attempt in range(1, self._connection.attempts + 1):
-            began = time.perf_counter()
-            try:
-                answer, request_id, latency = await self._once(request)
-                return replace(
-                    self._answered(row, answer, schema, latency), attempts=attempt, provider_request_id=request_id
-                )
-            except CallError as error:
-                failure = replace(row, status="failed", error=str(error), error_kind=error.kind, attempts=attempt)
-                if error.kind not in TRANSIENT or attempt == self._connection.attempts:
-                    # A provider takes nothing for an error; where it has no price, even that is not known.
-                    cost = self._cost(0, 0)
-                    return replace(failure, cost_usd=cost, latency_s=time.perf_counter() - began, recorded_at=now())
-                await asyncio.sleep(pause_s(attempt, error.retry_after_s))
-        raise AssertionError("a connection has at least one attempt")
+        row, began = self._row(key, request, repeat, current()), time.perf_counter()
+        try:
+            answered, attempts = await attempted(lambda: self._once(row, request, schema), self._connection.attempts)
+            return replace(answered, attempts=attempts)
+        except CallError as error:
+            return replace(
+                row,
+                status="failed",
+                error=str(error),
+                error_kind=error.kind,
+                attempts=error.attempts,
+                # A provider takes nothing for an error; where it has no price, even that is not known.
+                cost_usd=self._cost(0, 0),
+                latency_s=time.perf_counter() - began,
+                recorded_at=now(),
+            )
 
-    async def _once(self, request: dict[str, Any]) -> tuple[ChatCompletion, str | None, float]:
+    async def _once(self, row: CallRow, request: dict[str, Any], schema: dict[str, Any] | None) -> CallRow:
+        """One attempt: the row of a call that was answered."""
         await self._limiter.acquire()
-        began, outcome, retry_after = time.perf_counter(), "ok", None
+        began, failure = time.perf_counter(), None
         try:
             answer, request_id = await self._client.chat(request)
-            return answer, request_id, time.perf_counter() - began
         except CallError as error:
-            outcome, retry_after = _outcome(error), error.retry_after_s
+            failure = error
             raise
         finally:
-            self._limiter.release(outcome, retry_after)  # type: ignore[arg-type]
+            self._limiter.release(outcome_of(failure), failure.retry_after_s if failure else None)
+        return replace(self._answered(row, answer, schema, time.perf_counter() - began), provider_request_id=request_id)
 
     def _request(
         self, messages: str | Sequence[Message], schema: dict[str, Any] | None, model: str | None, given: dict[str, Any]
@@ -146,7 +147,7 @@ class Completer:
         choice, usage = answer.choices[0], answer.usage
         if choice.finish_reason == "content_filter" or choice.message.refusal:
             raise CallError("refused", choice.message.refusal or "stopped by the provider's content filter")
-        if schema is not None:
+        if schema is not None and not choice.message.tool_calls:
             _read_json(choice.message.content or "", schema, choice.finish_reason)
         tokens_in, tokens_out = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
         details = usage.prompt_tokens_details if usage else None
@@ -174,11 +175,11 @@ class Completer:
 
 def _completion(row: CallRow, schema: dict[str, Any] | None, cached: bool) -> Completion:
     message = json.loads(row.response or "{}").get("message", {})
-    text = message.get("content") or ""
+    text, calls = message.get("content") or "", message.get("tool_calls") or []
     return Completion(
         text=text,
-        parsed=json.loads(text) if schema is not None else None,
-        tool_calls=message.get("tool_calls") or [],
+        parsed=json.loads(text) if schema is not None and not calls else None,
+        tool_calls=calls,
         finish_reason=row.finish_reason,
         model=row.answered_by or row.model,
         call_id=row.call_id,
@@ -201,9 +202,3 @@ def _read_json(text: str, schema: dict[str, Any], finish_reason: str | None) -> 
         raise CallError("bad_answer", f"wanted JSON: {error}") from error
     except jsonschema.ValidationError as error:
         raise CallError("bad_answer", f"not of the schema: {error.message}") from error
-
-
-def _outcome(error: CallError) -> Outcome:
-    if error.kind == "rate_limited":
-        return "rate_limited"
-    return "fault" if error.kind in TRANSIENT else "ok"

@@ -1,10 +1,13 @@
-"""Connections by name: `openai`, `local`, and those of a spec."""
+"""Connections by name: `openai`, `local`, `auto`, and those of a spec."""
 
 import os
 from collections.abc import Mapping
 
 from specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
 from specs.errors import InputError
+
+AUTO_MODEL = "gpt-4o-mini"
+"""What `auto` asks of a provider where OPENAI_MODEL names none."""
 
 
 def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:
@@ -19,7 +22,18 @@ def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:
             api_key_env="OPENAI_API_KEY",
             model=os.environ.get("OPENAI_MODEL"),
         )
-    raise InputError(f"connection {name!r}: wanted one of {', '.join([*own, 'local', 'openai'])}")
+    if name == "auto":
+        return _provider_or_local()
+    raise InputError(f"connection {name!r}: wanted one of {', '.join([*own, 'auto', 'local', 'openai'])}")
+
+
+def _provider_or_local() -> ConnectionSpec:
+    """`openai` where the environment has a key or an address for it, else `local`."""
+    if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+        return resolve("local", {})
+    found = resolve("openai", {})
+    key_env = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None  # an endpoint of one's own may need none
+    return found.model_copy(update={"model": found.model or AUTO_MODEL, "api_key_env": key_env})
 
 
 def key_of(name: str, connection: EndpointConnection) -> str | None:

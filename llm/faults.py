@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Mapping
 
 import openai
 
@@ -18,7 +19,8 @@ def classify(error: Exception) -> CallError:
     if isinstance(error, openai.APITimeoutError):
         return CallError("timeout", "no answer in time")
     if isinstance(error, openai.APIStatusError):
-        return CallError(_status_kind(error), _status_message(error), retry_after_s=_retry_after(error))
+        pause = retry_after_s(error.response.headers)
+        return CallError(_status_kind(error), _status_message(error), retry_after_s=pause)
     if isinstance(error, openai.APIConnectionError):
         return CallError("connection", describe(error.__cause__ or error))
     if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
@@ -41,6 +43,11 @@ def _status_kind(error: openai.APIStatusError) -> ErrorKind:
         return "context_too_long"
     if "content_filter" in code or "content_policy" in code:
         return "refused"
+    return http_status_kind(status)
+
+
+def http_status_kind(status: int) -> ErrorKind:
+    """What an HTTP status says by itself."""
     if status in (401, 403):
         return "authentication"
     if status == 408:
@@ -56,8 +63,8 @@ def _status_message(error: openai.APIStatusError) -> str:
     return f"HTTP {error.status_code}: {text[:500]}"
 
 
-def _retry_after(error: openai.APIStatusError) -> float | None:
-    headers = error.response.headers
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How many seconds a response asks to wait; None if it does not say."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             return max(0.0, float(headers[name]) * unit)

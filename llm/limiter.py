@@ -4,8 +4,17 @@ import asyncio
 from collections import deque
 from typing import Literal, Protocol
 
+from specs.errors import TRANSIENT, CallError
+
 Outcome = Literal["ok", "rate_limited", "fault"]
 """How a call went, as far as it bears on the width: a fault is a 5xx, a time-out, or a cut connection."""
+
+
+def outcome_of(error: CallError | None) -> Outcome:
+    """How a call went that ended with this error, or with none."""
+    if error is None or error.kind not in TRANSIENT:
+        return "ok"
+    return "rate_limited" if error.kind == "rate_limited" else "fault"
 
 
 class Limiter(Protocol):

@@ -20,6 +20,7 @@ class Recorder:
     evaluator: str | None = None
     completions: list[Completion] = field(default_factory=list)
     failed: list[float | None] = field(default_factory=list)  # what each failed call cost
+    steps: list[dict[str, Any]] = field(default_factory=list)  # what the user's own code called, in order
 
     @property
     def attempts(self) -> int:

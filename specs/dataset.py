@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from specs.columns import ExampleColumns
 
 
-class Expectation(BaseModel):
+class Expectation(BaseModel):  # type: ignore[no-redef]  # the plugin of mypy has a kwargs of its own
     """One of Great Expectations' expectations, as in a suite's JSON.
 
     The columns are those of an example (example_id, split, cluster, inputs, reference_outputs, metadata; these three

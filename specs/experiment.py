@@ -68,19 +68,17 @@ class ExperimentSpec(BaseModel):
 
     @model_validator(mode="after")
     def _names_differ(self) -> "ExperimentSpec":
-        for what, names in (
-            ("targets", [target.name for target in self.targets]),
-            ("evaluators", [*self.judges, *(composite.name for composite in self.composites)]),
-        ):
+        own = [*self.judges, *(composite.name for composite in self.composites)]
+        for what, names in (("targets", [target.name for target in self.targets]), ("evaluators", own)):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
                 raise ValueError(f"{what}: two are called {twice[0]!r}, wanted a name of its own for each")
-        for name in (*self.judges, *(composite.name for composite in self.composites)):
+        for name in own:
             if name in MEASURES:
                 raise ValueError(f"evaluators: {name!r} is measured of every run, wanted another name")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
-            names = ", ".join(target.name for target in self.targets)
-            raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {names}")
+            known = ", ".join(target.name for target in self.targets)
+            raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
         return self
 
     @property

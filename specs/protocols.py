@@ -50,3 +50,20 @@ class Embed(Protocol):
     async def __call__(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
         """One vector a text, in order. Raises CallError."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What an application behind HTTP responded."""
+
+    response: Any  # JSON, or text where it is none
+    attempts: int = 1
+    latency_s: float | None = None  # of the attempt that succeeded, without waiting for a place
+
+
+class Post(Protocol):
+    """Post JSON to an application behind HTTP."""
+
+    async def __call__(self, body: Any) -> Posted:
+        """Raises CallError when no attempt gave a response."""
+        ...

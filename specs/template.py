@@ -1,8 +1,9 @@
-"""Prompt templates: `{name}` is replaced by a field, `{{` and `}}` stand for braces."""
+"""Templates: `{name}` is replaced by a field, `{{` and `}}` stand for braces."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 _PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
 
@@ -25,3 +26,27 @@ def fill(template: str, values: Mapping[str, object]) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     return _PART.sub(part, template)
+
+
+def fill_json(template: Any, values: Mapping[str, object]) -> Any:
+    """Fill every text inside a JSON value. A text that is just `{name}` becomes that field as it is, whatever it is.
+
+    Raises KeyError for a name that `values` lacks.
+    """
+    if isinstance(template, dict):
+        return {key: fill_json(value, values) for key, value in template.items()}
+    if isinstance(template, list):
+        return [fill_json(value, values) for value in template]
+    if not isinstance(template, str):
+        return template
+    alone = _PART.fullmatch(template)
+    return values[alone[1]] if alone and alone[1] else fill(template, values)
+
+
+def texts(template: Any) -> Iterator[str]:
+    """Every text inside a JSON value that `fill_json` would fill."""
+    if isinstance(template, str):
+        yield template
+    elif isinstance(template, dict | list):
+        for value in template.values() if isinstance(template, dict) else template:
+            yield from texts(value)

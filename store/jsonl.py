@@ -1,41 +1,42 @@
-"""Reading JSONL files, with each row's line number for messages."""
+"""JSON that a user gave: strict, and with the place in every message."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from specs.errors import InputError
 
 
-def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a JSONL file with their line numbers, from 1. Empty lines are passed over.
+def read_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of JSONL with their line numbers, from 1. Empty lines are passed over.
 
-    Raises InputError, in one line, for a file that cannot be read and for a line that is no JSON object.
+    Raises InputError, in one line, for a line that is no JSON object.
     """
-    try:
-        with Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, _row(line, f"{path}:{number}")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            row = parse_json(line, f"{where}:{number}")
+            if not isinstance(row, dict):
+                raise InputError(f"{where}:{number}: got {type(row).__name__}, wanted an object")
+            yield number, row
 
 
-def _row(line: bytes, where: str) -> dict[str, Any]:
+def parse_json(text: bytes, where: str) -> Any:
+    """A JSON value. Raises InputError, in one line, for what is none (NaN too)."""
     try:
-        row = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse)
+        return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
     except RecursionError as error:
         raise InputError(f"{where}: not JSON: nested too deeply") from error
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}") from error
+        raise InputError(f"{where}: not JSON: {error.msg} at {_place(error)}") from error
     except ValueError as error:
         raise InputError(f"{where}: not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise InputError(f"{where}: got {type(row).__name__}, wanted an object")
-    return row
+
+
+def _place(error: json.JSONDecodeError) -> str:
+    line = f"line {error.lineno}, " if error.lineno > 1 else ""
+    return f"{line}character {error.colno}"
 
 
 def _refuse(constant: str) -> None:

@@ -6,11 +6,11 @@ from specs.errors import InputError
 from store.parquet import Store
 
 
-def find_experiments(store: Store, reference: str) -> list[str]:
-    """The ids of the experiments that a reference means.
+def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
+    """The ids of the experiments that a reference means; `just_one` where several are of no use.
 
     It is an id, the beginning of just one, a run group (all of its experiments), a name (the newest of that name), or a
-    spec's name (its newest run group). Raises InputError if it means none, or several ids begin so.
+    spec's name (its newest run group). Raises InputError if it means none, or more than it may.
     """
     rows = store.query(
         """select experiment_id, name, run_group, spec ->> 'name'
@@ -23,6 +23,9 @@ def find_experiments(store: Store, reference: str) -> list[str]:
         [row[0] for row in rows if row[1] == reference][:1],
         [row[0] for row in reversed(rows) if row[2] == newest_group],
     ):
+        if len(exact) > 1 and just_one:
+            names = ", ".join(row[1] for row in rows if row[0] in exact)
+            raise InputError(f"experiment {reference!r}: means {len(exact)} experiments, wanted one of: {names}")
         if exact:
             return exact
     begin_so = [row[0] for row in rows if row[0].startswith(reference)]

@@ -48,8 +48,13 @@ def open_work(store: Store, experiment_id: str, transient: Collection[str]) -> i
     return int(store.query(query, [experiment_id, sorted(transient)])[0][0])
 
 
-def whats_missing(store: Store, experiment: ExperimentRow, evaluators: Sequence[str]) -> str | None:
-    """What an experiment still lacks for each run to have its row and each evaluator's, in words; None if nothing."""
+def whats_missing(
+    store: Store, experiment: ExperimentRow, evaluators: Sequence[str], summaries: Sequence[str] = ()
+) -> str | None:
+    """What an experiment still lacks for each run to have its row and each evaluator's, in words; None if nothing.
+
+    `summaries` are the evaluators that judge the experiment as a whole, and so give it one row at least.
+    """
     planned = experiment.n_examples * experiment.repetitions
     outputs, not_attempted = store.query(
         "select count(*), count(*) filter (status = 'not_attempted') from source.outputs where experiment_id = ?",
@@ -57,12 +62,14 @@ def whats_missing(store: Store, experiment: ExperimentRow, evaluators: Sequence[
     )[0]
     judged = dict(
         store.query(
-            "select evaluator, count(distinct run_id) from source.scores where experiment_id = ? group by 1",
+            """select evaluator, count(distinct subject_id) from source.scores
+               where experiment_id = ? and subject_kind in ('run', 'experiment') group by 1""",
             [experiment.experiment_id],
         )
     )
     lacking = [f"{planned - outputs + not_attempted} of {planned} answers"] if outputs - not_attempted < planned else []
     lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
+    lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
     return f"not done: {', '.join(lacking)}" if lacking else None
 
 
@@ -71,6 +78,16 @@ def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
     query = "select count(*) filter (status = 'ok'), count(*), mode(error) from source.outputs where experiment_id = ?"
     answered, runs, error = store.query(query, [experiment.experiment_id])[0]
     return None if answered else f"none of {runs} answered: {error}"
+
+
+def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str]) -> str | None:
+    """Says so, with the most frequent error, if every judgement of an evaluator failed by an error of these kinds."""
+    query = """select s.evaluator, count(*), mode(s.error) from source.scores s join source.outputs o using (run_id)
+               where s.experiment_id = ? and o.status = 'ok'
+               group by s.evaluator
+               having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, ''))) order by s.evaluator"""
+    lost = store.query(query, [experiment.experiment_id, sorted(kinds)])
+    return "; ".join(f"{evaluator} judged none of {n} answers: {error}" for evaluator, n, error in lost) or None
 
 
 def complete_scores(store: Store, experiment_id: str) -> None:

@@ -325,6 +325,26 @@ class RatingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateRow:
+    """The mean of one metric of one experiment, with its interval; repetitions are averaged within an example first."""
+
+    estimate_id: str  # of experiment, metric, evaluator version and slice
+    experiment_id: str
+    metric: str
+    evaluator_version: str
+    slice: str | None = None
+    mean: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    level: float
+    method: str
+    n_examples: int
+    n_clusters: int | None = None
+    reason: str | None = None  # why there is no interval
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRow:
     """Is the difference in one metric, candidate minus baseline, real?"""
 

@@ -52,6 +52,7 @@ TABLES: dict[str, Table] = {
             settled=("scored", "not_applicable", "sampled_out"),
         ),
         Table(name="ratings", record=records.RatingRow, key=("rating_id",), owner="comparison_id"),
+        Table(name="estimates", record=records.EstimateRow, key=("estimate_id",), owner="experiment_id"),
         Table(name="verdicts", record=records.VerdictRow, key=("verdict_id",), owner="run_group"),
         Table(name="decisions", record=records.DecisionRow, key=("decision_id",), owner="decision_id"),
         Table(name="baselines", record=records.BaselineRow, key=("baseline_id",), owner="baseline_id"),

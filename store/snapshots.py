@@ -45,7 +45,7 @@ def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> li
 def snapshot_id(examples: Iterable[ExampleRow]) -> str:
     """The hash of the examples' content, whatever their order."""
     digest = hashlib.sha256()
-    for line in sorted(to_json(_content(example)) for example in examples):
+    for line in sorted(to_json(content_of(example)) for example in examples):
         digest.update(line.encode())
         digest.update(b"\n")
     return "snap-" + digest.hexdigest()[:24]
@@ -89,10 +89,12 @@ def load_snapshot(store: Store, identity: str) -> list[ExampleRow]:
 def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow:
     inputs = _one_of(row, INPUTS, where)
     if inputs is None or inputs in ("", {}):
-        raise InputError(f"{where}: no inputs: got {', '.join(map(str, row)) or 'an empty row'}, wanted 'inputs'")
+        got = ", ".join(map(str, row)) or "an empty row"
+        raise InputError(f"{where}: no inputs: got {got}, wanted 'inputs' (or `columns`, for rows of any schema)")
     for key in row:
         if key not in KNOWN:
-            raise InputError(f"{where}: got the field {key!r}, wanted only {', '.join(KNOWN)}")
+            known = ", ".join(KNOWN)
+            raise InputError(f"{where}: got the field {key!r}, wanted only {known} (or `columns`)")
     try:
         example = ExampleRow(
             snapshot_id="",
@@ -108,10 +110,12 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: not JSON: {error}") from error
     given = row.get("id")
-    return replace(example, example_id=str(given) if given is not None else derived_id(to_json(_content(example)))[:20])
+    identity = str(given) if given is not None else derived_id(to_json(content_of(example)))[:20]
+    return replace(example, example_id=identity)
 
 
-def _content(example: ExampleRow) -> dict[str, Any]:
+def content_of(example: ExampleRow) -> dict[str, Any]:
+    """What makes an example this one: all but the snapshot and the place in it."""
     names = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
     return {name: getattr(example, name) for name in names}
 

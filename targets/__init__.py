@@ -1,8 +1,22 @@
 """The system under test: inputs -> outputs."""
 
 from targets.chat import chat, check_fields
+from targets.http import check_body, http
 from targets.python import python
-from targets.recorded import NoRecordedAnswerError, recorded
-from targets.target import Target, as_outputs
+from targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
+from targets.target import Answer, Target, as_outputs
 
-__all__ = ["NoRecordedAnswerError", "Target", "as_outputs", "chat", "check_fields", "python", "recorded"]
+__all__ = [
+    "Answer",
+    "NoRecordedAnswerError",
+    "Target",
+    "as_outputs",
+    "chat",
+    "check_body",
+    "check_fields",
+    "http",
+    "python",
+    "recorded",
+    "recorded_column",
+    "replayed",
+]

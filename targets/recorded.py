@@ -1,22 +1,27 @@
-"""Answers that were given before."""
+"""Answers that were given before: in a file, in a column of the dataset, in another experiment."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specs.errors import InputError
-from store.records import to_json
-from targets.target import Target
+from store.records import OutputRow, to_json
+from targets.target import Answer, Target
 
 
 class NoRecordedAnswerError(LookupError):
     """The recording has none for this example, or holds an error instead."""
 
 
+Answers = Mapping[str, tuple[int, Mapping[str, Any]]]
+"""Numbered rows by what their example is found by."""
+
+
 def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Target:
     """A target that gives back recorded answers, found by the example's id or else by its inputs.
 
-    `answers` are numbered rows of {"id" or "inputs", "outputs" or "error"}. Raises InputError, with the row's number,
-    for a row of another shape and for one that answers what another row has answered.
+    `answers` are numbered rows of {"id" or "inputs", "outputs" or "error", "latency_s"}. Raises InputError, with the
+    row's number, for a row of another shape and for one that answers what another row has answered.
     """
     known: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for number, row in answers:
@@ -25,13 +30,53 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
             raise InputError(f"{where}:{number}: answers the same example as line {known[key][0]}")
         known[key] = number, row
 
-    def call(offered: Mapping[str, Any]) -> Any:
-        _, row = known.get(f"id:{offered['example_id']}") or known.get(_inputs_key(offered["inputs"])) or (0, {})
-        if "outputs" not in row or (row["outputs"] is None and row.get("error")):
-            raise NoRecordedAnswerError(row.get("error") or f"{where} has no answer for this example")
-        return row["outputs"]
+    def call(offered: Mapping[str, Any]) -> Answer:
+        row = _found(known, offered)
+        if row is None or "outputs" not in row or (row["outputs"] is None and row.get("error")):
+            said = row.get("error") if row else None
+            raise NoRecordedAnswerError(said or f"{where} has no answer for this example")
+        return Answer(outputs=row["outputs"], latency_s=_seconds(row.get("latency_s")))
 
     return Target(call=call, is_async=False)
+
+
+def recorded_column(column: str) -> Target:
+    """A target that gives back what a field of the example's metadata holds."""
+
+    def call(offered: Mapping[str, Any]) -> Answer:
+        answer = offered["metadata"].get(column)
+        if answer is None:
+            raise NoRecordedAnswerError(f"the example's metadata has no {column!r}")
+        return Answer(outputs=answer)
+
+    return Target(call=call, is_async=False)
+
+
+def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
+    """A target that gives back the outputs of another experiment, by example and repetition, with what they cost."""
+    known = {(row.example_id, row.repetition): row for row in outputs}
+
+    def call(offered: Mapping[str, Any]) -> Answer:
+        row = known.get((offered["example_id"], offered["repetition"]))
+        if row is None or row.outputs is None:
+            said = row.error if row else None
+            raise NoRecordedAnswerError(said or f"{experiment} has no answer for this example and repetition")
+        return Answer(
+            outputs=json.loads(row.outputs),
+            latency_s=row.latency_s,
+            tokens_in=row.tokens_in,
+            tokens_out=row.tokens_out,
+            cost_usd=row.cost_usd,
+            steps=row.steps,
+            reused_from=row.run_id,
+        )
+
+    return Target(call=call, is_async=False)
+
+
+def _found(known: Answers, offered: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = known.get(f"id:{offered['example_id']}") or known.get(_inputs_key(offered["inputs"]))
+    return found[1] if found else None
 
 
 def _key(row: Mapping[str, Any], where: str) -> str:
@@ -46,3 +91,7 @@ def _key(row: Mapping[str, Any], where: str) -> str:
 
 def _inputs_key(inputs: Any) -> str:
     return "inputs:" + to_json(inputs if isinstance(inputs, Mapping) else {"input": inputs})
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None

@@ -10,10 +10,25 @@ OFFERED = ("inputs", "metadata", "example", "example_id", "attachments")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The system under test. `call` takes what OFFERED names and returns outputs, or something to await."""
+    """The system under test. `call` takes what OFFERED names, and the repetition's number; it returns outputs, or an
+    Answer, or something to await."""
 
     call: Callable[[Mapping[str, Any]], Any | Awaitable[Any]]
     is_async: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Outputs of which more is known than how long it took to get them just now."""
+
+    outputs: Any
+    attempts: int = 1
+    latency_s: float | None = None  # None: not known, rather than what was measured here
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    steps: str | None = None  # as JSON
+    reused_from: str | None = None  # the run whose outputs these are
 
 
 def as_outputs(returned: object) -> dict[str, Any]:

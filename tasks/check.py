@@ -1,38 +1,93 @@
 """Everything that can be wrong is found here, before anything is written or paid."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from evaluators.call import Level
 from llm.connections import key_of, resolve
 from llm.local import gguf_of
 from specs.connection import LocalConnection
 from specs.errors import InputError
+from specs.evaluator import EvaluatorSpec
 from specs.experiment import ExperimentSpec
+from specs.metric import MEASURES
 from specs.protocols import Completion
-from specs.target import ChatTarget, TargetSpec
+from specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
+from store.parquet import Store
 from store.records import ExampleRow
-from targets import check_fields
-from tasks.resolve import bind_evaluator, connection_name, make_target
+from targets import NoRecordedAnswerError, Target, check_body, check_fields
+from tasks.resolve import bind_evaluator, connection_name, is_ours, make_target
+from tasks.subject import example_view
 
 
-def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow]) -> None:
+def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Store) -> None:
     """Raises InputError, in one line, for the first thing in a spec that cannot work on these examples."""
+    inputs = {example.example_id: _inputs(example) for example in examples}
     for target in spec.targets:
-        _check_target(target, spec, examples)
+        _check_target(target, spec, examples, inputs, store)
     for evaluator in spec.evaluators:
-        bound = bind_evaluator(evaluator)
-        if bound.asks_for("embed"):
-            raise InputError(f"evaluator {bound.name!r}: asks for 'embed', and no connection gives embeddings yet")
-        if name := connection_name(evaluator, bound):
-            _check_connection(name, evaluator.model, f"evaluator {bound.name!r}", spec)
+        _check_evaluator(evaluator, spec, "item")
+    for evaluator in spec.summary_evaluators:
+        _check_evaluator(evaluator, spec, "run")
+    for composite in spec.composites:
+        _check_weights(composite.name, composite.weights, spec)
 
 
-def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[ExampleRow]) -> None:
+def _inputs(example: ExampleRow) -> dict[str, Any]:
+    """What another program has put into the store may be anything."""
+    try:
+        inputs = json.loads(example.inputs)
+    except ValueError as error:
+        raise InputError(f"example {example.example_id!r}: its inputs are not JSON: {error}") from error
+    if not isinstance(inputs, dict):
+        raise InputError(f"example {example.example_id!r}: its inputs are {type(inputs).__name__}, wanted a mapping")
+    return inputs
+
+
+def _check_target(
+    target: TargetSpec,
+    spec: ExperimentSpec,
+    examples: Sequence[ExampleRow],
+    inputs: Mapping[str, dict[str, Any]],
+    store: Store,
+) -> None:
     if isinstance(target, ChatTarget):
         _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
-        for example in examples:
-            check_fields(target, json.loads(example.inputs), f"example {example.example_id!r}")
-    make_target(target, _never, examples)
+        for identity, fields in inputs.items():
+            check_fields(target, fields, f"example {identity!r}")
+    if isinstance(target, HttpTarget):
+        for identity, fields in inputs.items():
+            check_body(target, fields, f"example {identity!r}")
+    made = make_target(target, _never, examples, store)
+    if isinstance(target, RecordedTarget) and not any(_is_answered(made, example) for example in examples):
+        raise InputError(f"target {target.name!r}: {_said(made, examples[0])}, nor for any other of {len(examples)}")
+
+
+def _is_answered(recording: Target, example: ExampleRow) -> bool:
+    return _said(recording, example) == ""
+
+
+def _said(recording: Target, example: ExampleRow) -> str:
+    """Why a recording has no answer for an example; nothing if it has one."""
+    view = example_view(example)
+    offered = {"example_id": view.id, "inputs": view.inputs, "metadata": view.metadata, "repetition": 0}
+    try:
+        recording.call(offered)
+    except NoRecordedAnswerError as error:
+        return str(error)
+    return ""
+
+
+def _check_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, level: Level) -> None:
+    bound = bind_evaluator(evaluator, level)
+    if bound.asks_for("embed"):
+        raise InputError(f"evaluator {bound.name!r}: asks for 'embed', and no connection gives embeddings yet")
+    name = connection_name(evaluator, bound)
+    if name:
+        _check_connection(name, evaluator.model, f"evaluator {bound.name!r}", spec)
+    if evaluator.controls and (name is None or level == "run"):
+        raise InputError(f"evaluator {bound.name!r}: controls try a model that judges one answer, and this asks none")
 
 
 def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSpec) -> None:
@@ -46,6 +101,18 @@ def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSp
         raise InputError(f"{who}: {error}") from error
     if not model and not connection.model:
         raise InputError(f"{who}: connection {name!r} has no model of its own, wanted a model to be named")
+
+
+def _check_weights(name: str, weights: Mapping[str, float], spec: ExperimentSpec) -> None:
+    """An evaluator of the user's may give metrics that only its scores will name; one of ours gives its own."""
+    known = [evaluator.metric for evaluator in spec.evaluators]
+    for metric in weights:
+        if metric in MEASURES and spec.direction(metric).range is None:
+            wanted = f"metrics: {{{metric}: {{range: [0, …]}}}}"
+            raise InputError(f"composite {name!r}: {metric} has no bounds, wanted {wanted}")
+        if metric not in (*known, *MEASURES) and all(is_ours(evaluator) for evaluator in spec.evaluators):
+            wanted = ", ".join([*known, *MEASURES])
+            raise InputError(f"composite {name!r}: no evaluator gives {metric!r}, wanted some of {wanted}")
 
 
 async def _never(*args: object, **kwargs: object) -> Completion:

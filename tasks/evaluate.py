@@ -4,22 +4,22 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from inspect import isawaitable
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evaluators.call import offer_run
-from evaluators.score import Judgement, normalise
 from llm import loop
-from llm.recorder import Recorder, recording
-from specs.errors import TRANSIENT, CallError, ErrorKind, describe
-from store.records import ExampleRow, OutputRow, ScoreRow, derived_id, to_json
+from llm.recorder import Recorder
+from specs.errors import TRANSIENT
+from store.records import ExampleRow, OutputRow, ScoreRow, derived_id
 from store.spool import Spool
 from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
 from tasks.execute import DEAR_S
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
+from tasks.judge import failed, judged, priced
+from tasks.progress import tally
 from tasks.subject import evaluations_view, example_view, run_view
 
 Run = tuple[ExampleRow, OutputRow]
@@ -42,7 +42,7 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     runs = [(examples[row.example_id], row) for row in outputs if in_chunk(row, chunk, examples)]
     scores: list[ScoreRow] = ready.store.read("scores", chunk.experiment_id, [chunk.part])
     with Spool(ready.store, chunk.experiment_id, chunk.part) as spool:
-        judging = _Judging(ready, spool, scores)
+        judging = _Judging(ready, chunk, spool, scores)
         loop.run(judging.judge(runs))
     if judging.transient and not last:
         raise TransientFailuresError(f"{judging.transient} judgements of {len(runs)} answers failed for now")
@@ -63,8 +63,8 @@ def is_settled(row: ScoreRow) -> bool:
 class _Judging:
     """The judgements of one chunk: those from before, and those that come now."""
 
-    def __init__(self, ready: Experiment, spool: Spool, before: Iterable[ScoreRow]) -> None:
-        self._ready, self._spool = ready, spool
+    def __init__(self, ready: Experiment, chunk: Chunk, spool: Spool, before: Iterable[ScoreRow]) -> None:
+        self._ready, self._chunk, self._spool = ready, chunk, spool
         self._of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
         for row in before:
             if is_settled(row):
@@ -72,6 +72,8 @@ class _Judging:
         self.transient = 0
 
     async def judge(self, runs: list[Run]) -> None:
+        judged_before = sum(self._is_judged(run[1], e) for e in self._ready.evaluators for run in runs)
+        tally.begin(self._chunk, "judgements", judged_before)
         composites = [e for e in self._ready.evaluators if e.bound.asks_for("evaluations", "scores")]
         for evaluators in ([e for e in self._ready.evaluators if e not in composites], composites):
             await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))
@@ -94,14 +96,16 @@ class _Judging:
                 evaluator=evaluator.bound.name,
             )
             began = time.perf_counter()
-            with recording(recorder):
-                judgements = await self._outcome(evaluator, example, output)
-            elapsed = time.perf_counter() - began
-            for index, fields in enumerate(judgements):
-                # What several metrics cost together stands at the first, so that sums are right.
-                spent = recorder.totals() if index == 0 else {"cost_usd": 0.0}
-                latency = elapsed if fields["status"] in ("scored", "not_applicable") else None
-                self._keep(_score(evaluator, output, latency_s=latency, **_judge(recorder), **spent, **fields), elapsed)
+            if output.status == "ok":
+                seen = example_view(example)
+                scores = evaluations_view(self._of_run[output.run_id])
+                found = await judged(evaluator, offer_run(seen, run_view(output, seen.inputs), scores), recorder)
+            else:
+                error = f"no output to judge: {output.error or output.status}"
+                found = priced([failed(evaluator, "no_output", error)], recorder, 0.0)
+            for fields in found:
+                self._keep(_score(evaluator, output, **fields), time.perf_counter() - began)
+            tally.add(self._chunk, "judgements")
 
         return work
 
@@ -109,26 +113,6 @@ class _Judging:
         self.transient += row.error_kind in TRANSIENT
         self._of_run[row.run_id or ""].append(row)
         self._spool.add("scores", row, dear=elapsed > DEAR_S)
-
-    async def _outcome(self, evaluator: ReadyEvaluator, example: ExampleRow, output: OutputRow) -> list[dict[str, Any]]:
-        """The fields that the run's scores by this evaluator have of their own."""
-        if output.status != "ok":
-            return [_failed(evaluator, "no_output", f"no output to judge: {output.error or output.status}")]
-        seen = example_view(example)
-        offered = offer_run(seen, run_view(output, seen.inputs), evaluations_view(self._of_run[output.run_id]))
-        offered["complete"] = _complete_for(evaluator)
-        try:
-            returned = evaluator.bound.call(offered)
-            if evaluator.bound.is_async and isawaitable(returned):
-                returned = await returned
-        except CallError as error:
-            return [_failed(evaluator, error.kind, str(error)) | {"attempts": error.attempts}]
-        except Exception as error:
-            return [_failed(evaluator, "raised", describe(error))]
-        try:
-            return [_scored(judgement) for judgement in normalise(returned, evaluator.bound.name)]
-        except Exception as error:  # also what a property of the user's object raises
-            return [_failed(evaluator, "bad_return", describe(error))]
 
 
 def _score(evaluator: ReadyEvaluator, output: OutputRow, **fields: Any) -> ScoreRow:
@@ -145,26 +129,3 @@ def _score(evaluator: ReadyEvaluator, output: OutputRow, **fields: Any) -> Score
         declared_version=evaluator.spec.version,
         **fields,
     )
-
-
-def _scored(judgement: Judgement) -> dict[str, Any]:
-    names = ("metric", "value", "label", "data_type", "comment", "config_id", "status")
-    metadata = None if judgement.metadata is None else to_json(dict(judgement.metadata), mend=True)
-    return {name: getattr(judgement, name) for name in names} | {"metadata": metadata}
-
-
-def _failed(evaluator: ReadyEvaluator, kind: ErrorKind, error: str) -> dict[str, Any]:
-    return {"metric": evaluator.bound.name, "status": "failed", "error_kind": kind, "error": error}
-
-
-def _judge(recorder: Recorder) -> dict[str, Any]:
-    models = sorted({completion.model for completion in recorder.completions})
-    return {"judge_model": ", ".join(models) or None}
-
-
-def _complete_for(evaluator: ReadyEvaluator) -> Callable[..., Any] | None:
-    """`complete` as it is for an async evaluator; for a plain one, a function that waits for the answer."""
-    complete = evaluator.complete
-    if complete is None or evaluator.bound.is_async:
-        return complete
-    return lambda *args, **kwargs: loop.run(complete(*args, **kwargs))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from inspect import isawaitable
 from typing import Any
 
@@ -14,9 +15,10 @@ from llm.recorder import Recorder, recording
 from specs.errors import TRANSIENT, CallError, ErrorKind, describe
 from store.records import ExampleRow, OutputRow, derived_id, now, to_json
 from store.spool import Spool
-from targets import NoRecordedAnswerError, as_outputs
+from targets import Answer, NoRecordedAnswerError, as_outputs
 from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
 from tasks.experiment import Experiment, experiment
+from tasks.progress import tally
 from tasks.subject import example_view
 
 DEAR_S = 0.01
@@ -34,6 +36,7 @@ def execute_chunk(chunk: Chunk) -> Chunk:
     ready, last = experiment(chunk.experiment_id), is_last_attempt()
     done = {row.run_id for row in ready.store.read("outputs", chunk.experiment_id, [chunk.part]) if is_settled(row)}
     runs = [example for example in ready.examples[chunk.start : chunk.stop] if run_id(chunk, example) not in done]
+    tally.begin(chunk, "answers", chunk.stop - chunk.start - len(runs))
     with Spool(ready.store, chunk.experiment_id, chunk.part) as spool:
         answering = _Answering(ready, chunk, spool)
         loop.run(ready.answering.run(answering.answer, runs, is_async=ready.target.is_async))
@@ -67,21 +70,24 @@ class _Answering:
         with recording(recorder):
             result = await self._outcome(example)
         elapsed = time.perf_counter() - began
-        if result["status"] == "ok":
+        if result["status"] == "ok" and "latency_s" not in result:
             # A call knows how long its last attempt took; the wait for a place is no latency of the target's.
             single = recorder.completions[0].latency_s if self._ready.target_complete and recorder.completions else None
             result["latency_s"] = elapsed if single is None else single
+        totals = recorder.totals() if recorder.completions or recorder.failed else {}
+        if recorder.steps:
+            totals["steps"] = to_json(recorder.steps, mend=True)
         row = OutputRow(
             run_id=identity,
             experiment_id=self._chunk.experiment_id,
             example_id=example.example_id,
             repetition=self._chunk.repetition,
             started_at=started_at,
-            **{"attempts": recorder.attempts} | result,
-            **(recorder.totals() if recorder.completions or recorder.failed else {}),
+            **({"attempts": recorder.attempts} | totals | result),
         )
         self.transient += row.error_kind in TRANSIENT
         self._spool.add("outputs", row, dear=elapsed > DEAR_S)
+        tally.add(self._chunk, "answers")
 
     async def _outcome(self, example: ExampleRow) -> dict[str, Any]:
         try:
@@ -94,8 +100,10 @@ class _Answering:
             return _failed("no_output", str(error))
         except Exception as error:
             return _failed("raised", describe(error))
+        answer = returned if isinstance(returned, Answer) else None
         try:
-            return {"status": "ok", "outputs": to_json(as_outputs(returned), mend=True)}
+            outputs = to_json(as_outputs(answer.outputs if answer else returned), mend=True)
+            return {"status": "ok", "outputs": outputs} | (_known(answer) if answer else {})
         except (TypeError, ValueError) as error:
             return _failed("bad_return", f"outputs cannot be kept as JSON: {error}")
 
@@ -106,7 +114,13 @@ class _Answering:
             "example": example,
             "example_id": example.id,
             "attachments": example.attachments,
+            "repetition": self._chunk.repetition,
         }
+
+
+def _known(answer: Answer) -> dict[str, Any]:
+    """What an answer says of itself."""
+    return {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "outputs"}
 
 
 def _failed(kind: ErrorKind, error: str) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """An experiment as this process works on it: made ready once, shared by all its chunks."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluators.call import Bound
+from evaluators.call import Bound, Level
 from llm.connect import completer
 from llm.connections import resolve
 from llm.ledger import Ledger
 from specs.evaluator import EvaluatorSpec
 from specs.experiment import ExperimentSpec
+from specs.metric import MetricSpec
 from specs.protocols import Complete
 from specs.target import ChatTarget
 from store.parquet import Store
@@ -30,6 +31,7 @@ class ReadyEvaluator:
     bound: Bound
     version: str
     complete: Complete | None
+    metrics: Mapping[str, MetricSpec]  # what is declared of its metrics, and of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,9 @@ class Experiment:
     examples: Sequence[ExampleRow]
     target: Target
     target_complete: Complete | None
+    spec: ExperimentSpec
     evaluators: Sequence[ReadyEvaluator]
+    summary_evaluators: Sequence[ReadyEvaluator]
     answering: Workers
     judging: Workers
 
@@ -78,26 +82,34 @@ def _make(experiment_id: str) -> Experiment:
     examples = load_snapshot(store, row.snapshot_id)
     target = next(target for target in spec.targets if target.name == row.target)
     complete = _completer(target.connection, spec, ledger) if isinstance(target, ChatTarget) else None
-    ready = [_ready_evaluator(evaluator, spec, ledger) for evaluator in spec.evaluators]
+    ready = [_ready_evaluator(evaluator, spec, ledger, "item") for evaluator in spec.evaluators]
     judges = {name for e in ready if (name := connection_name(e.spec, e.bound))}
     asked = {target.connection} if isinstance(target, ChatTarget) else set()
     return Experiment(
         row=row,
         store=store,
         examples=examples,
-        target=make_target(target, complete, examples),
+        target=make_target(target, complete, examples, store),
         target_complete=complete,
+        spec=spec,
         evaluators=ready,
+        summary_evaluators=[_ready_evaluator(judge, spec, ledger, "run") for judge in spec.summary_evaluators],
         answering=Workers(workers_width(spec, asked)),
         judging=Workers(workers_width(spec, judges)),
     )
 
 
-def _ready_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, ledger: Ledger) -> ReadyEvaluator:
-    bound = bind_evaluator(evaluator)
+def _ready_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, ledger: Ledger, level: Level) -> ReadyEvaluator:
+    bound = bind_evaluator(evaluator, level)
     name = connection_name(evaluator, bound)
     complete = _completer(name, spec, ledger, evaluator.model) if name else None
-    return ReadyEvaluator(spec=evaluator, bound=bound, version=evaluator_version(evaluator, bound), complete=complete)
+    return ReadyEvaluator(
+        spec=evaluator,
+        bound=bound,
+        version=evaluator_version(evaluator, bound, spec.connections),
+        complete=complete,
+        metrics=spec.metrics,
+    )
 
 
 def _completer(name: str, spec: ExperimentSpec, ledger: Ledger, model: str | None = None) -> Complete:

@@ -10,13 +10,17 @@ from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
 from llm import loop
-from specs.errors import IncompleteError
+from specs.errors import TRANSIENT, IncompleteError
 from specs.experiment import ExperimentSpec
 from store.parquet import Store
-from store.progress import cached_calls, complete_scores, no_answers, spent, whats_missing
+from store.progress import cached_calls, complete_scores, no_answers, no_judgements, spent, whats_missing
 from store.records import ExperimentRow, now
 from store.schemas import EXPERIMENT_TABLES
 from tasks.experiment import forget
+
+
+UNREACHABLE = TRANSIENT | {"authentication", "quota_exhausted"}
+"""Kinds of error by which a judge has not been asked at all, so that a later attempt may bring every judgement."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -52,12 +56,13 @@ def finish(store: Store, row: ExperimentRow) -> str | None:
     if store.is_sealed("experiments", row.experiment_id):
         return _said(row)
     spec = ExperimentSpec.model_validate_json(row.spec)
-    lacking = whats_missing(store, row, [evaluator.metric for evaluator in spec.evaluators])
+    names = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
+    lacking = whats_missing(store, row, names, [evaluator.metric for evaluator in spec.summary_evaluators])
     sums = spent(store, row.experiment_id)
     ended = replace(
         row,
         state="incomplete" if lacking else "completed",
-        reason=lacking or no_answers(store, row),
+        reason=lacking or no_answers(store, row) or no_judgements(store, row, UNREACHABLE),
         calls=sums.calls,
         calls_cached=cached_calls(store, row.experiment_id),
         tokens_in=sums.tokens_in,

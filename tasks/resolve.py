@@ -1,25 +1,35 @@
 """From a spec to the code that it names: targets and evaluators, checked, and with their versions."""
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 import evaluators
-from evaluators.call import Bound, bind
+from evaluators.call import Bound, Level, bind
+from evaluators.composite import combined
+from llm.connections import resolve
+from llm.local import identity_of
+from llm.post import poster
+from specs.columns import answer_row
+from specs.connection import ConnectionSpec, LocalConnection
 from specs.errors import InputError
 from specs.evaluator import EvaluatorSpec
+from specs.experiment import ExperimentSpec
+from specs.metric import CompositeSpec
+from specs.paths import located
 from specs.protocols import Complete
 from specs.reference import load, name_of, refer, version_of
-from specs.target import ChatTarget, PythonTarget, RecordedTarget, TargetSpec
-from store.jsonl import read_jsonl
+from specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from store.lookup import find_experiments
+from store.parquet import Store
 from store.records import ExampleRow
-from targets import Target, chat, python, recorded
+from store.rows import Numbered, read_rows
+from targets import Target, chat, http, python, recorded, recorded_column, replayed
 
 DEFAULT_CONNECTION = "openai"
 """Of an evaluator that asks for `complete` and names none."""
 
 
-def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[ExampleRow]) -> Target:
+def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[ExampleRow], store: Store) -> Target:
     """The target that a spec describes. Raises InputError for one that cannot be used."""
     match spec:
         case ChatTarget():
@@ -28,30 +38,67 @@ def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[
             return chat(spec, complete)
         case PythonTarget():
             return python(load(spec.function), shared_fields(examples))
+        case HttpTarget():
+            return http(spec, poster(spec))
         case RecordedTarget():
-            return recorded(read_jsonl(spec.path), spec.path)
+            return recording_of(spec, store)
 
 
-def target_version(spec: TargetSpec) -> str:
-    """A hash of a target's spec, and of the code or the answers that it names."""
+def recording_of(spec: RecordedTarget, store: Store) -> Target:
+    """Recorded answers, from where a spec says they are. Raises InputError."""
+    if spec.column is not None:
+        return recorded_column(spec.column)
+    if spec.experiment is not None:
+        (identity,) = find_experiments(store, spec.experiment)
+        return replayed(store.read("outputs", identity), f"experiment {identity}")
+    where = spec.path or ""
+    return recorded(_answers(spec, where), where)
+
+
+def _answers(spec: RecordedTarget, where: str) -> Numbered:
+    for number, row in read_rows(where):
+        try:
+            yield number, row if spec.columns is None else answer_row(row, spec.columns)
+        except InputError as error:
+            raise InputError(f"{where}:{number}: {error}") from error
+
+
+def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) -> str:
+    """A hash of a target's spec, of the code or the answers that it names, and of where its model is served."""
     settings = spec.model_dump_json(exclude={"name", "function", "path"})
     match spec:
         case PythonTarget():
             return version_of(load(spec.function), settings)
+        case HttpTarget():
+            return version_of(http, settings)
         case RecordedTarget():
-            return version_of(recorded, settings, Path(spec.path).read_bytes())
+            return version_of(recorded, settings, located(spec.path).read_bytes() if spec.path else b"")
         case ChatTarget():
-            return version_of(chat, settings)
+            return version_of(chat, settings, served(spec.connection, connections, spec.model))
 
 
-def bind_evaluator(spec: EvaluatorSpec) -> Bound:
+def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: str | None) -> list[str | None]:
+    """What decides the answers of a connection: where the model is served, and which it is."""
+    if name is None:
+        return []
+    connection = resolve(name, connections)
+    if isinstance(connection, LocalConnection):
+        return [identity_of(connection)]
+    return [connection.base_url.rstrip("/"), model or connection.model]
+
+
+def bind_evaluator(spec: EvaluatorSpec, level: Level = "item") -> Bound:
     """Load and check an evaluator. Raises InputError for one that does not exist, or asks for what does not."""
-    short = spec.use in evaluators.SHORT_NAMES
+    short = is_ours(spec)
     if not short and ":" not in spec.use:
         known = ", ".join(evaluators.SHORT_NAMES)
         raise InputError(f"evaluator {spec.use!r}: wanted 'module:name' or one of {known}")
     function = load(f"evaluators:{spec.use}" if short else spec.use)
-    return bind(function, name=spec.metric, settings=spec.args)
+    return bind(function, name=spec.metric, settings=spec.args, level=level)
+
+
+def is_ours(spec: EvaluatorSpec) -> bool:
+    return spec.use in evaluators.SHORT_NAMES
 
 
 def reference_to(function: Callable[..., object]) -> str:
@@ -60,9 +107,16 @@ def reference_to(function: Callable[..., object]) -> str:
     return short if getattr(evaluators, short, None) is function else refer(function)
 
 
-def evaluator_version(spec: EvaluatorSpec, bound: Bound) -> str:
-    """A hash of an evaluator's source, constants and settings, and of which model it asks."""
-    return version_of(bound.function, sorted(spec.args.items()), connection_name(spec, bound), spec.model)
+def evaluator_version(spec: EvaluatorSpec, bound: Bound, connections: Mapping[str, ConnectionSpec]) -> str:
+    """A hash of an evaluator's source, constants and settings, and of which model it asks, where."""
+    judge = served(connection_name(spec, bound), connections, spec.model)
+    return version_of(bound.function, sorted(spec.args.items()), judge)
+
+
+def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:
+    """A hash of a composite's weights and policy, and of the bounds of its parts."""
+    bounds = {metric: spec.direction(metric).model_dump() for metric in composite.weights}
+    return version_of(combined, composite.model_dump(exclude={"name"}), bounds)
 
 
 def connection_name(spec: EvaluatorSpec, bound: Bound) -> str | None:

@@ -1,17 +1,15 @@
 """The dataset snapshot: what the run is about, frozen."""
 
-from pathlib import Path
-
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from specs.dataset import DatasetSpec
-from specs.errors import InputError
 from specs.experiment import ExperimentSpec
-from store.jsonl import read_jsonl
+from specs.target import RecordedTarget, TargetSpec
+from store.datasets import Loaded, load_dataset
+from store.lookup import find_experiments
 from store.parquet import Store
-from store.records import ExampleRow
-from store.snapshots import current_snapshot, freeze, load_snapshot, to_examples
+from store.suite import load_expectations
 from tasks.check import check_spec
 
 
@@ -22,28 +20,33 @@ def freeze_dataset(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def freeze_checked(spec: ExperimentSpec) -> ExperimentSpec:
-    """Check everything that a spec says, then freeze its dataset. Raises InputError, with nothing written."""
+    """Check everything that a spec says, then freeze its dataset. Raises InputError, with nothing written.
+
+    What it says of files and of names that move is settled: the dataset is a snapshot, a suite of expectations is
+    their list, another experiment is its id.
+    """
     store = Store()
-    examples = load_examples(store, spec.dataset)
-    check_spec(spec, examples)
-    name, identity = dataset_name(spec.dataset), examples[0].snapshot_id
-    if not identity:  # from a file or from rows: not frozen yet
-        identity = freeze(store, examples, name=name, source=spec.dataset.path or "rows")
-    return spec.model_copy(update={"dataset": DatasetSpec(name=name, snapshot=identity)})
+    loaded = load_dataset(store, spec.dataset)
+    expectations = load_expectations(spec.dataset.expectations)
+    spec = spec.model_copy(update={"targets": [_settled(target, store) for target in spec.targets]})
+    check_spec(spec, loaded.taken, store)
+    dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
+    return spec.model_copy(update={"dataset": dataset})
 
 
-def load_examples(store: Store, dataset: DatasetSpec) -> list[ExampleRow]:
-    """The examples that a dataset spec stands for. Raises InputError."""
-    if dataset.path is not None:
-        return to_examples(read_jsonl(dataset.path), dataset.path)
-    if dataset.rows is not None:
-        return to_examples(enumerate(dataset.rows, start=1), "dataset row")
-    identity = dataset.snapshot or current_snapshot(store, dataset.name or "")
-    if identity is None:
-        known = ", ".join(row[0] for row in store.query("select distinct name from source.dataset_versions order by 1"))
-        raise InputError(f"dataset {dataset.name!r}: not in the store, wanted one of: {known or 'none is there yet'}")
-    return load_snapshot(store, identity)
+def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
+    """The splits and the sample stay, to be seen; what was drawn from the snapshot is all of what was kept."""
+    return DatasetSpec(
+        name=loaded.name,
+        snapshot=loaded.keep(store),
+        splits=dataset.splits,
+        sample=dataset.sample,
+        seed=dataset.seed,
+    )
 
 
-def dataset_name(dataset: DatasetSpec) -> str | None:
-    return dataset.name or (Path(dataset.path).stem if dataset.path is not None else None)
+def _settled(target: TargetSpec, store: Store) -> TargetSpec:
+    if not isinstance(target, RecordedTarget) or target.experiment is None:
+        return target
+    (identity,) = find_experiments(store, target.experiment, just_one=True)
+    return target.model_copy(update={"experiment": identity})

@@ -8,7 +8,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
+from evaluators.call import Level
 from specs.errors import TRANSIENT, InputError
+from specs.evaluator import EvaluatorSpec
 from specs.experiment import ExperimentSpec
 from specs.target import TargetSpec
 from store.parquet import Store
@@ -19,7 +21,7 @@ from store.schemas import EXPERIMENT_TABLES
 from store.spool import recover
 from tasks.chunk import chunk_size
 from tasks.experiment import forget
-from tasks.resolve import bind_evaluator, evaluator_version, target_version
+from tasks.resolve import bind_evaluator, composite_version, evaluator_version, target_version
 
 SAME = ("snapshot_id", "repetitions", "target_version", "evaluators")
 """What must not differ between the parts of one experiment."""
@@ -74,7 +76,7 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         chunk_size=before.chunk_size if before else spec.chunk_size or chunk_size(n_examples, spec.repetitions),
         target=target.name,
         target_kind=target.kind,
-        target_version=target_version(target),
+        target_version=target_version(target, spec.connections),
         evaluators=_evaluators(spec),
         spec=spec.model_dump_json(),
         git_commit=code.commit,
@@ -91,18 +93,23 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
 
 
 def _evaluators(spec: ExperimentSpec) -> str:
-    bound = [(evaluator, bind_evaluator(evaluator)) for evaluator in spec.evaluators]
-    return to_json(
-        [
-            {
-                "name": evaluator.metric,
-                "use": evaluator.use,
-                "version": evaluator_version(evaluator, function),
-                "declared_version": evaluator.version,
-            }
-            for evaluator, function in bound
-        ]
-    )
+    levels: list[tuple[Level, list[EvaluatorSpec]]] = [("item", spec.evaluators), ("run", spec.summary_evaluators)]
+    described = [
+        {
+            "name": evaluator.metric,
+            "use": evaluator.use,
+            "version": evaluator_version(evaluator, bind_evaluator(evaluator, level), spec.connections),
+            "declared_version": evaluator.version,
+            "level": level,
+        }
+        for level, evaluators in levels
+        for evaluator in evaluators
+    ]
+    described += [
+        {"name": composite.name, "version": composite_version(composite, spec), "level": "composite"}
+        for composite in spec.composites
+    ]
+    return to_json(described)
 
 
 def _refuse_another(before: ExperimentRow, row: ExperimentRow) -> None:

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "llm": ("specs", "store"),
     "tasks": ("evaluators", "targets", "llm", "stats", "store", "specs"),
     "flows": ("tasks", "store", "specs"),
-    "compat": ("flows", "evaluators", "store", "specs"),
+    "compat": ("flows", "evaluators", "llm", "store", "specs"),
     "cli": ("flows", "evaluators", "store", "specs"),
 }
 ONLY_IN = {
@@ -62,5 +62,5 @@ def test_a_module_imports_only_what_its_package_may(path: Path) -> None:
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_stays_readable(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
-    most = 500 if path.name == "records.py" else 300  # the records are one list
+    most = 550 if path.name == "records.py" else 300  # the records are one list
     assert lines <= most, f"{lines} lines, wanted at most {most}"

@@ -44,11 +44,11 @@ def folder(tmp_path: Path) -> Path:
 def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) -> None:
     run = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
     assert (run.returncode, run.stderr) == (0, "")
-    assert "exact_match  1.000       4        0" in run.stdout
+    assert "exact_match  target  1.000  [0.510, 1.000]       4        0" in run.stdout
     show = evalflows("show", "small", cwd=folder)
     assert run.stdout == show.stdout + "0 model calls just now\n"
     assert "4/4" in evalflows("ls", cwd=folder).stdout
-    query = "select metric, mean, scored from metric_summary"
+    query = "select metric, mean, scored from metric_summary where evaluator = 'exact_match'"
     assert evalflows("sql", query, "--format", "csv", cwd=folder).stdout.splitlines() == [
         "metric,mean,scored",
         "exact_match,1.0,4",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from specs.errors import InputError
-from store.jsonl import read_jsonl
+from store.rows import read_rows
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def path(tmp_path: Path) -> Path:
 def problem(path: Path) -> str:
     """The one line that reading the file ends with."""
     with pytest.raises(InputError) as caught:
-        list(read_jsonl(path))
+        list(read_rows(path))
     text = str(caught.value)
     assert "\n" not in text
     assert str(path) in text
@@ -25,27 +25,27 @@ def problem(path: Path) -> str:
 
 def test_rows_bear_their_line_numbers_and_empty_lines_count(path: Path) -> None:
     path.write_text('{"a": 1}\n\n   \n{"a": 2}\n', encoding="utf-8")
-    assert list(read_jsonl(path)) == [(1, {"a": 1}), (4, {"a": 2})]
+    assert list(read_rows(path)) == [(1, {"a": 1}), (4, {"a": 2})]
 
 
 def test_the_last_line_needs_no_end_and_lines_may_end_as_on_windows(path: Path) -> None:
     path.write_bytes(b'{"a": 1}\r\n{"a": 2}')
-    assert [row for _, row in read_jsonl(path)] == [{"a": 1}, {"a": 2}]
+    assert [row for _, row in read_rows(path)] == [{"a": 1}, {"a": 2}]
 
 
 def test_a_line_separator_inside_a_text_does_not_end_the_line(path: Path) -> None:
     path.write_text('{"a": "one\u2028two\u0085three"}\n', encoding="utf-8")
-    assert list(read_jsonl(path)) == [(1, {"a": "one\u2028two\u0085three"})]
+    assert list(read_rows(path)) == [(1, {"a": "one\u2028two\u0085three"})]
 
 
 def test_an_empty_file_has_no_rows(path: Path) -> None:
     path.touch()
-    assert list(read_jsonl(path)) == []
+    assert list(read_rows(path)) == []
 
 
 def test_rows_before_a_broken_line_are_given(path: Path) -> None:
     path.write_text('{"a": 1}\n{"a":\n', encoding="utf-8")
-    rows = read_jsonl(path)
+    rows = read_rows(path)
     assert next(rows) == (1, {"a": 1})
     with pytest.raises(InputError):
         next(rows)
@@ -55,8 +55,9 @@ def test_a_missing_file_is_an_input_error(path: Path) -> None:
     assert problem(path) == "PATH: cannot be read: No such file or directory"
 
 
-def test_a_folder_is_an_input_error(tmp_path: Path) -> None:
-    assert problem(tmp_path) == "PATH: cannot be read: Is a directory"
+def test_a_folder_is_an_input_error(path: Path) -> None:
+    path.mkdir()
+    assert problem(path) == "PATH: cannot be read: Is a directory"
 
 
 def test_broken_json_names_its_line(path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs.errors import InputError
-from store.jsonl import read_jsonl
 from store.parquet import Store
 from store.records import ExampleRow
+from store.rows import read_rows
 from store.snapshots import current_snapshot, freeze, load_snapshot, snapshot_id, to_examples
 
 Row = dict[str, Any]
@@ -271,7 +271,9 @@ def test_a_row_without_inputs_says_what_it_has(row: Row) -> None:
 
 
 def test_an_empty_row_says_so() -> None:
-    assert problem([{}]) == "FILE:1: no inputs: got an empty row, wanted 'inputs'"
+    assert (
+        problem([{}]) == "FILE:1: no inputs: got an empty row, wanted 'inputs' (or `columns`, for rows of any schema)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -291,7 +293,7 @@ def test_two_spellings_of_one_field_are_refused(one: str, other: str) -> None:
 def test_an_unknown_field_lists_the_known() -> None:
     assert problem([A | {"output": 1}]) == (
         "FILE:1: got the field 'output', wanted only inputs, input, reference_outputs, outputs, expected_output, "
-        "id, metadata, split, cluster, attachments"
+        "id, metadata, split, cluster, attachments (or `columns`)"
     )
 
 
@@ -337,7 +339,7 @@ def test_whatever_a_row_holds_it_is_taken_or_refused_in_one_line(given_rows: lis
 
 def file_problem(path: Path) -> str:
     with pytest.raises(InputError) as caught:
-        to_examples(read_jsonl(path), str(path))
+        to_examples(read_rows(path), str(path))
     assert "\n" not in str(caught.value)
     return str(caught.value).replace(str(path), "FILE")
 
@@ -374,4 +376,4 @@ def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
 def test_a_file_and_its_rows_are_the_same_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in (A, B)), encoding="utf-8")
-    assert snapshot_id(to_examples(read_jsonl(path), "file")) == identity(B, A)
+    assert snapshot_id(to_examples(read_rows(path), "file")) == identity(B, A)

@@ -14,7 +14,7 @@ def target(*rows: dict[str, Any], first: int = 1) -> Target:
 
 
 def answer(made: Target, example_id: str = "e1", **inputs: Any) -> Any:
-    return made.call({"example_id": example_id, "inputs": inputs})
+    return made.call({"example_id": example_id, "inputs": inputs}).outputs
 
 
 def refusal(*rows: dict[str, Any], first: int = 1) -> str:

@@ -1,14 +1,27 @@
 -- one row per experiment_id, metric, evaluator_version: how a metric came out, with how much of it is missing
-select s.experiment_id, any_value(e.name) as experiment, any_value(e.target) as target, s.metric, s.evaluator_version,
-       any_value(s.evaluator) as evaluator,
-       avg(s.value) as mean,
-       stddev_samp(s.value) as sd,
-       count(*) filter (status = 'scored') as scored,
-       count(*) filter (status in ('failed', 'not_attempted')) as missing,
-       count(*) filter (status = 'not_applicable') as not_applicable,
-       count(*) filter (status = 'sampled_out') as sampled_out,
-       sum(s.calls) as calls, sum(s.calls_cached) as calls_cached,
-       case when bool_or(s.cost_usd is null) then null else sum(s.cost_usd) end as cost_usd
-from scores s join experiments e using (experiment_id)
-where s.subject_kind = 'run' and s.turn is null
-group by s.experiment_id, s.metric, s.evaluator_version
+with judged as (
+    select experiment_id, metric, evaluator_version,
+           any_value(subject_kind) as subject_kind,
+           any_value(evaluator) as evaluator,
+           avg(value) as mean,
+           stddev_samp(value) as sd,
+           count(*) filter (status = 'scored') as scored,
+           count(*) filter (status in ('failed', 'not_attempted')) as missing,
+           count(*) filter (status = 'not_applicable') as not_applicable,
+           count(*) filter (status = 'sampled_out') as sampled_out,
+           sum(calls) as calls, sum(calls_cached) as calls_cached,
+           case when bool_or(cost_usd is null) then null else sum(cost_usd) end as cost_usd
+    from scores
+    where subject_kind in ('run', 'experiment') and turn is null
+    group by experiment_id, metric, evaluator_version
+), measured as (
+    select experiment_id, metric, 'measured' as evaluator_version, 'run', 'measured',
+           avg(value) filter (status = 'scored'), stddev_samp(value) filter (status = 'scored'),
+           count(*) filter (status = 'scored'), count(*) filter (status in ('failed', 'not_attempted')),
+           count(*) filter (status = 'not_applicable'), 0, 0, 0, 0.0
+    from measures
+    group by experiment_id, metric
+)
+select s.experiment_id, e.name as experiment, e.target, s.metric, s.evaluator_version, s.subject_kind, s.evaluator,
+       s.mean, s.sd, s.scored, s.missing, s.not_applicable, s.sampled_out, s.calls, s.calls_cached, s.cost_usd
+from (from judged union all from measured) s join experiments e using (experiment_id)

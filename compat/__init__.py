@@ -1,0 +1,1 @@
+"""Other systems' names and shapes over this one, so that a program moves by changing its imports."""

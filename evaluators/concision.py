@@ -1,0 +1,25 @@
+from typing import Any
+
+from evaluators.answer import answer_text, reference_value
+from evaluators.text import as_text
+
+
+def concision(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    *,
+    at_most: float = 2.0,
+    key: str | None = None,
+) -> bool | None:
+    """Whether the answer is at most `at_most` times as long as the reference, in characters without space around.
+
+    None without a reference, and for an empty one. It cannot see whether the answer is right, or says anything: an
+    empty answer is concise.
+    """
+    if not at_most > 0:
+        raise ValueError(f"at_most: got {at_most}, wanted more than 0")
+    reference = reference_value(reference_outputs, key)
+    wanted = "" if reference is None else as_text(reference).strip()
+    if not wanted:
+        return None
+    return len(answer_text(outputs, key).strip()) <= at_most * len(wanted)

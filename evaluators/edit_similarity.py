@@ -1,0 +1,28 @@
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from evaluators.answer import answer_text, reference_value
+from evaluators.text import as_text
+
+
+def edit_similarity(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    *,
+    key: str | None = None,
+    ignore_case: bool = False,
+    strip: bool = True,
+) -> float | None:
+    """1 minus the Levenshtein distance of answer and reference by the longer length: 0 (nothing alike) to 1 (equal).
+
+    Two empty texts are equal. None without a reference. It cannot see meaning: "not guilty" is close to "guilty", and
+    the same in other words, or in another order, is far.
+    """
+    reference = reference_value(reference_outputs, key)
+    if reference is None:
+        return None
+    sides = [answer_text(outputs, key), as_text(reference)]
+    sides = [side.strip() if strip else side for side in sides]
+    answer, wanted = (side.casefold() if ignore_case else side for side in sides)
+    return Levenshtein.normalized_similarity(answer, wanted)

@@ -1,0 +1,27 @@
+from typing import Any, Literal
+
+from evaluators.answer import answer_text
+
+
+def length_between(
+    outputs: dict[str, Any],
+    *,
+    least: int = 0,
+    most: int | None = None,
+    unit: Literal["characters", "words"] = "characters",
+    key: str | None = None,
+) -> bool:
+    """Whether the answer has at least `least` and at most `most` characters (or words), both bounds included.
+
+    Always applies. Space around the answer does not count; a character is a Unicode code point, a word is what stands
+    between spaces. It cannot see what the answer says, and takes a text in a script without spaces for one word.
+    """
+    if unit not in ("characters", "words"):
+        raise ValueError(f"unit: got {unit!r}, wanted characters or words")
+    if least <= 0 and most is None:
+        raise ValueError("got no bound, wanted least, most or both")
+    if most is not None and most < least:
+        raise ValueError(f"got least {least} and most {most}, wanted least to be at most {most}")
+    text = answer_text(outputs, key).strip()
+    length = len(text.split()) if unit == "words" else len(text)
+    return least <= length and (most is None or length <= most)

@@ -1,0 +1,104 @@
+"""Reading a number out of a text.
+
+What is part of something else is no number, and is never read by half: a word or what a hyphen joins to one (GPT4,
+GPT-4, 5-year), a date or time (2024-05-17, 17.05.2024, 10:30), a range (3-5), a version (1.2.3), a sum or a power
+(3+4, 2^10), a decimal comma (3,14), a tolerance (± 2), the number of a list's line (1. Paris).
+"""
+
+import re
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+from evaluators.script import UNSPACED
+
+EXACT = Context(prec=50, Emax=999_999_999, Emin=-999_999_999, traps=[])
+"""Arithmetic in which nothing overflows into an error."""
+
+_MINUSES = "-\u2212\u2013"  # hyphen, minus sign, en dash
+_SIGN = r"[+\-\u2212\u2013]"
+_CURRENCY = "$€£¥₹₽₩₪₺₫₴₦₱฿₿¢"
+_SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_GROUPING = r"_'\u2019\u00a0\u2009\u202f"  # and the comma
+_PLAIN = str.maketrans(f"\u2212\u2013⁺⁻{_SUPERSCRIPT}", "--+-0123456789")
+
+_TOLERANCE = re.compile(r"(?:±|\\pm|\+/-)\s*[\d.,]+")
+_LIST_MARK = re.compile(r"^[ \t>#*_•(+-]*(?<!-)(\d{1,3})[.)](?=[*_]*[ \t]+\S)", re.MULTILINE)
+_POWER_OF_TEN = re.compile(
+    rf"(?:(?<=\d)(?P<times>\s*(?:[\u00d7xX*·⋅]|\\times|\\cdot)\s*)|(?<![\w.,^]))10"
+    rf"(?:\s*(?:\^|\*\*)\s*[{{(]?(?P<raised>{_SIGN}?\d+)[}})]?|(?P<small>[⁺⁻]?[{_SUPERSCRIPT}]+))"
+)
+_TOKEN = re.compile(
+    rf"(?:[^\W{UNSPACED}]|{_SIGN}|[{_CURRENCY}^]"
+    rf"|(?<=\d)[.,:/\u2044*\u00d7{_GROUPING}](?=\d)|(?<=\d)%(?={_SIGN}\d)|(?<![\w.])\.(?=\d))+"
+)
+_FRACTION = re.compile(rf"({_SIGN}?\d+)[/\u2044](\d+)")
+_NUMBER = re.compile(
+    rf"""(?P<sign>{_SIGN}?) (?:[A-Z]{{0,3}}[{_CURRENCY}]+(?P<late_sign>{_SIGN}?))?
+    (?P<digits>(?: (?!0)\d{{1,3}}(?P<group>[,{_GROUPING}])\d{{3}}(?:(?P=group)\d{{3}})*
+        | (?!0)\d{{1,2}}(?:,\d\d)+,\d{{3}}  # as in India
+        | \d+ )(?:\.\d+)? | \.\d+)
+    (?P<exponent>[eE]{_SIGN}?\d+)?
+    (?:[{_CURRENCY}]* | [^\W\d_{_SUPERSCRIPT}¼-¾⅐-⅞][^\W\d_]*)  # a unit behind it: km, th""",
+    re.VERBOSE,
+)
+
+
+class Number(NamedTuple):
+    """A number, and how it was written."""
+
+    value: Decimal
+    written: str
+
+
+def number_in(value: Any) -> Number | None:
+    """A number as it is, or the last one in a text. None where there is none."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
+        return Number(exact, str(exact)) if exact.is_finite() else None
+    return last_number(value) if isinstance(value, str) else None
+
+
+def last_number(text: str) -> Number | None:
+    """The last number of a text.
+
+    Thousands may be grouped by comma, apostrophe, underscore or a space that does not break; the point is decimal.
+    3/4 is a fraction (and 1 3/4 is read as that, 1 234 as 234). Percent and currency signs, and units, are left out.
+    """
+    text = _POWER_OF_TEN.sub(_as_exponent, _TOLERANCE.sub(" ", _without_list_marks(text)))
+    numbers = (_read(token.strip("_").rstrip(f"+^{_MINUSES}")) for token in reversed(_TOKEN.findall(text)))
+    return next((number for number in numbers if number is not None), None)
+
+
+def _without_list_marks(text: str) -> str:
+    """The text without 1. 2. 3. at the beginning of lines; another number there (`42. That is it`) stays."""
+    following = 1
+
+    def mark(match: re.Match[str]) -> str:
+        nonlocal following
+        if int(match[1]) not in (1, following):
+            return match[0]
+        following = int(match[1]) + 1
+        return " "
+
+    return _LIST_MARK.sub(mark, text)
+
+
+def _as_exponent(match: re.Match[str]) -> str:
+    """`x 10^8` as e8, and a mere 10^8 as 1e8."""
+    exponent = (match["raised"] or match["small"]).translate(_PLAIN)
+    return f"{'e' if match['times'] else '1e'}{exponent}"
+
+
+def _read(token: str) -> Number | None:
+    try:
+        if fraction := _FRACTION.fullmatch(token):
+            above, below = (Decimal(part.translate(_PLAIN)) for part in fraction.groups())
+            return Number(EXACT.divide(above, below), token) if below else None
+        if not (match := _NUMBER.fullmatch(token)):
+            return None
+        digits = match["digits"].replace(match["group"] or ",", "").replace(",", "")
+        number = Decimal(digits + (match["exponent"] or "").translate(_PLAIN))
+    except InvalidOperation:  # an exponent beyond all bounds
+        return None
+    negative = (match["sign"] or match["late_sign"] or "+") in _MINUSES
+    return Number(number.copy_negate() if negative else number, token)

@@ -1,0 +1,70 @@
+"""Posting to the user's application: limiter, time-out, attempts, and faults as ours."""
+
+import json
+import time
+from functools import cache
+from typing import Any
+
+import httpx2
+
+from llm.attempts import attempted
+from llm.faults import http_status_kind, retry_after_s
+from llm.limiter import FixedLimiter, Limiter, outcome_of
+from specs.errors import CallError, describe
+from specs.paths import filled
+from specs.protocols import Post, Posted
+from specs.target import HttpTarget
+
+
+def poster(spec: HttpTarget) -> Post:
+    """What posts for a target. Raises InputError for a header whose environment variable is not set."""
+    headers = headers_of(spec)
+    client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s)
+
+    async def once(body: Any) -> tuple[Any, float]:
+        await limiter.acquire()
+        began, failure = time.perf_counter(), None
+        try:
+            return await _posted(client, spec.url, headers, body), time.perf_counter() - began
+        except CallError as error:
+            failure = error
+            raise
+        finally:
+            limiter.release(outcome_of(failure), failure.retry_after_s if failure else None)
+
+    async def post(body: Any) -> Posted:
+        (response, latency), attempts = await attempted(lambda: once(body), spec.attempts)
+        return Posted(response=response, attempts=attempts, latency_s=latency)
+
+    return post
+
+
+def headers_of(spec: HttpTarget) -> dict[str, str]:
+    """The headers with the environment's values. Raises InputError for a variable that is not set."""
+    return {name: filled(value, f"target {spec.name!r}: headers: {name}") for name, value in spec.headers.items()}
+
+
+@cache
+def _shared(url: str, max_in_flight: int, timeout_s: float) -> tuple[httpx2.AsyncClient, Limiter]:
+    limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
+    return httpx2.AsyncClient(limits=limits, timeout=timeout_s), FixedLimiter(max_in_flight)
+
+
+async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> Any:
+    """One attempt: the response as JSON, else as text."""
+    try:
+        response = await client.post(url, json=body, headers=headers)
+    except httpx2.TimeoutException as error:
+        raise CallError("timeout", "no answer in time") from error
+    except httpx2.HTTPError as error:
+        raise CallError("connection", describe(error)) from error
+    if response.status_code >= 300:
+        text = " ".join(response.text.split())[:500]
+        kind = http_status_kind(response.status_code)
+        raise CallError(kind, f"HTTP {response.status_code}: {text}", retry_after_s=retry_after_s(response.headers))
+    try:
+        return json.loads(response.text)
+    except ValueError:
+        if "json" in response.headers.get("content-type", ""):
+            raise CallError("bad_answer", "the response says that it is JSON, and is not") from None
+        return response.text

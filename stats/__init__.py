@@ -1,0 +1,16 @@
+"""Arrays in, figures out: how good, how sure, better or not. Knows numpy and scipy, and nothing of runs or metrics."""
+
+from stats.bounds import worst_case_difference
+from stats.mean import MeanEstimate, mean_estimate
+from stats.paired import PairedDifference, paired_difference
+from stats.rate import Discrimination, discrimination
+
+__all__ = [
+    "Discrimination",
+    "MeanEstimate",
+    "PairedDifference",
+    "discrimination",
+    "mean_estimate",
+    "paired_difference",
+    "worst_case_difference",
+]

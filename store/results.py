@@ -1,0 +1,148 @@
+"""Results as a person reads them: one line a metric and system, and what is to be said of them in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specs.metric import MEASURES
+from store.catalog import connect
+from store.parquet import Store
+
+CONCLUSIONS = {
+    "better": "better",
+    "worse": "worse",
+    "no_worse": "no worse",
+    "equivalent": "equivalent",
+    "not_enough_evidence": "not enough evidence",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One metric of one experiment, beside the baseline's where there is one."""
+
+    experiment_id: str
+    experiment: str
+    target: str
+    metric: str
+    shares: str | None  # of labels, where the metric is one
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+    scored: int
+    missing: int
+    not_applicable: int
+    cost_usd: float | None
+    baseline: str | None
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    p_value: float | None
+    n_pairs: int | None
+    conclusion: str | None
+    reason: str | None
+
+    @property
+    def mean_text(self) -> str:
+        return self.shares or figure(self.mean, self.metric)
+
+    @property
+    def interval_text(self) -> str:
+        return span(self.ci_low, self.ci_high, self.metric)
+
+    @property
+    def difference_text(self) -> str:
+        if self.difference is None:
+            return ""
+        interval = span(self.difference_low, self.difference_high, self.metric, signed=True)
+        return f"{figure(self.difference, self.metric, signed=True)} {interval}".rstrip()
+
+    @property
+    def p_text(self) -> str:
+        if self.p_value is None:
+            return ""
+        return "<0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
+
+    @property
+    def verdict_text(self) -> str:
+        return CONCLUSIONS.get(self.conclusion or "", "")
+
+    @property
+    def cost_text(self) -> str:
+        return "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f}"
+
+
+def figure(value: float | None, metric: str, *, signed: bool = False) -> str:
+    """A number with as many digits as its metric bears; `-` for none."""
+    if value is None:
+        return "-"
+    digits = {"latency": 2, "cost": 6, "tokens": 1, "length": 1}.get(metric, 3)
+    return f"{value:{'+' if signed else ''}.{digits}f}"
+
+
+def span(low: float | None, high: float | None, metric: str, *, signed: bool = False) -> str:
+    """An interval; nothing where there is none."""
+    if low is None or high is None:
+        return ""
+    return f"[{figure(low, metric, signed=signed)}, {figure(high, metric, signed=signed)}]"
+
+
+def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
+    """The results of some experiments: by metric, the measures last, and in the experiments' order."""
+    with connect(store.layout.root) as catalog:
+        rows = catalog.execute(_RESULTS, [list(experiments), [*MEASURES]]).fetchall()
+    return [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows]
+
+
+def sentences(store: Store, experiments: Sequence[str]) -> list[str]:
+    """What is to be said of a run group, for someone who reads no tables: a sentence a candidate, and warnings."""
+    results = results_of(store, experiments)
+    said = []
+    for target in dict.fromkeys(result.target for result in results if result.baseline):
+        of_target = [result for result in results if result.target == target and result.metric not in MEASURES]
+        if compared := [result for result in of_target if result.baseline]:
+            said.append(_verdict(target, compared))
+    return [*said, *_reasons(results), *_warnings(results)]
+
+
+def _verdict(target: str, results: Sequence[Result]) -> str:
+    def listed(conclusion: str) -> str:
+        return ", ".join(
+            f"{result.metric} {result.difference_text}" for result in results if result.conclusion == conclusion
+        )
+
+    parts = [f"{word} in {text}" for word in ("better", "worse") if (text := listed(word))]
+    open_ = ", ".join(result.metric for result in results if result.conclusion == "not_enough_evidence")
+    parts += [f"not enough evidence in {open_}"] if open_ else []
+    return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
+
+
+def _reasons(results: Sequence[Result]) -> list[str]:
+    """Why there is not enough evidence, where it is more than that the difference may be none."""
+    found: dict[tuple[str, str], None] = {}
+    for result in results:
+        plain = (result.reason or "").startswith("the difference may be none")
+        if result.conclusion == "not_enough_evidence" and result.reason and not plain and result.metric not in MEASURES:
+            found[result.metric, result.reason] = None
+    return [f"{metric} decides nothing: {reason}" for metric, reason in found]
+
+
+def _warnings(results: Sequence[Result]) -> list[str]:
+    return [
+        f"{result.missing} of {result.missing + result.scored} values of {result.metric} are missing in {result.target}"
+        for result in results
+        if result.missing and result.metric not in MEASURES
+    ]
+
+
+_RESULTS = """
+select r.experiment_id, r.experiment, r.target, r.metric, l.shares, r.mean, r.ci_low, r.ci_high, r.scored, r.missing,
+       r.not_applicable, r.cost_usd, r.baseline, r.difference, r.difference_low, r.difference_high, r.p_value,
+       r.n_pairs, r.conclusion, r.reason
+from results r left join (
+    select experiment_id, metric, evaluator_version,
+           string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
+    from label_shares group by all
+) l using (experiment_id, metric, evaluator_version)
+where list_contains($1, r.experiment_id)
+order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r.experiment_id)
+"""

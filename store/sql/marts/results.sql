@@ -1,0 +1,15 @@
+-- one row per experiment_id, metric, evaluator_version: the mean with its interval, and the difference from the baseline
+select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
+       m.mean, t.ci_low, t.ci_high, t.level, m.scored, m.missing, m.not_applicable, m.cost_usd,
+       v.baseline_experiment_id, b.target as baseline, v.difference, v.ci_low as difference_low,
+       v.ci_high as difference_high, v.p_value, v.n_pairs, v.higher_is_better, v.worst_case_low, v.worst_case_high,
+       v.conclusion, coalesce(v.reason, t.reason) as reason
+from metric_summary m
+join experiments e using (experiment_id)
+left join estimates t
+    on t.experiment_id = m.experiment_id and t.metric = m.metric and t.evaluator_version = m.evaluator_version
+       and t.slice is null
+left join verdicts v
+    on v.run_group = e.run_group and v.candidate_experiment_id = m.experiment_id and v.metric = m.metric
+       and v.slice is null and v.decision_id is null and v.comparison_id is null
+left join experiments b on b.experiment_id = v.baseline_experiment_id

@@ -1,0 +1,49 @@
+"""An application behind HTTP."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from specs.errors import CallError, InputError
+from specs.protocols import Post
+from specs.target import HttpTarget
+from specs.template import fill_json, placeholders, texts
+from targets.target import Answer, Target
+
+
+def http(spec: HttpTarget, post: Post) -> Target:
+    """The target that a spec describes: each example posted, and the answer taken from where it stands."""
+
+    async def call(offered: Mapping[str, Any]) -> Answer:
+        inputs = offered["inputs"]
+        posted = await post(dict(inputs) if spec.body is None else fill_json(spec.body, inputs))
+        outputs = posted.response if spec.answer is None else at_path(posted.response, spec.answer)
+        return Answer(outputs=outputs, latency_s=posted.latency_s, attempts=posted.attempts)
+
+    return Target(call=call, is_async=True)
+
+
+def check_body(spec: HttpTarget, inputs: Mapping[str, Any], where: str) -> None:
+    """Raises InputError where the body asks for a field that these inputs lack."""
+    for template in texts(spec.body):
+        for name in sorted(placeholders(template) - inputs.keys()):
+            got = ", ".join(inputs) or "no field"
+            raise InputError(f"target {spec.name!r}: body asks for {{{name}}}, {where} has {got}")
+
+
+def at_path(response: Any, path: str) -> Any:
+    """What stands at a path of names and positions, such as `choices.0.message`. Raises CallError for nothing."""
+    value = response
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.lstrip("-").isdecimal() and -len(value) <= int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise CallError("bad_return", f"the response has nothing at {path!r}, got {_shape(value)} before {part!r}")
+    return value
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
+    return f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__

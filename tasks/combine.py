@@ -1,0 +1,141 @@
+"""What is made of all answers and judgements of an experiment: composites, and what judges them all at once."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from evaluators.call import offer_experiment
+from evaluators.composite import Part, combined
+from evaluators.subject import ItemResult
+from llm import loop
+from llm.recorder import Recorder
+from specs.metric import CompositeSpec
+from store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
+from store.spool import Spool
+from tasks.experiment import Experiment, ReadyEvaluator, experiment
+from tasks.judge import judged
+from tasks.resolve import composite_version
+from tasks.subject import evaluations_view, example_view, run_view
+
+OfRun = Mapping[str, Sequence[ScoreRow]]
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def combine_scores(rows: list[ExperimentRow]) -> None:
+    """Add composites and run-level scores to the experiments that are not finished yet.
+
+    They are made from whatever is there, anew each time: an experiment that is gone on with gets newer ones.
+    """
+    for row in rows:
+        if row.state == "running":
+            _combine(experiment(row.experiment_id))
+
+
+def _combine(ready: Experiment) -> None:
+    if not ready.spec.composites and not ready.summary_evaluators:
+        return
+    identity = ready.row.experiment_id
+    outputs: list[OutputRow] = ready.store.read("outputs", identity)
+    of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
+    for score in ready.store.read("scores", identity):
+        of_run[score.run_id or ""].append(score)
+    names = {composite.name for composite in ready.spec.composites}
+    for run, scores in of_run.items():  # of an earlier attempt
+        of_run[run] = [score for score in scores if score.evaluator not in names]
+    composites = [
+        _composite(ready, composite, output, of_run[output.run_id])
+        for composite in ready.spec.composites
+        for output in outputs
+    ]
+    ready.store.append("scores", identity, "composites", composites)
+    for score in composites:
+        of_run[score.run_id or ""].append(score)
+    with Spool(ready.store, identity, "summary") as spool:
+        for evaluator in ready.summary_evaluators:
+            loop.run(_summarise(ready, evaluator, _results(ready, outputs, of_run), spool))
+
+
+def _composite(ready: Experiment, spec: CompositeSpec, output: OutputRow, scores: Iterable[ScoreRow]) -> ScoreRow:
+    parts = _measured(output) | {s.metric: Part(value=s.value, status=s.status, error=s.error) for s in scores}
+    found = combined(spec, parts, {metric: ready.spec.direction(metric) for metric in spec.weights})
+    version = composite_version(spec, ready.spec)
+    return ScoreRow(
+        score_id=derived_id(output.run_id, None, spec.name, version),
+        subject_kind="run",
+        subject_id=output.run_id,
+        experiment_id=output.experiment_id,
+        run_id=output.run_id,
+        example_id=output.example_id,
+        repetition=output.repetition,
+        metric=spec.name,
+        value=found.value,
+        data_type=None if found.value is None else "NUMERIC",
+        status=found.status,
+        error=found.error,
+        evaluator=spec.name,
+        evaluator_version=version,
+        cost_usd=0.0,
+        metadata=to_json({"parts": found.parts}),
+    )
+
+
+def _measured(output: OutputRow) -> dict[str, Part]:
+    """The measures of a run, as the view `measures` has them."""
+    tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
+    values = {"latency": output.latency_s, "cost": output.cost_usd, "tokens": tokens, "length": _length(output)}
+    return {metric: _measure(output, value) for metric, value in values.items()}
+
+
+def _measure(output: OutputRow, value: float | None) -> Part:
+    if output.status != "ok":
+        return Part(value=None, status=output.status, error=output.error)
+    return Part(value=value, status="scored" if value is not None else "not_applicable")
+
+
+def _length(output: OutputRow) -> int | None:
+    """Characters of the only field, where that is a text; else of the whole as JSON."""
+    if output.outputs is None:
+        return None
+    fields = json.loads(output.outputs)
+    only = next(iter(fields.values())) if isinstance(fields, dict) and len(fields) == 1 else None
+    return len(only if isinstance(only, str) else output.outputs)
+
+
+async def _summarise(ready: Experiment, evaluator: ReadyEvaluator, results: list[ItemResult], spool: Spool) -> None:
+    """Judge all answers at once: rows whose subject is the experiment."""
+    identity = ready.row.experiment_id
+    recorder = Recorder(
+        keep=lambda call: spool.add("calls", call),
+        experiment_id=identity,
+        subject_id=identity,
+        evaluator=evaluator.bound.name,
+    )
+    for fields in await judged(evaluator, offer_experiment(results), recorder):
+        row = ScoreRow(
+            score_id=derived_id(identity, None, fields["metric"], evaluator.version),
+            subject_kind="experiment",
+            subject_id=identity,
+            experiment_id=identity,
+            evaluator=evaluator.bound.name,
+            evaluator_version=evaluator.version,
+            declared_version=evaluator.spec.version,
+            **fields,
+        )
+        spool.add("scores", row)
+
+
+def _results(ready: Experiment, outputs: Iterable[OutputRow], of_run: OfRun) -> list[ItemResult]:
+    """Every run as a run-level evaluator sees it, in the dataset's order, each repetition after the other."""
+    found = {(output.repetition, output.example_id): output for output in outputs}
+    results = []
+    for repetition in range(ready.row.repetitions):
+        for example in ready.examples:
+            if output := found.get((repetition, example.example_id)):
+                seen = example_view(example)
+                run = run_view(output, seen.inputs)
+                scores = evaluations_view(of_run[output.run_id])
+                results.append(ItemResult(item=seen, output=run.outputs, evaluations=scores, run=run))
+    return results

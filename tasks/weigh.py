@@ -1,0 +1,185 @@
+"""Significance: each metric's mean with its interval, and each candidate's difference from the baseline."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from specs.experiment import ExperimentSpec
+from specs.metric import MetricSpec
+from stats import PairedDifference, mean_estimate, paired_difference, worst_case_difference
+from store.parquet import Store
+from store.records import Conclusion, EstimateRow, ExperimentRow, VerdictRow, derived_id
+from store.snapshots import load_snapshot
+from store.values import MetricValues, metric_values
+from tasks.controls import unfit_judges
+
+Clusters = Sequence[str | None] | None
+OfExperiment = Mapping[str, MetricValues]
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def weigh_differences(rows: list[ExperimentRow]) -> str:
+    """Keep the estimates of every experiment of a run group, and the verdict on every candidate. Returns the group.
+
+    The experiments share their examples; they are weighed anew each time, from the rows that are there.
+    """
+    store, group = Store(), rows[0].run_group
+    spec = ExperimentSpec.model_validate_json(rows[0].spec)
+    clusters = _clusters(store, rows[0])
+    values = {row.target: {one.metric: one for one in metric_values(store, row)} for row in rows}
+    for row in rows:
+        estimates = [_estimate(row, one, clusters, spec.level) for one in values[row.target].values()]
+        store.publish("estimates", row.experiment_id, estimates)
+    base = next(row for row in rows if row.target == (spec.baseline or rows[0].target))
+    unfit = _resting_on(unfit_judges(store, group), spec)
+    verdicts = [
+        _Comparison(spec=spec, candidate=row, baseline=base, clusters=clusters, unfit=unfit).verdict(one, other)
+        for row in rows
+        if row is not base
+        for metric, one in values[row.target].items()
+        if (other := values[base.target].get(metric))
+    ]
+    store.publish("verdicts", group, verdicts)
+    return group
+
+
+def _clusters(store: Store, row: ExperimentRow) -> Clusters:
+    clusters = [example.cluster for example in load_snapshot(store, row.snapshot_id)]
+    return clusters if any(cluster is not None for cluster in clusters) else None
+
+
+def _resting_on(unfit: Mapping[str, str], spec: ExperimentSpec) -> dict[str, str]:
+    """Unfit judges, and the composites that weigh their metrics, each with the reason."""
+    composites = {
+        composite.name: f"it weighs {judge}: {why}"
+        for composite in spec.composites
+        for judge, why in unfit.items()
+        if judge in composite.weights
+    }
+    return {**unfit, **composites}
+
+
+def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, level: float) -> EstimateRow:
+    known = ~np.isnan(one.values)
+    found = mean_estimate(one.values[known], _some(clusters, known), level=level, binary=one.is_yes_no)
+    return EstimateRow(
+        estimate_id=derived_id(row.experiment_id, one.metric, one.evaluator_version, None),
+        experiment_id=row.experiment_id,
+        metric=one.metric,
+        evaluator_version=one.evaluator_version,
+        mean=found.mean,
+        ci_low=found.low,
+        ci_high=found.high,
+        level=found.level,
+        method=found.method,
+        n_examples=found.n,
+        n_clusters=found.n_clusters,
+        reason=found.reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """One candidate against the baseline."""
+
+    spec: ExperimentSpec
+    candidate: ExperimentRow
+    baseline: ExperimentRow
+    clusters: Clusters
+    unfit: Mapping[str, str]
+
+    def verdict(self, one: MetricValues, other: MetricValues) -> VerdictRow:
+        """On one metric: `one` is the candidate's, `other` the baseline's."""
+        declared = self.spec.direction(one.metric)
+        found = self._difference(one, other)
+        worst = self._worst_case(one, other, declared)
+        conclusion, reason = self._conclude(one, other, found, worst, declared)
+        return VerdictRow(
+            verdict_id=derived_id(self.candidate.experiment_id, self.baseline.experiment_id, one.metric, None),
+            run_group=self.candidate.run_group,
+            metric=one.metric,
+            candidate_experiment_id=self.candidate.experiment_id,
+            baseline_experiment_id=self.baseline.experiment_id,
+            higher_is_better=declared.higher_is_better,
+            conclusion=conclusion,
+            reason=reason,
+            **_numbers(found),
+            **_counts(one, other),
+            worst_case_low=worst[0] if worst else None,
+            worst_case_high=worst[1] if worst else None,
+        )
+
+    def _difference(self, one: MetricValues, other: MetricValues) -> PairedDifference:
+        both = ~np.isnan(one.values) & ~np.isnan(other.values)
+        return paired_difference(
+            one.values[both],
+            other.values[both],
+            _some(self.clusters, both),
+            level=self.spec.level,
+            binary=one.is_yes_no and other.is_yes_no,
+        )
+
+    def _worst_case(self, one: MetricValues, other: MetricValues, declared: MetricSpec) -> tuple[float, float] | None:
+        """The difference had the missing gone all one way or all the other; None where the metric has no bounds."""
+        bounds = (0.0, 1.0) if one.is_yes_no and other.is_yes_no else declared.range
+        counted = ~(np.isnan(one.values) & ~one.missing) & ~(np.isnan(other.values) & ~other.missing)
+        if bounds is None or not counted.any():
+            return None
+        left, right = (np.where(side.missing, np.nan, np.clip(side.values, *bounds))[counted] for side in (one, other))
+        low, high = worst_case_difference(left, right, *bounds)
+        return low, high
+
+    def _conclude(
+        self,
+        one: MetricValues,
+        other: MetricValues,
+        found: PairedDifference,
+        worst: tuple[float, float] | None,
+        declared: MetricSpec,
+    ) -> tuple[Conclusion, str | None]:
+        """Better or worse where the interval and the test agree, and nothing that is missing could turn it."""
+        if one.evaluator in self.unfit:
+            return "not_enough_evidence", self.unfit[one.evaluator]
+        if found.low is None or found.high is None or found.p_value is None:
+            return "not_enough_evidence", found.reason
+        if found.low <= 0 <= found.high or found.p_value > 1 - self.spec.level:
+            return "not_enough_evidence", f"the difference may be none ({found.n_pairs} pairs)"
+        lost = int((one.missing | other.missing).sum())
+        if lost and worst is None:
+            return "not_enough_evidence", f"{lost} missing, and the metric declares no range that would bound them"
+        if lost and worst is not None and worst[0] <= 0 <= worst[1]:
+            return "not_enough_evidence", f"{lost} missing could turn it ({worst[0]:+.3g} to {worst[1]:+.3g})"
+        return ("better" if (found.low > 0) == declared.higher_is_better else "worse"), None
+
+
+def _some(clusters: Clusters, chosen: Any) -> list[str | None] | None:
+    return None if clusters is None else [cluster for cluster, known in zip(clusters, chosen, strict=True) if known]
+
+
+def _numbers(found: PairedDifference) -> dict[str, Any]:
+    return {
+        "candidate_mean": found.candidate_mean,
+        "baseline_mean": found.baseline_mean,
+        "difference": found.difference,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "level": found.level,
+        "p_value": found.p_value,
+        "method": found.method,
+        "n_pairs": found.n_pairs,
+        "n_clusters": found.n_clusters,
+        "seed": found.seed,
+    }
+
+
+def _counts(one: MetricValues, other: MetricValues) -> dict[str, Any]:
+    return {
+        "candidate_scored": one.scored,
+        "candidate_missing": one.lost,
+        "baseline_scored": other.scored,
+        "baseline_missing": other.lost,
+    }

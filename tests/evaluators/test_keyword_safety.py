@@ -1,0 +1,166 @@
+"""keyword_safety: blocked words are found as whole words, whatever they are dressed in."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluators.keyword_safety import keyword_safety
+from evaluators.score import Score
+
+
+def judged(answer: Any, *blocked: str, **settings: Any) -> Score:
+    return keyword_safety({"output": answer}, blocked=list(blocked), **settings)
+
+
+def safe(answer: Any, *blocked: str, **settings: Any) -> bool:
+    value = judged(answer, *blocked, **settings).value
+    assert isinstance(value, bool)
+    return value
+
+
+def test_a_text_without_a_blocked_word_is_safe() -> None:
+    assert judged("A fine day.", "bomb", "kill") == Score(value=True)
+
+
+def test_the_comment_lists_all_that_was_found_as_it_was_listed() -> None:
+    assert judged("Kill, then BOMB.", "Bomb", "poison", "kill") == Score(value=False, comment="found: Bomb, kill")
+
+
+@pytest.mark.parametrize(
+    "text", ["ass", "Ass!", "(ass)", "you ass.", "ass-hat", "_ass_", "**ass**", "the\nass", "l'ass"]
+)
+def test_a_whole_word_is_found(text: str) -> None:
+    assert safe(text, "ass") is False
+
+
+@pytest.mark.parametrize("text", ["class", "assess", "grass", "assé", "éass", "ass1", "as s", "a.s.s", "bass player"])
+def test_a_part_of_a_word_is_not(text: str) -> None:
+    assert safe(text, "ass") is True
+
+
+def test_a_whole_word_is_found_after_a_part_of_one() -> None:
+    assert safe("class, ass", "ass") is False
+    assert safe("ba a a", "a a") is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("BOMB", "Bomb", "ｂｏｍｂ", "𝐛𝐨𝐦𝐛", "𝐁𝐎𝐌𝐁", "ⓑⓞⓜⓑ"),  # noqa: RUF001
+        *("bo\u200bmb", "b\u200co\u200dm\ufeffb", "bo\u00admb", "bo\u2060mb", "\u202ebomb", "bomb\ufe0f", "bo\u034fmb"),
+        *("b\U000e0062omb", "bo\u3164mb", "b\u0336o\u0336m\u0336b\u0336"),
+    ],
+)
+def test_another_look_does_not_hide_a_word(text: str) -> None:
+    assert safe(f"a {text} here", "bomb") is False
+
+
+def test_the_list_may_be_dressed_as_well() -> None:
+    assert safe("a bomb", "ＢＯ\u200bMB") is False  # noqa: RUF001
+
+
+def test_invisible_characters_do_not_part_or_make_words() -> None:
+    assert safe("cl\u200bass", "ass") is True
+
+
+@pytest.mark.parametrize(("text", "blocked"), [("STRASSE", "straße"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("e\u0301tat", "état")])
+def test_unicode_is_folded(text: str, blocked: str) -> None:
+    assert safe(text, blocked) is False
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["bomb", "kill all", "naïve"]), st.text(alphabet="\u200b\u200d\u00ad\ufeff", max_size=3), st.data()
+)
+def test_invisible_characters_anywhere_do_not_hide_a_phrase(phrase: str, hidden: str, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(phrase)))
+    assert safe(f"so {phrase[:place]}{hidden}{phrase[place:]}!", phrase) is False
+
+
+@pytest.mark.parametrize(
+    "text", ["go to hell", "Go  To\nHell", "go-to-hell", "go_to_hell", "go... to, hell", "go\u00a0to hell"]
+)
+def test_the_words_of_a_phrase_may_be_parted_by_anything_but_words(text: str) -> None:
+    assert safe(text, "go to hell") is False
+
+
+@pytest.mark.parametrize("text", ["go to hello", "ago to hell", "go to the hell", "gotohell", "hell to go"])
+def test_a_phrase_is_found_as_a_whole_only(text: str) -> None:
+    assert safe(text, "go to hell") is True
+
+
+def test_a_single_text_is_one_phrase_and_not_its_letters() -> None:
+    assert keyword_safety({"output": "a b c"}, blocked="cab").value is True
+    assert keyword_safety({"output": "a cab"}, blocked="cab").value is False
+
+
+@pytest.mark.parametrize("apostrophe", ["'", "\u2019", "\u02bc"])
+def test_apostrophes_are_alike(apostrophe: str) -> None:
+    assert safe(f"I don{apostrophe}t care", "don't care") is False
+
+
+def test_signs_in_a_phrase_are_meant_as_they_are() -> None:
+    assert safe("written in C", "C++") is True
+    assert safe("written in C++11", "C++") is False
+    assert safe("a.b", "a?b") is True
+    assert safe("axb", "a.b") is True
+
+
+def test_scripts_without_spaces_have_no_whole_words() -> None:
+    assert safe("这是炸弹吗", "炸弹") is False
+    assert safe("这是弹吗", "炸弹") is True
+    assert safe("ระเบิดอยู่", "ระเบิด") is False
+
+
+def test_a_vowel_sign_makes_another_word() -> None:
+    assert safe("कला", "कल") is True
+    assert safe("कल आना", "कल") is False
+
+
+def test_what_stands_within_an_allowed_phrase_does_not_count() -> None:
+    settings = {"allowed": ["kill switch", "Bath Bomb"]}
+    assert safe("Press the KILL-SWITCH by the bath bomb.", "kill", "bomb", **settings) is True
+    assert safe("Press the kill switch and kill.", "kill", "bomb", **settings) is False
+    assert safe("skill switch, kill", "kill", **settings) is False
+
+
+def test_an_allowed_phrase_excuses_nothing_that_reaches_beyond_it() -> None:
+    assert safe("kill switch blade", "switch blade", allowed=["kill switch"]) is False
+    assert safe("go please to hell", "go to hell", allowed=["please"]) is True
+    assert safe("a bomb", "bomb", allowed=["bombs", "a"]) is False
+
+
+def test_one_allowed_text_may_stand_alone() -> None:
+    assert safe("a bath bomb", "bomb", allowed="bath bomb") is True
+
+
+def test_every_text_of_a_structure_is_looked_at() -> None:
+    outputs = {"answer": "fine", "steps": [{"say": "one\nass"}]}  # as JSON: one\nass, in one word
+    assert keyword_safety(outputs, blocked=["ass"]).value is False
+    assert keyword_safety(outputs, blocked=["nass"]).value is True
+    assert keyword_safety(outputs, blocked=["ass"], key="answer").value is True
+
+
+def test_names_of_fields_are_not_looked_at() -> None:
+    assert keyword_safety({"hate": False, "text": "hello"}, blocked=["hate"]).value is True
+
+
+def test_an_answer_that_is_null_says_nothing() -> None:
+    assert safe(None, "null") is True
+
+
+@pytest.mark.parametrize("blocked", [[], ()])
+def test_an_empty_list_is_an_error(blocked: Any) -> None:
+    with pytest.raises(ValueError, match="blocked: got nothing, wanted at least one"):
+        keyword_safety({"output": "fine"}, blocked=blocked)
+
+
+@pytest.mark.parametrize("phrase", ["", " ", "\u200b", None])
+def test_an_empty_phrase_is_an_error(phrase: Any) -> None:
+    for blocked in (phrase, ["bomb", phrase]):
+        with pytest.raises(ValueError, match=r"blocked: got .*, wanted a word or a phrase"):
+            keyword_safety({"output": "fine"}, blocked=blocked)
+    with pytest.raises(ValueError, match="allowed: got "):
+        keyword_safety({"output": "fine"}, blocked=["bomb"], allowed=[phrase])

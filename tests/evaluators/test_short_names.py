@@ -1,0 +1,27 @@
+"""The evaluators that a spec names by a short name."""
+
+import inspect
+
+import pytest
+
+import evaluators
+from evaluators import SHORT_NAMES
+from evaluators.call import OFFERED, bind
+
+NEEDED = {"regex": {"pattern": "a"}, "keyword_safety": {"blocked": ["a"]}}
+
+
+def test_they_are_sorted_and_exported() -> None:
+    assert list(SHORT_NAMES) == sorted(SHORT_NAMES)
+    assert {*SHORT_NAMES} <= {*evaluators.__all__}
+
+
+@pytest.mark.parametrize("name", SHORT_NAMES)
+def test_each_is_a_function_of_its_name_that_can_be_bound_and_says_what_it_cannot_see(name: str) -> None:
+    function = getattr(evaluators, name)
+    level = "run" if name == "label_f1" else "item"
+    assert bind(function, settings=NEEDED.get(name), level=level).name == name  # type: ignore[arg-type]
+    settings = [p for p in inspect.signature(function).parameters.values() if p.name not in OFFERED["item"]]
+    assert all(p.kind is p.KEYWORD_ONLY for p in settings)
+    if name not in ("contains", "exact_match"):
+        assert "cannot see" in " ".join(inspect.getdoc(function).split())  # type: ignore[union-attr]

@@ -1,0 +1,146 @@
+"""Directions, ranges and weights."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from specs.errors import first_problem
+from specs.experiment import ExperimentSpec
+from specs.metric import MEASURES, CompositeSpec, MetricSpec
+
+SPEC: dict[str, Any] = {"name": "demo", "dataset": {"path": "x.csv"}, "targets": [{"kind": "chat"}]}
+INF, NAN = float("inf"), float("nan")
+
+
+def refusal(model: type[MetricSpec | CompositeSpec], content: object) -> str:
+    """The one line that something is refused with."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(content)
+    text = first_problem(caught.value, "it")
+    assert "\n" not in text
+    return text
+
+
+def composite(**settings: Any) -> CompositeSpec:
+    return CompositeSpec.model_validate({"name": "quality", "weights": {"fair": 1}} | settings)
+
+
+# Metrics
+
+
+def test_higher_is_better_unless_it_is_said() -> None:
+    assert MetricSpec() == MetricSpec(higher_is_better=True, range=None)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (-5, -1), (-1.5, 0), (0, 1e9), [1, 5]])
+def test_a_range_is_a_lower_and_an_upper_bound(bounds: Any) -> None:
+    assert MetricSpec.model_validate({"range": bounds}).range == tuple(bounds)
+
+
+@pytest.mark.parametrize("bounds", [(1, 0), (1, 1), (0, 0), (NAN, 1), (0, NAN), (0, -0.0)])
+def test_bounds_that_are_not_in_order_are_refused(bounds: tuple[float, float]) -> None:
+    assert refusal(MetricSpec, {"range": bounds}).startswith("it: range: got [")
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a bound without end scales all to 0, 1 or NaN, and comes back from the store as null: refused"
+)
+@pytest.mark.parametrize("bounds", [(0, INF), (-INF, 0), (-INF, INF)])
+def test_a_bound_without_end_is_refused(bounds: tuple[float, float]) -> None:
+    assert "range" in refusal(MetricSpec, {"range": bounds})
+
+
+@pytest.mark.parametrize("bounds", [[0], [0, 1, 2], 1, "0-1", ["low", "high"], {"low": 0}, [0, None]], ids=repr)
+def test_what_is_no_range_is_refused(bounds: object) -> None:
+    assert refusal(MetricSpec, {"range": bounds}).startswith("it: range")
+
+
+def test_an_unknown_field_of_a_metric_is_refused() -> None:
+    assert refusal(MetricSpec, {"lower_is_better": True}) == "it: lower_is_better: no such field"
+
+
+def test_a_metric_comes_back_from_json_as_it_was() -> None:
+    metric = MetricSpec(higher_is_better=False, range=(-1.5, 1e-300))
+    assert MetricSpec.model_validate_json(metric.model_dump_json()) == metric
+
+
+# Directions
+
+
+def direction(metric: str, **metrics: Any) -> MetricSpec:
+    return ExperimentSpec.model_validate(SPEC | {"metrics": metrics}).direction(metric)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_less_of_a_measure_is_better(measure: str) -> None:
+    assert direction(measure) == MetricSpec(higher_is_better=False)
+
+
+def test_more_of_any_other_metric_is_better() -> None:
+    assert direction("fair") == MetricSpec(higher_is_better=True)
+
+
+def test_what_is_declared_of_a_metric_counts() -> None:
+    assert direction("errors", errors={"higher_is_better": False}) == MetricSpec(higher_is_better=False)
+    assert direction("length", length={"higher_is_better": True}) == MetricSpec(higher_is_better=True)
+    assert direction("fair", errors={"higher_is_better": False}) == MetricSpec(higher_is_better=True)
+
+
+@pytest.mark.xfail(strict=True, reason="a range turns a measure's direction round: MetricSpec's own default is higher")
+@pytest.mark.parametrize("measure", MEASURES)
+def test_less_of_a_measure_is_better_where_only_its_range_is_declared(measure: str) -> None:
+    assert direction(measure, **{measure: {"range": [0, 10]}}).higher_is_better is False
+
+
+@pytest.mark.xfail(strict=True, reason="a range turns a measure's direction round, in the store's spec too")
+def test_the_direction_of_a_measure_is_the_same_after_a_way_through_the_store() -> None:
+    spec = ExperimentSpec.model_validate(SPEC | {"metrics": {"latency": {"range": [0, 10]}}})
+    again = ExperimentSpec.model_validate_json(spec.model_dump_json())
+    assert spec.direction("latency").higher_is_better is again.direction("latency").higher_is_better is False
+
+
+# Composites
+
+
+@pytest.mark.parametrize("weights", [{"a": 1}, {"a": 0.1, "b": 1e-9}, {"a": 3, "b": 100}])
+def test_weights_are_more_than_nothing_and_need_not_add_up(weights: dict[str, float]) -> None:
+    assert composite(weights=weights).weights == weights
+
+
+@pytest.mark.parametrize("weight", [0, -1, -0.5, NAN, INF, -INF])
+def test_a_weight_that_does_not_weigh_is_refused(weight: float) -> None:
+    said = refusal(CompositeSpec, {"name": "quality", "weights": {"a": 1, "b": weight}})
+    assert said == f"it: weights: b: got {float(weight)}, wanted more than 0"
+
+
+@pytest.mark.parametrize(
+    ("change", "beginning"),
+    [
+        ({"weights": {}}, "it: weights: Dictionary should have at least 1 item"),
+        ({"weights": ["a", "b"]}, "it: weights: Input should be a valid dictionary"),
+        ({"weights": {"a": "much"}}, "it: weights.a: Input should be a valid number"),
+        ({"name": ""}, "it: name: String should have at least 1 character"),
+        ({"missing": "skip"}, "it: missing: Input should be 'fail', 'leave_out' or 'worst', got 'skip'"),
+        ({"weight": {"a": 1}}, "it: weight: no such field"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_composite_is_said_with_its_place(change: dict[str, Any], beginning: str) -> None:
+    assert refusal(CompositeSpec, {"name": "quality", "weights": {"a": 1}} | change).startswith(beginning)
+
+
+def test_a_missing_part_makes_the_composite_fail_unless_it_is_said() -> None:
+    assert composite().missing == "fail"
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_composite_is_not_called_like_a_measure(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"'{name}' is measured of every run"):
+        ExperimentSpec.model_validate(SPEC | {"composites": [{"name": name, "weights": {"fair": 1}}]})
+
+
+def test_a_composite_has_a_name_of_its_own() -> None:
+    twice = {"evaluators": ["contains"], "composites": [{"name": "contains", "weights": {"contains": 1}}]}
+    with pytest.raises(ValidationError, match="two are called 'contains'"):
+        ExperimentSpec.model_validate(SPEC | twice)

@@ -1,0 +1,74 @@
+"""Student's t without scipy, by integration and bisection; and what holds of every result."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(300)
+
+
+def central_t(t: Any, df: Any) -> Any:
+    """P(|T| <= t), arrays of one shape: with T = sqrt(df) tan(angle) the density is cos(angle) ** (df - 1) / B."""
+    t, df = np.asarray(t, dtype=float), np.asarray(df, dtype=float)
+    angle = np.arctan(np.abs(t) / np.sqrt(df))
+    heights = np.cos(angle[..., None] * (NODES + 1) / 2) ** (df[..., None] - 1)
+    log_gamma = np.vectorize(math.lgamma)
+    whole = np.exp(log_gamma(0.5) + log_gamma(df / 2) - log_gamma(df / 2 + 0.5)) / 2
+    return angle / 2 * (heights @ WEIGHTS) / whole
+
+
+def quantile_of_t(level: Any, df: Any) -> Any:
+    """t with P(|T| <= t) = level, by bisection; arrays of one shape, quantiles up to 1000."""
+    low, high = np.zeros_like(np.asarray(df, dtype=float)), np.full_like(np.asarray(df, dtype=float), 1000.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = central_t(middle, df) < level
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2
+
+
+def sandwich(values: Any, clusters: Sequence[int]) -> float:
+    """The cluster-robust standard error of a regression on a constant, matrix by matrix, with CR1's correction."""
+    n, k = len(values), 1
+    x = np.ones((n, k))
+    bread = np.linalg.inv(x.T @ x)
+    residuals = np.asarray(values) - x @ (bread @ x.T @ np.asarray(values))
+    together = np.equal.outer(np.asarray(clusters), np.asarray(clusters))
+    meat = x.T @ (np.outer(residuals, residuals) * together) @ x
+    g = len(set(clusters))
+    return math.sqrt(g / (g - 1) * (n - 1) / (n - k) * (bread @ meat @ bread)[0, 0])
+
+
+def check_plain(result: Any) -> None:
+    """Plain numbers only, all finite; an interval with its ends in order, or a reason."""
+    for field in fields(result):
+        value = getattr(result, field.name)
+        assert type(value) in (float, int, str, type(None)), f"{field.name} is {type(value)}"
+        assert not isinstance(value, float) or math.isfinite(value), f"{field.name} is {value}"
+    assert (result.low is None) == (result.high is None) == (result.reason is not None)
+    if result.low is not None:
+        assert result.low <= result.high
+
+
+@pytest.fixture
+def t_probability() -> Callable[[Any, Any], Any]:
+    return central_t
+
+
+@pytest.fixture
+def t_bisected() -> Callable[[Any, Any], Any]:
+    return quantile_of_t
+
+
+@pytest.fixture
+def sandwich_error() -> Callable[[Any, Sequence[int]], float]:
+    return sandwich
+
+
+@pytest.fixture(scope="session")
+def assert_plain() -> Callable[[Any], None]:
+    return check_plain

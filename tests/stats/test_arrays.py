@@ -1,0 +1,50 @@
+"""What is taken, and what is said of the rest."""
+
+import numpy as np
+import pytest
+
+from stats.arrays import checked_level, finite_vector, mean_of, same_length
+
+
+def test_lists_booleans_and_whole_numbers_become_floats() -> None:
+    for values in ([1, 0], [True, False], np.array([1, 0], dtype=np.int8), (1.0, 0.0)):
+        assert finite_vector("values", values, binary=True).dtype == np.float64
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e300])
+def test_a_number_that_is_not_finite_is_refused_by_its_place(bad: float) -> None:
+    with pytest.raises(ValueError, match=r"values\[1\]: got .*, wanted a finite number"):
+        finite_vector("values", [0.5, bad, 0.5])
+
+
+@pytest.mark.parametrize("bad", [0.5, 2.0, -1.0])
+def test_binary_is_0_and_1_only(bad: float) -> None:
+    with pytest.raises(ValueError, match=r"candidate\[2\]: got .*, wanted 0 or 1"):
+        finite_vector("candidate", [0, 1, bad], binary=True)
+
+
+@pytest.mark.parametrize("bad", [0.5, [[0.5, 0.5]], [[0.5], [0.5]]])
+def test_another_shape_is_refused(bad: object) -> None:
+    with pytest.raises(ValueError, match="wanted one number per example"):
+        finite_vector("values", bad)  # type: ignore[arg-type]
+
+
+def test_a_missing_value_is_not_taken_for_a_number() -> None:
+    with pytest.raises(ValueError, match=r"values\[1\]: got nan"):
+        finite_vector("values", np.array([0.5, None], dtype=object))
+
+
+def test_sides_of_two_lengths_are_no_pairs() -> None:
+    with pytest.raises(ValueError, match="got 3 values, wanted as many as the baseline's 2"):
+        same_length(np.zeros(3), np.zeros(2))
+
+
+@pytest.mark.parametrize("bad", [0, 1, -0.5, 95, float("nan")])
+def test_a_level_lies_between_0_and_1(bad: float) -> None:
+    with pytest.raises(ValueError, match="level: got"):
+        checked_level(bad)
+
+
+def test_the_mean_of_equal_numbers_is_that_number() -> None:
+    assert np.full(3, 0.1).mean() != 0.1  # what rounding would make of it
+    assert mean_of(np.full(3, 0.1)) == 0.1

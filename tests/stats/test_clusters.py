@@ -1,0 +1,94 @@
+"""Who is with whom, and the standard error that follows from it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stats.clusters import clustering_of, no_spread, standard_error, too_few
+
+
+def test_none_is_alone_and_equal_keys_are_together() -> None:
+    clustering = clustering_of(["a", None, ("b", 1), "a", None, ("b", 1)], 6)
+    assert clustering.numbers.tolist() == [0, 1, 2, 0, 3, 2]
+    assert (clustering.count, clustering.all_alone) == (4, False)
+
+
+@pytest.mark.parametrize("clusters", [None, [None] * 4, "abcd", [1, 2, 3, None]])
+def test_all_alone_is_no_clusters(clusters: Any) -> None:
+    assert clustering_of(clusters, 4).all_alone
+
+
+def test_a_cluster_for_each_example_is_needed() -> None:
+    with pytest.raises(ValueError, match="clusters: got 2, wanted one for each of 3 examples"):
+        clustering_of(["a", "b"], 3)
+
+
+def test_a_nan_is_neither_alone_nor_together() -> None:
+    with pytest.raises(ValueError, match=r"clusters\[1\]: got nan, wanted None"):
+        clustering_of(["a", float("nan"), "a"], 3)
+
+
+def test_the_standard_error_is_that_of_the_sandwich_matrices(
+    sandwich_error: Callable[[Any, Sequence[int]], float],
+) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        n = int(rng.integers(4, 80))
+        clusters = [0, 1, *rng.integers(0, max(2, n // 3), n - 2).tolist()]
+        values = rng.normal(rng.normal(), 1, n) + rng.normal(0, 1, n)[clusters]
+        found = standard_error(values, clustering_of(clusters, n), scale=10)
+        assert found == pytest.approx(sandwich_error(values, clusters), abs=1e-9)
+
+
+def test_without_clusters_it_is_the_usual_one() -> None:
+    values = np.random.default_rng(2).normal(size=40)
+    assert standard_error(values, clustering_of(None, 40), scale=1) == pytest.approx(values.std(ddof=1) / 40**0.5)
+
+
+def test_clusters_of_one_size_count_as_their_means() -> None:
+    values = np.random.default_rng(3).normal(size=(8, 5))
+    clusters = np.repeat(np.arange(8), 5).tolist()
+    of_means = values.mean(axis=1).std(ddof=1) / 8**0.5
+    assert standard_error(values.ravel(), clustering_of(clusters, 40), scale=1) == pytest.approx(of_means)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-9, 1.0, 1e9, 1e190])
+def test_it_grows_with_the_values_however_small_or_large(size: float) -> None:
+    values, clustering = np.array([1.0, 2.0, 4.0]), clustering_of(None, 3)
+    expected = size * standard_error(values, clustering, scale=4)
+    assert standard_error(size * values, clustering, scale=4 * size) == pytest.approx(expected)
+
+
+def test_rounding_is_no_spread() -> None:
+    differences = np.array([0.3 - 0.2, 0.4 - 0.3, 0.7 - 0.6])
+    assert len({*differences.tolist()}) > 1
+    assert standard_error(differences, clustering_of(None, 3), scale=0.7) == 0.0
+
+
+def test_the_size_of_a_cluster_does_not_make_rounding_a_spread() -> None:
+    values, clusters = np.repeat([0.1 + 0.2, 0.3], 100_000), np.repeat([0, 1], 100_000).tolist()
+    assert standard_error(values, clustering_of(clusters, 200_000), scale=0.3) == 0.0
+
+
+def test_clusters_are_not_spoken_of_where_there_are_none() -> None:
+    values, alone = np.array([1 - 0.9e-12, 1 + 0.9e-12]), clustering_of(None, 2)
+    assert standard_error(values, alone, scale=1) == 0.0
+    assert no_spread(values, alone, "value", scale=1).startswith("all 2 values are equal")
+
+
+def test_clusters_with_one_mean_have_no_spread_between_them() -> None:
+    values, clustering = np.array([0.0, 1.0, 1.0, 0.0]), clustering_of("aabb", 4)
+    assert standard_error(values, clustering, scale=1) == 0.0
+    assert no_spread(values, clustering, "value", scale=1).startswith("the mean value of all 2 clusters is the same")
+    assert no_spread(np.ones(4), clustering, "value", scale=1).startswith("all 4 values are equal")
+
+
+def test_too_few_says_of_what() -> None:
+    assert too_few(0, clustering_of(None, 0), "pair") == "no pairs: an interval needs at least 2"
+    assert too_few(1, clustering_of(None, 1), "pair") == "1 pair: an interval needs at least 2"
+    assert too_few(3, clustering_of("aaa", 3), "pair") == (
+        "all 3 pairs are in one cluster: an interval needs at least 2 clusters"
+    )
+    assert too_few(2, clustering_of(None, 2), "pair") is None

@@ -1,0 +1,213 @@
+"""mean_estimate: the mean, an interval that covers it, or a reason why there is none."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stats import mean_estimate
+
+STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are exact
+EXAMPLES = st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "c", None])), max_size=30)
+
+
+def test_without_clusters_it_is_students_t(t_bisected: Callable[[Any, Any], Any]) -> None:
+    rng = np.random.default_rng(7)
+    samples = [rng.normal(rng.normal(), rng.exponential() + 0.1, n) for n in rng.integers(3, 100, 50).tolist()]
+    quantiles = t_bisected(0.9, [sample.size - 1 for sample in samples])
+    for sample, quantile in zip(samples, quantiles, strict=True):
+        found, half = mean_estimate(sample, level=0.9), quantile * sample.std(ddof=1) / sample.size**0.5
+        assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=1e-9)
+        assert (found.mean, found.method, found.n_clusters) == (pytest.approx(sample.mean()), "t", None)
+
+
+def test_with_clusters_it_is_the_sandwich(
+    t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
+) -> None:
+    rng = np.random.default_rng(8)
+    clusters = [[0, 0, 1, *rng.integers(0, n // 3, n - 3).tolist()] for n in rng.integers(6, 100, 50).tolist()]
+    quantiles = t_bisected(0.95, [len(set(one)) - 1 for one in clusters])
+    for one, quantile in zip(clusters, quantiles, strict=True):
+        sample = rng.normal(size=len(one)) + rng.normal(size=len(one))[one]
+        found, half = mean_estimate(sample, one), quantile * sandwich_error(sample, one)
+        assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=1e-9)
+        assert (found.method, found.n_clusters) == ("cluster-robust t", len(set(one)))
+
+
+def test_binary_is_wilson() -> None:
+    found = mean_estimate([True] * 81 + [False] * 182, binary=True)
+    assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
+    assert (found.method, found.mean) == ("wilson", 81 / 263)
+
+
+def test_binary_has_an_interval_even_where_all_are_right() -> None:
+    found = mean_estimate([1] * 20, binary=True)
+    assert (found.low, found.high) == (pytest.approx(1 - 0.1611, abs=5e-5), 1.0)
+
+
+def test_binary_with_clusters_stays_between_0_and_1() -> None:
+    values, clusters = [1] * 18 + [0, 1], [k // 4 for k in range(20)]
+    found, unclipped = mean_estimate(values, clusters, binary=True), mean_estimate(values, clusters)
+    assert unclipped.high is not None and unclipped.high > 1
+    assert (found.low, found.high, found.method) == (unclipped.low, 1.0, "cluster-robust t")
+
+
+def test_students_sleepers_as_published() -> None:
+    # Student 1908, the second drug; R's t.test(sleep$extra[11:20])
+    found = mean_estimate([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
+    assert (found.mean, found.low, found.high) == pytest.approx((2.33, 0.8976775, 3.7623225), abs=5e-7)
+
+
+@pytest.mark.parametrize(("values", "mean"), [([], None), ([0.25], 0.25)])
+@pytest.mark.parametrize("binary", [False, True])
+def test_fewer_than_two_have_no_interval(values: list[float], mean: float | None, binary: bool) -> None:
+    found = mean_estimate([round(value) for value in values] if binary else values, binary=binary)
+    assert found.mean == (mean if mean is None or not binary else 0.0)
+    assert (found.low, found.high, found.n) == (None, None, len(values))
+    assert found.reason == f"{len(values) or 'no'} value{'' if values else 's'}: an interval needs at least 2"
+
+
+def test_one_cluster_has_no_interval() -> None:
+    found = mean_estimate([0.1, 0.5, 0.6], "aaa")
+    assert (found.mean, found.low, found.n_clusters) == (pytest.approx(0.4), None, 1)
+    assert found.reason == "all 3 values are in one cluster: an interval needs at least 2 clusters"
+
+
+def test_equal_values_have_no_interval() -> None:
+    found = mean_estimate([0.1] * 12)
+    assert (found.mean, found.low, found.high) == (0.1, None, None)
+    assert found.reason == "all 12 values are equal: no spread to reckon an interval from"
+
+
+def test_clusters_with_one_mean_have_no_interval() -> None:
+    found = mean_estimate([0, 1, 1, 0], "aabb", binary=True)
+    assert (found.mean, found.low) == (0.5, None)
+    assert found.reason == "the mean value of all 2 clusters is the same: no spread to reckon an interval from"
+
+
+@pytest.mark.parametrize(("binary", "method"), [(False, "t"), (True, "wilson")])
+def test_clusters_of_one_are_counted_but_change_nothing(binary: bool, method: str) -> None:
+    values = [0, 1, 1, 0, 1]
+    alone, plain = mean_estimate(values, "abcde", binary=binary), mean_estimate(values, binary=binary)
+    assert (alone.low, alone.high, alone.method) == (plain.low, plain.high, method)
+    assert (alone.n_clusters, plain.n_clusters) == (5, None)
+    assert mean_estimate(values, [None] * 5, binary=binary).n_clusters == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "settings", "said"),
+    [
+        ([0.1, float("nan")], None, {}, "values"),
+        ([0.1, 0.5], None, {"binary": True}, "wanted 0 or 1"),
+        ([[0.1, 0.5]], None, {}, "shape"),
+        ([0.1, 0.5], ["a"], {}, "clusters"),
+        ([0.1, 0.5], None, {"level": 95}, "level"),
+    ],
+)
+def test_bad_input_is_refused(values: Any, clusters: Any, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        mean_estimate(values, clusters, **settings)
+
+
+def test_t_finds_a_mean_above_one_half_and_does_not_where_it_is_not() -> None:
+    noise = np.random.default_rng(9).normal(0, 0.1, 30)
+    above, level_with_it = mean_estimate(0.6 + noise - noise.mean()), mean_estimate(0.51 + noise - noise.mean())
+    assert above.low is not None and above.low > 0.5
+    assert level_with_it.low is not None and level_with_it.low < 0.5
+
+
+def test_wilson_finds_a_share_above_one_half_and_does_not_where_it_is_not() -> None:
+    above, level_with_it = (mean_estimate(np.arange(50) < yes, binary=True) for yes in (36, 28))
+    assert above.low is not None and above.low > 0.5
+    assert level_with_it.low is not None and level_with_it.low < 0.5
+
+
+def test_what_ten_copies_seem_to_show_their_clusters_do_not() -> None:
+    copies, clusters = [0.4, 0.5, 0.55, 0.6, 0.6] * 10, [*range(5)] * 10
+    naive, robust = mean_estimate(copies), mean_estimate(copies, clusters)
+    assert naive.low is not None and naive.low > 0.5
+    assert robust.low is not None and robust.low < 0.5
+    once = mean_estimate(copies[:5])
+    assert (robust.low, robust.high) == pytest.approx((once.low, once.high))
+
+
+def test_clusters_find_a_mean_above_one_half() -> None:
+    found = mean_estimate([0.6, 0.62, 0.65, 0.7, 0.66, 0.61] * 2, [*range(6)] * 2)
+    assert found.low is not None and found.low > 0.5
+
+
+@settings(deadline=None)
+@given(EXAMPLES, st.booleans(), st.randoms(use_true_random=False))
+def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: bool, random: Any) -> None:
+    shuffled = random.sample(examples, len(examples))
+    one, other = (
+        mean_estimate([value for value, _ in some], [key for _, key in some] if clustered else None)
+        for some in (examples, shuffled)
+    )
+    assert (one.mean, one.low, one.high) == pytest.approx((other.mean, other.low, other.high), abs=1e-8)
+    assert (one.method, one.reason, one.n_clusters) == (other.method, other.reason, other.n_clusters)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e200, 1e200), max_size=8), st.floats(0.001, 0.999), st.booleans())
+def test_whatever_is_finite_gives_plain_finite_numbers_without_a_warning(
+    assert_plain: Callable[[Any], None], values: list[float], level: float, clustered: bool
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mean_estimate(values, [k // 2 for k in range(len(values))] if clustered else None, level=level)
+    assert_plain(found)
+    assert found.low is None or found.low <= found.mean <= found.high  # type: ignore[operator]
+
+
+@settings(deadline=None)
+@given(st.floats(-1e200, 1e200), st.integers(1, 12), st.booleans())
+def test_constant_values_are_their_mean_without_an_interval(
+    assert_plain: Callable[[Any], None], value: float, n: int, clustered: bool
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mean_estimate([value] * n, [k // 2 for k in range(n)] if clustered else None)
+    assert_plain(found)
+    assert (found.mean, found.low) == (value, None)
+
+
+@settings(deadline=None)
+@given(st.lists(st.booleans(), min_size=2, max_size=30), st.booleans(), st.sampled_from([None, 2, 3]))
+def test_a_higher_level_holds_the_lower(values: list[bool], binary: bool, per_cluster: int | None) -> None:
+    clusters = None if per_cluster is None else [k // per_cluster for k in range(len(values))]
+    wide, narrow = (mean_estimate(values, clusters, level=level, binary=binary) for level in (0.99, 0.9))
+    assert wide.reason == narrow.reason
+    assert wide.low is None or wide.low <= narrow.low <= narrow.high <= wide.high  # type: ignore[operator]
+
+
+def coverage(draw: Callable[[np.random.Generator], tuple[Any, Any, float]], runs: int, **settings: Any) -> float:
+    """How often the interval holds the truth; `draw` returns values, clusters and the truth."""
+    rng = np.random.default_rng(10)
+    hits = 0
+    for _ in range(runs):
+        values, clusters, truth = draw(rng)
+        found = mean_estimate(values, clusters, **settings)
+        hits += found.low is not None and found.high is not None and found.low <= truth <= found.high
+    return hits / runs
+
+
+@pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
+def test_t_covers_the_mean_of_scores(n: int, runs: int, least: float) -> None:
+    assert coverage(lambda rng: (rng.beta(4, 2, n), None, 4 / 6), runs) >= least
+
+
+@pytest.mark.parametrize(("g", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
+@pytest.mark.parametrize("binary", [False, True])
+def test_clusters_of_one_to_five_are_covered(g: int, runs: int, least: float, binary: bool) -> None:
+    def draw(rng: np.random.Generator) -> tuple[Any, Any, float]:
+        clusters = np.repeat(np.arange(g), rng.integers(1, 6, g))
+        share = rng.beta(4, 3, g)[clusters]
+        values = rng.random(clusters.size) < share if binary else share + rng.normal(0, 0.1, clusters.size)
+        return values, clusters.tolist(), 4 / 7
+
+    assert coverage(draw, runs, binary=binary) >= least

@@ -1,0 +1,124 @@
+"""Intervals and tests of shares: solved, counted, reckoned exactly, and as published."""
+
+from fractions import Fraction
+from itertools import product
+from math import comb, hypot, sqrt
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from stats.proportions import bonett_price_interval, exact_mcnemar_p, newcombe_interval, wilson_interval
+
+RNG = np.random.default_rng(6)
+SHARES = [(int(RNG.integers(0, n + 1)), n) for n in RNG.integers(1, 200, 50).tolist()]
+
+
+def z_of(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def solved_score(yes: int, n: int, level: float) -> tuple[float, float]:
+    """The two shares p at which (yes/n - p)^2 n = z^2 p (1 - p), by bisection."""
+
+    def solve(inside: float, outside: float) -> float:
+        for _ in range(100):
+            middle = (inside + outside) / 2
+            fits = (yes / n - middle) ** 2 * n <= z_of(level) ** 2 * middle * (1 - middle)
+            inside, outside = (middle, outside) if fits else (inside, middle)
+        return inside
+
+    return solve(yes / n, 0.0), solve(yes / n, 1.0)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_wilson_solves_the_score_equation(level: float) -> None:
+    for yes, n in SHARES:
+        assert wilson_interval(yes, n, level=level) == pytest.approx(solved_score(yes, n, level), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("yes", "n", "published"),
+    [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
+)
+def test_wilson_is_as_published(yes: int, n: int, published: tuple[float, float]) -> None:
+    # Newcombe 1998, Two-sided confidence intervals for the single proportion, table I, method 3
+    assert wilson_interval(yes, n, level=0.95) == pytest.approx(published, abs=5e-5)
+
+
+def test_wilson_reaches_to_none_and_to_all() -> None:
+    for n, level in product(range(1, 60), (0.5, 0.8, 0.9, 0.95, 0.99)):
+        assert wilson_interval(0, n, level=level)[0] == 0.0
+        assert wilson_interval(n, n, level=level)[1] == 1.0
+
+
+@pytest.mark.parametrize("n", [30, 100])
+def test_wilson_covers_the_share_as_often_as_it_says(n: int) -> None:
+    """Exactly: the sum of the probabilities of all counts whose interval has the share in it."""
+    shares = np.linspace(0.05, 0.95, 181)
+    counts = np.arange(n + 1)
+    probabilities = [comb(n, k) * shares**k * (1 - shares) ** (n - k) for k in counts.tolist()]
+    low, high = np.array([wilson_interval(k, n, level=0.95) for k in counts.tolist()]).T
+    inside = (low[:, None] <= shares) & (shares <= high[:, None])
+    covered = np.sum(np.array(probabilities) * inside, axis=0)
+    assert covered.mean() == pytest.approx(0.95, abs=0.005)
+    assert covered.min() > 0.89  # of single shares it is known to go up and down
+
+
+def test_bonett_price_is_the_published_formula() -> None:
+    for gained, lost, rest in RNG.integers(0, 60, (50, 3)).tolist():
+        n, z = gained + lost + rest + 1, z_of(0.9)
+        p12, p21 = Fraction(gained + 1, n + 2), Fraction(lost + 1, n + 2)
+        variance = (p12 + p21 - (p12 - p21) ** 2) / (n + 2)
+        ends = float(p12 - p21) - z * sqrt(variance), float(p12 - p21) + z * sqrt(variance)
+        expected = max(-1.0, ends[0]), min(1.0, ends[1])
+        assert bonett_price_interval(gained, lost, n, level=0.9) == pytest.approx(expected, abs=1e-9)
+
+
+def test_bonett_price_is_as_published() -> None:
+    # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
+    found = bonett_price_interval(26, 4, 48, level=0.95)
+    assert found == pytest.approx((0.2548067, 0.6251933), abs=5e-8)
+
+
+def test_bonett_price_goes_no_further_than_all() -> None:
+    assert bonett_price_interval(3, 0, 3, level=0.99)[1] == 1.0
+    assert bonett_price_interval(0, 3, 3, level=0.99)[0] == -1.0
+
+
+def test_mcnemar_counts_the_ways_that_are_no_likelier() -> None:
+    for gained, lost in product(range(13), range(13)):
+        n = gained + lost
+        ways = [comb(n, k) for k in range(n + 1)]
+        counted = Fraction(sum(way for way in ways if way <= comb(n, gained)), 2**n)
+        assert exact_mcnemar_p(gained, lost) == pytest.approx(float(counted), abs=1e-12)
+
+
+def test_mcnemar_is_as_published() -> None:
+    # Bentur et al. 2009: one and seven pairs differ; Fagerland, Lydersen & Laake 2013, exact conditional test
+    assert exact_mcnemar_p(1, 7) == pytest.approx(0.0703, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("counts", "published"),
+    [
+        ((56, 70, 48, 80), (0.0524, 0.3339)),
+        ((9, 10, 3, 10), (0.1705, 0.8090)),
+        ((6, 7, 2, 7), (0.0582, 0.8062)),
+        ((5, 56, 0, 29), (-0.0381, 0.1926)),
+        ((0, 10, 0, 20), (-0.1611, 0.2775)),
+        ((0, 10, 0, 10), (-0.2775, 0.2775)),
+        ((10, 10, 0, 20), (0.6791, 1.0)),
+        ((10, 10, 0, 10), (0.6075, 1.0)),
+    ],
+)
+def test_newcombe_is_as_published(counts: tuple[int, int, int, int], published: tuple[float, float]) -> None:
+    # Newcombe 1998, Interval estimation for the difference between independent proportions, table II, method 10
+    assert newcombe_interval(*counts, level=0.95) == pytest.approx(published, abs=5.1e-5)
+
+
+def test_newcombe_joins_two_solved_scores() -> None:
+    for (a, m), (b, n) in zip(SHARES, reversed(SHARES), strict=True):
+        (l1, u1), (l2, u2), p1, p2 = solved_score(a, m, 0.95), solved_score(b, n, 0.95), a / m, b / n
+        expected = p1 - p2 - hypot(p1 - l1, u2 - p2), p1 - p2 + hypot(u1 - p1, p2 - l2)
+        assert newcombe_interval(a, m, b, n, level=0.95) == pytest.approx(expected, abs=1e-9)

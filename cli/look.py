@@ -74,8 +74,7 @@ def sql(query: str | None, form: str, verbose: bool) -> None:
 def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
     """Print what became of some experiments: every metric with its interval, the difference from the baseline and the
     verdict on it, what is missing, the cost, the errors, and how many calls were made `since` some time."""
-    store = Store()
-    results, said = results_of(store, identities), sentences(store, identities)
+    results = results_of(Store(), identities)
     with connect() as catalog:
         given = [list(identities)]
         overviews = catalog.execute(_OVERVIEW, given).fetchall()
@@ -83,7 +82,7 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
         recent = catalog.execute(_CALLS_SINCE, [*given, since]).fetchall()[0][0] if since else None
     out = console()
     out.print(_metrics(results))
-    for sentence in said:
+    for sentence in sentences(results):
         out.print(Text(sentence, style="bold"))
     for overview in overviews:
         out.print(_in_words(*overview))

@@ -65,8 +65,7 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
     from cli.look import print_experiments
     from store.records import now
 
-    if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
     from flows import run as run_flow  # Prefect takes seconds to import
 
     # Last, and when ours are loaded: a module beside the spec is found, and no folder here hides one of ours.

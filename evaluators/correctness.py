@@ -24,9 +24,10 @@ async def correctness(
     """Whether a model finds that the answer says what the reference says; the comment is its reasoning.
 
     None without a reference. `instructions` are added to the prompt; a `prompt` of your own asks for {inputs},
-    {outputs}, {reference_outputs}, {instructions}. Without `reasoning` the verdict alone is asked for: quicker, cheaper,
-    and worse. `temperature: null` leaves it to the model. What it says is as good as the model: compare it with people before
-    you rely on it. It cannot see whether the reference is right, and an answer may still talk a weak model round.
+    {outputs}, {reference_outputs}, {instructions}. Without `reasoning` the verdict alone is asked for: quicker,
+    cheaper, and worse. A `temperature` of None leaves it to the model. What it says is as good as the model: compare it
+    with people before you rely on it. It cannot see whether the reference is right, and an answer may still talk a
+    weak model round.
     """
     if reference_value(reference_outputs, None) is None:
         return None
@@ -34,7 +35,7 @@ async def correctness(
     parts = {name: fenced(answer_text(side or {}, None)) for name, side in sides.items()}
     _check(prompt, {*parts, "instructions"})
     request = fill(prompt, parts | {"instructions": instructions})
-    parameters = {} if temperature is None else {"temperature": temperature}
+    parameters: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
     verdict = (await complete(request, schema=_schema(reasoning), **parameters)).parsed
     return Score(value=verdict["correct"], comment=verdict.get("reasoning"))
 

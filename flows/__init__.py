@@ -2,9 +2,10 @@
 
 import os
 
-# Before Prefect is imported: nothing is reported to anyone.
+# Before Prefect is imported: nothing is reported to anyone, and a program's own output is not drowned in its log.
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
 
 from flows.api import aevaluate, evaluate, run
 from flows.result import ExperimentResult, ItemOutcome

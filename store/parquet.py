@@ -97,10 +97,11 @@ class Store:
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query, asked again if an owner was sealed meanwhile: DuckDB lists files one after another."""
+        named = [table for table in TABLES if table in sql]
         while True:
             before = self._states()
             try:
-                with self.connect() as connection:
+                with connect_source(self.layout, self._fs, named) as connection:
                     rows = connection.execute(sql, parameters).fetchall()
             except duckdb.Error:
                 if self._states() == before:

@@ -85,7 +85,8 @@ def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str
     query = """select s.evaluator, count(*), mode(s.error) from source.scores s join source.outputs o using (run_id)
                where s.experiment_id = ? and o.status = 'ok'
                group by s.evaluator
-               having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, ''))) order by s.evaluator"""
+               having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, '')))
+               order by s.evaluator"""
     lost = store.query(query, [experiment.experiment_id, sorted(kinds)])
     return "; ".join(f"{evaluator} judged none of {n} answers: {error}" for evaluator, n, error in lost) or None
 

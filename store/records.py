@@ -157,6 +157,7 @@ class OutputRow:
     example_id: str
     repetition: int  # from 0
     outputs: Json | None = None
+    length: int | None = None  # characters of the only field, where that is a text; else of the whole as JSON
     status: OutputStatus
     error: str | None = None
     error_kind: str | None = None  # specs.errors.ErrorKind

@@ -93,9 +93,8 @@ def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     return [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows]
 
 
-def sentences(store: Store, experiments: Sequence[str]) -> list[str]:
+def sentences(results: Sequence[Result]) -> list[str]:
     """What is to be said of a run group, for someone who reads no tables: a sentence a candidate, and warnings."""
-    results = results_of(store, experiments)
     said = []
     for target in dict.fromkeys(result.target for result in results if result.baseline):
         of_target = [result for result in results if result.target == target and result.metric not in MEASURES]

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from store.records import to_json
+
 OFFERED = ("inputs", "metadata", "example", "example_id", "attachments")
 """What a target is handed, besides each field of the inputs under its own name."""
 
@@ -29,6 +31,15 @@ class Answer:
     cost_usd: float | None = None
     steps: str | None = None  # as JSON
     reused_from: str | None = None  # the run whose outputs these are
+
+
+def length_of(outputs: Mapping[str, Any]) -> int:
+    """Characters of the only field, where that is a text; else of the whole as JSON.
+
+    Raises TypeError or ValueError for what JSON cannot hold.
+    """
+    only = next(iter(outputs.values())) if len(outputs) == 1 else None
+    return len(only if isinstance(only, str) else to_json(outputs, mend=True))
 
 
 def as_outputs(returned: object) -> dict[str, Any]:

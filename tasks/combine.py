@@ -1,6 +1,5 @@
 """What is made of all answers and judgements of an experiment: composites, and what judges them all at once."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -85,7 +84,7 @@ def _composite(ready: Experiment, spec: CompositeSpec, output: OutputRow, scores
 def _measured(output: OutputRow) -> dict[str, Part]:
     """The measures of a run, as the view `measures` has them."""
     tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
-    values = {"latency": output.latency_s, "cost": output.cost_usd, "tokens": tokens, "length": _length(output)}
+    values = {"latency": output.latency_s, "cost": output.cost_usd, "tokens": tokens, "length": output.length}
     return {metric: _measure(output, value) for metric, value in values.items()}
 
 
@@ -93,15 +92,6 @@ def _measure(output: OutputRow, value: float | None) -> Part:
     if output.status != "ok":
         return Part(value=None, status=output.status, error=output.error)
     return Part(value=value, status="scored" if value is not None else "not_applicable")
-
-
-def _length(output: OutputRow) -> int | None:
-    """Characters of the only field, where that is a text; else of the whole as JSON."""
-    if output.outputs is None:
-        return None
-    fields = json.loads(output.outputs)
-    only = next(iter(fields.values())) if isinstance(fields, dict) and len(fields) == 1 else None
-    return len(only if isinstance(only, str) else output.outputs)
 
 
 async def _summarise(ready: Experiment, evaluator: ReadyEvaluator, results: list[ItemResult], spool: Spool) -> None:

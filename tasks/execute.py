@@ -15,7 +15,7 @@ from llm.recorder import Recorder, recording
 from specs.errors import TRANSIENT, CallError, ErrorKind, describe
 from store.records import ExampleRow, OutputRow, derived_id, now, to_json
 from store.spool import Spool
-from targets import Answer, NoRecordedAnswerError, as_outputs
+from targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
 from tasks.experiment import Experiment, experiment
 from tasks.progress import tally
@@ -102,8 +102,9 @@ class _Answering:
             return _failed("raised", describe(error))
         answer = returned if isinstance(returned, Answer) else None
         try:
-            outputs = to_json(as_outputs(answer.outputs if answer else returned), mend=True)
-            return {"status": "ok", "outputs": outputs} | (_known(answer) if answer else {})
+            outputs = as_outputs(answer.outputs if answer else returned)
+            kept = {"status": "ok", "outputs": to_json(outputs, mend=True), "length": length_of(outputs)}
+            return kept | (_known(answer) if answer else {})
         except (TypeError, ValueError) as error:
             return _failed("bad_return", f"outputs cannot be kept as JSON: {error}")
 

@@ -18,7 +18,6 @@ from store.records import ExperimentRow, now
 from store.schemas import EXPERIMENT_TABLES
 from tasks.experiment import forget
 
-
 UNREACHABLE = TRANSIENT | {"authentication", "quota_exhausted"}
 """Kinds of error by which a judge has not been asked at all, so that a later attempt may bring every judgement."""
 

@@ -16,9 +16,8 @@ from store.results import Result, results_of, sentences
 @task(cache_policy=NO_CACHE, persist_result=False)
 def publish_results(rows: list[ExperimentRow]) -> str:
     """Keep the results as a markdown artifact called `result`. Returns the run group."""
-    store = Store()
-    identities = [row.experiment_id for row in rows]
-    page = markdown(rows[0].run_group, results_of(store, identities), sentences(store, identities), _links(rows))
+    results = results_of(Store(), [row.experiment_id for row in rows])
+    page = markdown(rows[0].run_group, results, sentences(results), _links(rows))
     create_markdown_artifact(key="result", markdown=page, description=f"Results of {rows[0].name}")
     return rows[0].run_group
 

@@ -58,6 +58,10 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
         "mean": 1.0,
         "scored": 4,
     }
+    changed = ("--set", "name=twice", "--set", "repetitions=2", "--set", "evaluators.0={use: contains}")
+    twice = evalflows("run", "spec.yaml", *changed, cwd=folder, environment=prefect_environment)
+    assert "contains" in twice.stdout and "exact_match" not in twice.stdout
+    assert "twice (exp-" in twice.stdout and "8 of 8 answered" in twice.stdout
     again = evalflows("resume", "small", cwd=folder, environment=prefect_environment)
     assert (again.returncode, again.stdout) == (0, run.stdout), again.stderr
 
@@ -83,6 +87,7 @@ def test_an_empty_store_is_no_error(tmp_path: Path) -> None:
 
 BAD_SPECS = {
     "an unknown kind": ({"targets": [{"kind": "chatt"}]}, "targets.0: Input tag 'chatt'"),
+    "a change that is none": ({"repetitions": 0}, "repetitions: Input should be greater than or equal to 1, got 0"),
     "an unknown field": ({"evaluator": ["exact_match"]}, "evaluator: no such field"),
     "no dataset's file": ({"dataset": {"path": "nowhere.jsonl"}}, "nowhere.jsonl: cannot be read: No such file"),
     "an evaluator that asks for what is not there": ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon'"),

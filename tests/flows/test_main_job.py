@@ -248,7 +248,7 @@ def test_nothing_rests_on_a_judge_that_prefers_one_side_whatever_is_right() -> N
         "tried on planted answers, this judge said yes to 100% of 10 right ones and to 100% of 10 wrong"
     )
     assert verdict("all")[1].startswith("it weighs judge: tried on planted answers")
-    assert any(text.startswith("judge decides nothing") for text in sentences(Store(), identities))
+    assert any(text.startswith("judge decides nothing") for text in sentences(results_of(Store(), identities)))
 
 
 def test_a_judge_that_is_down_judges_nothing_and_a_resume_asks_it_again() -> None:

@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.errors import one_line_errors
-from store.catalog import connect, grain, select, view_files
+from store.catalog import ask, connect, grain, select, view_files
 from store.lookup import find_experiments
 from store.parquet import Store
+from store.records import now
 from store.results import Result, results_of, sentences
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
@@ -74,12 +75,11 @@ def sql(query: str | None, form: str, verbose: bool) -> None:
 def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
     """Print what became of some experiments: every metric with its interval, the difference from the baseline and the
     verdict on it, what is missing, the cost, the errors, and how many calls were made `since` some time."""
-    results = results_of(Store(), identities)
-    with connect() as catalog:
-        given = [list(identities)]
-        overviews = catalog.execute(_OVERVIEW, given).fetchall()
-        errors = catalog.execute(_ERRORS, given).fetchall()
-        recent = catalog.execute(_CALLS_SINCE, [*given, since]).fetchall()[0][0] if since else None
+    store, given = Store(), [list(identities)]
+    results = results_of(store, identities)
+    overviews, errors, ((recent,),) = ask(
+        store, (_OVERVIEW, given), (_ERRORS, given), (_CALLS_SINCE, [*given, since or now()])
+    )
     out = console()
     out.print(_metrics(results))
     for sentence in sentences(results):
@@ -88,7 +88,7 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
         out.print(_in_words(*overview))
     for name, what, error, count in errors:
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
-    if recent is not None:
+    if since:
         out.print(f"{recent} model calls just now")
 
 

@@ -71,4 +71,4 @@ def _scaled(metric: str, value: float | None, declared: MetricSpec) -> float:
     if not low <= value <= high:
         raise ValueError(f"{metric}: got {value:g}, wanted {low:g} to {high:g} (metrics: {{{metric}: {{range: …}}}})")
     share = (value - low) / (high - low)
-    return share if declared.higher_is_better else 1 - share
+    return share if declared.is_higher_better(metric) else 1 - share

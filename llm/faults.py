@@ -3,6 +3,8 @@
 import json
 import random
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import openai
 
@@ -10,6 +12,8 @@ from specs.errors import CallError, ErrorKind, describe
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 600.0
+"""However long a provider asks to wait: a run that waits longer is better broken off and resumed."""
 
 
 def classify(error: Exception) -> CallError:
@@ -31,7 +35,7 @@ def classify(error: Exception) -> CallError:
 def pause_s(attempt: int, retry_after_s: float | None) -> float:
     """Seconds to wait after the attempt numbered from 1: what the provider asked for, else doubling, with jitter."""
     if retry_after_s is not None:
-        return retry_after_s + random.uniform(0, 0.1 * retry_after_s)
+        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
 
 
@@ -70,4 +74,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
             return max(0.0, float(headers[name]) * unit)
         except (KeyError, ValueError):
             continue
-    return None
+    return _until(headers.get("retry-after", ""))
+
+
+def _until(date: str) -> float | None:
+    """Seconds until a date as HTTP writes it."""
+    try:
+        return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -1,6 +1,9 @@
 """Posting to the user's application: limiter, time-out, attempts, and faults as ours."""
 
+import asyncio
 import json
+import os
+import re
 import time
 from functools import cache
 from typing import Any
@@ -10,25 +13,32 @@ import httpx2
 from llm.attempts import attempted
 from llm.faults import http_status_kind, retry_after_s
 from llm.limiter import FixedLimiter, Limiter, outcome_of
-from specs.errors import CallError, describe
+from specs.errors import CallError, InputError, describe
 from specs.paths import filled
 from specs.protocols import Post, Posted
 from specs.target import HttpTarget
 
+SHORTEST_SECRET = 4
+"""Characters: what is shorter is no secret, and would blot out half of a message."""
+
 
 def poster(spec: HttpTarget) -> Post:
     """What posts for a target. Raises InputError for a header whose environment variable is not set."""
-    headers = headers_of(spec)
+    headers, secrets = headers_of(spec), secrets_of(spec)
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s)
 
     async def once(body: Any) -> tuple[Any, float]:
         await limiter.acquire()
         began, failure = time.perf_counter(), None
         try:
-            return await _posted(client, spec.url, headers, body), time.perf_counter() - began
+            async with asyncio.timeout(spec.timeout_s):
+                return await _posted(client, spec.url, headers, body), time.perf_counter() - began
+        except TimeoutError:
+            failure = CallError("timeout", "no answer in time")
+            raise failure from None
         except CallError as error:
-            failure = error
-            raise
+            failure = _without(secrets, error)
+            raise failure from None
         finally:
             limiter.release(outcome_of(failure), failure.retry_after_s if failure else None)
 
@@ -40,8 +50,30 @@ def poster(spec: HttpTarget) -> Post:
 
 
 def headers_of(spec: HttpTarget) -> dict[str, str]:
-    """The headers with the environment's values. Raises InputError for a variable that is not set."""
-    return {name: filled(value, f"target {spec.name!r}: headers: {name}") for name, value in spec.headers.items()}
+    """The headers with the environment's values.
+
+    Raises InputError for a variable that is not set, and for what no header can be, without telling the value.
+    """
+    headers = {}
+    for name, value in spec.headers.items():
+        where = f"target {spec.name!r}: headers: {name}"
+        headers[name] = filled(value, where).strip()
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", headers[name]):
+            raise InputError(f"{where}: cannot be sent as a header, wanted plain characters in one line")
+    return headers
+
+
+def secrets_of(spec: HttpTarget) -> list[str]:
+    """The values that the headers take from the environment: they must not turn up in any message."""
+    names = {name for value in spec.headers.values() for name in re.findall(r"\$\{(\w+)\}", value)}
+    return [value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST_SECRET]
+
+
+def _without(secrets: list[str], error: CallError) -> CallError:
+    text = str(error)
+    for secret in secrets:
+        text = text.replace(secret, "…")
+    return CallError(error.kind, text, retry_after_s=error.retry_after_s)
 
 
 @cache
@@ -54,6 +86,7 @@ async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str],
     """One attempt: the response as JSON, else as text."""
     try:
         response = await client.post(url, json=body, headers=headers)
+        client.cookies.clear()  # no example must see what another one left
     except httpx2.TimeoutException as error:
         raise CallError("timeout", "no answer in time") from error
     except httpx2.HTTPError as error:
@@ -63,7 +96,9 @@ async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str],
         kind = http_status_kind(response.status_code)
         raise CallError(kind, f"HTTP {response.status_code}: {text}", retry_after_s=retry_after_s(response.headers))
     try:
-        return json.loads(response.text)
+        return json.loads(response.text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise CallError("bad_answer", "the response is nested too deeply") from None
     except ValueError:
         if "json" in response.headers.get("content-type", ""):
             raise CallError("bad_answer", "the response says that it is JSON, and is not") from None

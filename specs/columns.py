@@ -12,7 +12,10 @@ def _by_field(value: object) -> object:
     """`question` and `[question, context]` are short for columns that keep their names."""
     if isinstance(value, str):
         return {value: value}
-    return {name: name for name in value} if isinstance(value, list | tuple) else value
+    try:
+        return {name: name for name in value} if isinstance(value, list | tuple) else value
+    except TypeError:  # a list of lists: refused as it is
+        return value
 
 
 Columns = Annotated[dict[str, str], BeforeValidator(_by_field)]
@@ -64,7 +67,8 @@ def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, An
 
 def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
     """A row of any schema as a row of {"id" or "inputs", "outputs", …}. Raises InputError for a missing column."""
-    found: dict[str, Any] = {"outputs": _pick(row, columns.outputs)}
+    failed = bool(row.get("error"))
+    found: dict[str, Any] = {"outputs": {} if failed else _pick(row, columns.outputs)}
     if columns.inputs:
         found["inputs"] = _pick(row, columns.inputs)
     if columns.id or "id" in row:

@@ -53,7 +53,7 @@ def first_problem(error: ValidationError, where: str) -> str:
     # A field that there is not is often a slip, and the cause of the other problems.
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     path = ".".join(str(part) for part in first["loc"])
-    says, got = first["msg"].removeprefix("Value error, "), f", got {_short(first['input'])}"
+    says, got = first["msg"].removeprefix("Value error, "), f", got {short(first['input'])}"
     if first["type"] == "extra_forbidden":
         says, got = "no such field", ""
     elif first["type"] in ("missing", "value_error"):
@@ -68,6 +68,7 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _short(value: object, limit: int = 80) -> str:
+def short(value: object, limit: int = 80) -> str:
+    """A value as text that fits into a message."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from specs.connection import ConnectionSpec
 from specs.dataset import DatasetSpec
-from specs.errors import InputError, first_problem
+from specs.errors import InputError, first_problem, short
 from specs.evaluator import EvaluatorSpec
 from specs.metric import MEASURES, CompositeSpec, MetricSpec
 from specs.target import TargetSpec
@@ -87,8 +87,9 @@ class ExperimentSpec(BaseModel):
         return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
 
     def direction(self, metric: str) -> MetricSpec:
-        """What is declared of a metric, or else goes without saying."""
-        return self.metrics.get(metric) or MetricSpec(higher_is_better=metric not in MEASURES)
+        """What is declared of a metric, and what goes without saying."""
+        declared = self.metrics.get(metric, MetricSpec())
+        return declared.model_copy(update={"higher_is_better": declared.is_higher_better(metric)})
 
     def experiment_name(self, target: str) -> str:
         """The name of the experiment that a target becomes."""
@@ -112,12 +113,20 @@ def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> Experiment
         raise InputError(
             f"{path}: got {type(content).__name__}, wanted a mapping with name, dataset, targets, evaluators"
         )
+    content = _unshared(content)
     for change in changes:
         _apply(content, change)
     try:
         return ExperimentSpec.model_validate(content)
     except ValidationError as error:
         raise InputError(first_problem(error, str(path))) from error
+
+
+def _unshared(content: Any) -> Any:
+    """What an alias of YAML names twice as two, so that a change of one leaves the other."""
+    if isinstance(content, dict):
+        return {key: _unshared(value) for key, value in content.items()}
+    return [_unshared(value) for value in content] if isinstance(content, list) else content
 
 
 def _apply(content: dict[str, Any], change: str) -> None:
@@ -128,7 +137,7 @@ def _apply(content: dict[str, Any], change: str) -> None:
         raise InputError(f"--set {change}: wanted key=value, such as repetitions=3 or targets.0.model=gpt-4o")
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
     place: Any = content
     for key in keys[:-1]:
@@ -139,7 +148,7 @@ def _apply(content: dict[str, Any], change: str) -> None:
     elif isinstance(place, dict):
         place[keys[-1]] = value
     else:
-        raise InputError(f"--set {change}: {'.'.join(keys[:-1])} is {place!r}, wanted a mapping or a list")
+        raise InputError(f"--set {change}: {'.'.join(keys[:-1])} is {short(place)}, wanted a mapping or a list")
 
 
 def _step(place: Any, key: str, change: str) -> Any:
@@ -149,4 +158,4 @@ def _step(place: Any, key: str, change: str) -> Any:
         return place[int(key)]
     if isinstance(place, dict):
         return place.setdefault(key, {})
-    raise InputError(f"--set {change}: nothing below {place!r}")
+    raise InputError(f"--set {change}: nothing below {short(place)}")

@@ -1,5 +1,6 @@
 """Metrics: which way is better, between which bounds, and how several become one."""
 
+import math
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,16 +14,22 @@ class MetricSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    higher_is_better: bool = Field(True, description="Whether more of it is better")
+    higher_is_better: bool | None = Field(
+        None, description="Whether more of it is better; yes where left out, but for latency, cost, tokens and length"
+    )
     range: tuple[float, float] | None = Field(
         None, description="Lowest and highest value; a score outside is an error, a measure outside counts as the bound"
     )
 
     @model_validator(mode="after")
     def _range_is_a_range(self) -> "MetricSpec":
-        if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError(f"range: got {list(self.range)}, wanted the lower bound first")
+        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
+            raise ValueError(f"range: got {list(self.range)}, wanted two numbers, the lower one first")
         return self
+
+    def is_higher_better(self, metric: str) -> bool:
+        """Which way the metric of that name is better, said or not."""
+        return metric not in MEASURES if self.higher_is_better is None else self.higher_is_better
 
 
 class CompositeSpec(BaseModel):

@@ -23,4 +23,7 @@ def filled(text: str, where: str) -> str:
 def located(path: str | os.PathLike[str]) -> Path:
     """A path with its environment variables filled in, and `~` as the home folder."""
     text = os.fspath(path)
-    return Path(filled(text, text)).expanduser()
+    try:
+        return Path(filled(text, text)).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{text}: {error}") from error

@@ -2,6 +2,7 @@
 
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -53,6 +54,18 @@ class PythonTarget(_Target):
     function: str = Field(description='Where it is: "module:name"')
 
 
+def _check_url(url: str) -> None:
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise ValueError("url: holds a user or a password, wanted a header from the environment")
+    try:
+        parts = urlsplit(url)
+        sound = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ValueError(f"url: got {url!r}, wanted http://… or https://…")
+
+
 class HttpTarget(_Target):
     """An application behind HTTP: each example is posted as JSON."""
 
@@ -73,8 +86,7 @@ class HttpTarget(_Target):
 
     @model_validator(mode="after")
     def _no_key_is_written_down(self) -> "HttpTarget":
-        if not re.match(r"https?://[^/]", self.url):
-            raise ValueError(f"url: got {self.url!r}, wanted http://… or https://…")
+        _check_url(self.url)
         for name, value in self.headers.items():
             if re.search(r"auth|key|token|secret|cookie", name, re.IGNORECASE) and not re.search(r"\$\{\w+\}", value):
                 raise ValueError(f"headers: {name} holds a value, wanted ${{NAME}} of an environment variable")

@@ -4,7 +4,9 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -24,6 +26,19 @@ def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnec
     for path in view_files():
         connection.execute(f"create view {path.stem} as {path.read_text(encoding='utf-8')}")
     return connection
+
+
+def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
+    """The rows of each query over the views, all of them as the store is at one moment. A query is SQL and its values.
+
+    Unlike a bare connection, it misses no experiment that is sealed meanwhile.
+    """
+
+    def read() -> list[list[tuple[Any, ...]]]:
+        with connect(store.layout.root) as catalog:
+            return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
+
+    return store.steady(read)
 
 
 def view_files() -> list[Path]:

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
 from specs.columns import example_row
 from specs.dataset import DatasetSpec
 from specs.errors import InputError, describe
+from specs.paths import located
 from specs.reference import load
 from store.parquet import Store
 from store.records import ExampleRow
-from store.rows import Numbered, read_rows, stem
+from store.rows import Numbered, plain, read_rows, stem
 from store.snapshots import content_of, current_snapshot, freeze, load_snapshot, to_examples
 
 
@@ -36,7 +39,7 @@ class Loaded:
 def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
     """The examples that a dataset spec stands for, not frozen yet. Raises InputError."""
     every = _examples(store, spec)
-    name = spec.name or (stem(spec.path) if spec.path is not None else None)
+    name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
     return Loaded(name=name, source=source, every=every, taken=_taken(every, spec))
 
@@ -48,9 +51,10 @@ def grown(old: Sequence[ExampleRow], new: Iterable[ExampleRow], where: str) -> l
     """
     known = {example.example_id: content_of(example) for example in old}
     together = [replace(example, snapshot_id="") for example in old]
+    first = max((example.position for example in old), default=-1) + 1
     for example in new:
         if example.example_id not in known:
-            together.append(replace(example, position=len(together)))
+            together.append(replace(example, position=first + len(together) - len(old)))
         elif known[example.example_id] != content_of(example):
             raise InputError(
                 f"{where}: example {example.example_id!r} is in the dataset with other content, wanted an id of its own"
@@ -85,7 +89,7 @@ def find_snapshot(store: Store, reference: str) -> str:
     """The snapshot that a dataset's name or a snapshot's id stands for. Raises InputError."""
     if identity := current_snapshot(store, reference):
         return identity
-    if store.is_sealed("snapshots", reference):
+    if store.query("select 1 from source.snapshots where snapshot_id = ?", [reference]):
         return reference
     known = ", ".join(row[0] for row in store.query("select distinct name from source.dataset_versions order by 1"))
     raise InputError(f"dataset {reference!r}: not in the store, wanted one of: {known or 'none is there yet'}")
@@ -116,10 +120,11 @@ def _called(function: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         for number, row in enumerate(_iterated(load(function)()), start=1):
             if not isinstance(row, Mapping):
-                raise InputError(f"function {function!r}: row {number}: got {type(row).__name__}, wanted a mapping")
-            yield number, row
-    except InputError:
-        raise
+                raise InputError(f"row {number}: got {type(row).__name__}, wanted a mapping")
+            yield number, {str(name): plain(value, f"row {number}: {name}") for name, value in row.items()}
+    except InputError as error:
+        said = str(error)
+        raise InputError(said if repr(function) in said else f"function {function!r}: {said}") from error
     except Exception as error:
         raise InputError(f"function {function!r}: {describe(error)}") from error
 
@@ -127,12 +132,13 @@ def _called(function: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _iterated(returned: Any) -> Iterable[Any]:
     if inspect.isawaitable(returned) or hasattr(returned, "__aiter__"):
         raise InputError("got something to await, wanted a plain function that yields rows")
-    records = getattr(returned, "to_dict", None)  # a table of pandas
-    return records(orient="records") if callable(records) else returned  # type: ignore[no-any-return]
+    return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 
 def _taken(examples: list[ExampleRow], spec: DatasetSpec) -> list[ExampleRow]:
     """Those of the wanted splits, and of these the sample; in the dataset's order."""
+    if not examples:
+        raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")
     taken = [example for example in examples if spec.splits is None or example.split in spec.splits]
     if not taken:
         known = sorted({example.split for example in examples if example.split is not None})

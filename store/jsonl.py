@@ -1,5 +1,6 @@
 """JSON that a user gave: strict, and with the place in every message."""
 
+import codecs
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ def read_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[s
     Raises InputError, in one line, for a line that is no JSON object.
     """
     for number, line in enumerate(lines, start=1):
-        if line.strip():
+        if line.removeprefix(codecs.BOM_UTF8).strip():
             row = parse_json(line, f"{where}:{number}")
             if not isinstance(row, dict):
                 raise InputError(f"{where}:{number}: got {type(row).__name__}, wanted an object")

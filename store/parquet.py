@@ -11,9 +11,9 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import json
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import fsspec
@@ -25,8 +25,12 @@ from store.layout import Layout, files, newest
 from store.schemas import TABLES, schema_of, to_arrow, to_rows
 from store.source import connect_source, open_duckdb
 
+Result = TypeVar("Result")
+
 ROWS_PER_GROUP = 50_000
-_MARK = json.dumps({"format": 1, "tables": [*TABLES]}).encode()
+FORMAT = 2
+"""Of the stored files: another one for each change of columns that old files cannot be read with."""
+_MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
 _SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # what file systems call it
 REOPENED = "reopened"
 """The part that holds what was sealed before an owner was reopened."""
@@ -98,17 +102,25 @@ class Store:
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query, asked again if an owner was sealed meanwhile: DuckDB lists files one after another."""
         named = [table for table in TABLES if table in sql]
+
+        def read() -> list[tuple[Any, ...]]:
+            with connect_source(self.layout, self._fs, named) as connection:
+                return connection.execute(sql, parameters).fetchall()
+
+        return self.steady(read)
+
+    def steady(self, read: Callable[[], Result]) -> Result:
+        """What `read` returns, asked again if files came or went meanwhile: no owner is missed, or read half."""
         while True:
             before = self._states()
             try:
-                with connect_source(self.layout, self._fs, named) as connection:
-                    rows = connection.execute(sql, parameters).fetchall()
+                found = read()
             except duckdb.Error:
                 if self._states() == before:
                     raise
             else:
                 if self._states() == before:
-                    return rows
+                    return found
 
     def _prepare(self) -> None:
         """Write the files without rows, and the marker last: a store that bears it is whole."""
@@ -118,8 +130,13 @@ class Store:
         self._fs.pipe_file(self.layout.marker, _MARK)
 
     def _is_prepared(self) -> bool:
-        """False too for a store from before a table was added."""
-        return self._exists(self.layout.marker) and self._fs.cat_file(self.layout.marker) == _MARK
+        """False too for a store from before a table was added. Raises ValueError for one of another format."""
+        if not self._exists(self.layout.marker):
+            return False
+        mark = self._fs.cat_file(self.layout.marker)
+        if (found := json.loads(mark).get("format")) != FORMAT:
+            raise ValueError(f"written in format {found}, wanted {FORMAT}: name another store by EVALFLOWS_STORE")
+        return bool(mark == _MARK)
 
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
         if not paths:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specs.metric import MEASURES
-from store.catalog import connect
+from store.catalog import ask
 from store.parquet import Store
 
 CONCLUSIONS = {
@@ -88,8 +88,7 @@ def span(low: float | None, high: float | None, metric: str, *, signed: bool = F
 
 def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """The results of some experiments: by metric, the measures last, and in the experiments' order."""
-    with connect(store.layout.root) as catalog:
-        rows = catalog.execute(_RESULTS, [list(experiments), [*MEASURES]]).fetchall()
+    (rows,) = ask(store, (_RESULTS, [list(experiments), [*MEASURES]]))
     return [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows]
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
+import json
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterator
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import UUID
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,6 +27,9 @@ from specs.paths import located
 from store.jsonl import parse_json, read_lines
 
 Numbered = Iterator[tuple[int, dict[str, Any]]]
+
+LARGEST_CELL = 1 << 30
+"""Characters: a cell may be a whole document."""
 
 STRUCTURED = ("inputs", "reference_outputs", "outputs", "expected_output", "metadata", "attachments")
 """Columns of a CSV file whose cells may hold JSON objects or lists."""
@@ -40,7 +50,7 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
             yield from reader(file, str(path))
     except OSError as error:  # gzip's own has no strerror
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except EOFError as error:
+    except (EOFError, ValueError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
@@ -64,7 +74,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _from_json(file: BinaryIO, where: str) -> Numbered:
     """A list of objects; a file of one object a line, under a name that says otherwise, is read too."""
-    content = file.read()
+    content = file.read().removeprefix(codecs.BOM_UTF8)
     if content.lstrip()[:1] != b"[":
         yield from read_lines(io.BytesIO(content), where)
         return
@@ -76,20 +86,41 @@ def _from_json(file: BinaryIO, where: str) -> Numbered:
 
 def _from_csv(file: BinaryIO, where: str) -> Numbered:
     """An empty cell is no value. A cell of a column in STRUCTURED that begins like JSON is read as JSON."""
-    reader = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8-sig", newline=""), strict=True)
+    csv.field_size_limit(LARGEST_CELL)
+    lines = _Lines(file)
+    reader = csv.DictReader(lines, strict=True)
     try:
         if reader.fieldnames and len(set(reader.fieldnames)) < len(reader.fieldnames):
             raise InputError(f"{where}: two columns have the same name, got {', '.join(reader.fieldnames)}")
         for row in reader:
             if None in row or None in row.values():
-                raise InputError(
-                    f"{where}:{reader.line_num}: got {_cells(row)} cells, wanted {len(reader.fieldnames or ())}"
-                )
-            yield reader.line_num, {name: _cell(name, text, where, reader.line_num) for name, text in row.items()}
+                wanted = len(reader.fieldnames or ())
+                raise InputError(f"{where}:{lines.read}: got {_cells(row)} cells, wanted {wanted}")
+            yield lines.read, {name: _cell(name, text, where, lines.read) for name, text in row.items()}
     except csv.Error as error:
-        raise InputError(f"{where}:{reader.line_num}: not CSV: {error}") from error
+        raise InputError(f"{where}:{lines.read}: not CSV: {error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: not UTF-8: {error.reason} at byte {error.start}") from error
+        raise InputError(
+            f"{where}:{lines.read}: not UTF-8: {error.reason} at byte {error.start} of the line"
+        ) from error
+
+
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+class _Lines:
+    """The lines of a file as text, counted."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.read = file, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.read += 1
+            text = line.decode("utf-8-sig" if self.read == 1 else "utf-8")
+            for number, part in enumerate(_LINES.findall(text)):  # more than one: parted by a bare carriage return
+                self.read += number > 0
+                yield part
 
 
 def _cells(row: dict[Any, Any]) -> int:
@@ -107,30 +138,54 @@ def _cell(name: str, text: str, where: str, number: int) -> Any:
 def _from_parquet(file: BinaryIO, where: str) -> Numbered:
     number = 0
     try:
-        for batch in pq.ParquetFile(file).iter_batches():
-            for row in batch.to_pylist():
+        parquet = pq.ParquetFile(file)
+        names = _columns(parquet.schema_arrow, where)
+        for batch in parquet.iter_batches(columns=names):
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
                 number += 1
-                yield number, {name: _plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
-    except pa.ArrowException as error:
+                yield number, {name: plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}:{number + 1}: not UTF-8: {error.reason}") from error
 
 
-def _plain(value: Any, where: str) -> Any:
-    """A value of Arrow's as JSON has it. NaN, as pandas writes for what is missing, is no value."""
+def _columns(schema: pa.Schema, where: str) -> list[str]:
+    """The columns, but for the index that pandas keeps as one. Raises InputError for two of one name."""
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError(f"{where}: two columns have the same name, got {', '.join(schema.names)}")
+    pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    index = {name for name in pandas.get("index_columns", ()) if isinstance(name, str) and name.startswith("__index")}
+    return [name for name in schema.names if name not in index]
+
+
+def plain(value: Any, where: str) -> Any:
+    """A value of Arrow's, pandas' or numpy's as JSON has it. NaN, as pandas writes for what is missing, is no value.
+
+    Raises InputError for what JSON has nothing for.
+    """
     match value:
+        case None | str() | bool() | int():
+            return value
         case float():
             return None if value != value else value
-        case datetime() | date():
-            return value.isoformat()
+        case datetime() | date() | time():
+            return None if value != value else value.isoformat()  # NaT too
         case Decimal():
-            return float(value)
+            return int(value) if value == value.to_integral_value() else float(value)
+        case UUID():
+            return str(value)
+        case timedelta():
+            return value.total_seconds()
         case dict():
-            return {name: _plain(one, where) for name, one in value.items()}
-        case list():
-            return [_plain(one, where) for one in value]
-        case bytes():
-            raise InputError(f"{where}: got bytes, wanted text, a number, a list or a mapping")
-    return value
+            return {str(name): plain(one, where) for name, one in value.items()}
+        case list() | tuple():
+            return [plain(one, where) for one in value]
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist(), where)
+    raise InputError(f"{where}: got {type(value).__name__}, wanted text, a number, a list or a mapping")
 
 
 READERS: dict[str, Callable[[BinaryIO, str], Numbered]] = {

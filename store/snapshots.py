@@ -109,9 +109,9 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
         )
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: not JSON: {error}") from error
-    given = row.get("id")
-    identity = str(given) if given is not None else derived_id(to_json(content_of(example)))[:20]
-    return replace(example, example_id=identity)
+    if row.get("id") is None:
+        return replace(example, example_id=derived_id(to_json(content_of(example)))[:20])
+    return replace(example, example_id=_sound(str(row["id"]), "id", where))
 
 
 def content_of(example: ExampleRow) -> dict[str, Any]:
@@ -139,4 +139,13 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str | int):
         raise InputError(f"{where}: {name}: got {type(value).__name__}, wanted a text")
-    return None if value is None else str(value)
+    return None if value is None else _sound(str(value), name, where)
+
+
+def _sound(text: str, name: str, where: str) -> str:
+    """Raises InputError for a text that UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: {name}: not text: {error}") from error
+    return text

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from specs.dataset import Expectation
 from specs.errors import InputError, first_problem
 from specs.paths import located
 from store.jsonl import parse_json
+
+_LISTED = TypeAdapter(list[Expectation])
 
 
 def load_expectations(given: Sequence[Expectation] | str | None) -> list[Expectation]:
@@ -22,6 +24,6 @@ def load_expectations(given: Sequence[Expectation] | str | None) -> list[Expecta
     if not isinstance(listed, list):
         raise InputError(f"{given}: wanted a list of expectations, or a suite with 'expectations'")
     try:
-        return [Expectation.model_validate(one) for one in listed]
+        return _LISTED.validate_python(listed)
     except ValidationError as error:
         raise InputError(first_problem(error, given)) from error

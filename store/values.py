@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.catalog import connect
+from store.catalog import ask
 from store.parquet import Store
 from store.records import ExperimentRow
 
@@ -43,10 +43,9 @@ class _Row(NamedTuple):
 
 def metric_values(store: Store, experiment: ExperimentRow) -> list[MetricValues]:
     """Every metric of an experiment that is a number, by name."""
-    with connect(store.layout.root) as catalog:
-        order = [row[0] for row in catalog.execute(_ORDER, [experiment.snapshot_id]).fetchall()]
-        rows = [_Row(*row) for row in catalog.execute(_BY_EXAMPLE, [experiment.experiment_id]).fetchall()]
-    places = {example: place for place, example in enumerate(order)}
+    order, found = ask(store, (_ORDER, [experiment.snapshot_id]), (_BY_EXAMPLE, [experiment.experiment_id]))
+    rows = [_Row(*row) for row in found]
+    places = {example: place for place, (example,) in enumerate(order)}
     groups = groupby(rows, key=lambda row: (row.metric, row.version))
     made = [_values(experiment, places, list(group)) for _, group in groups]
     return [values for values in made if values is not None]

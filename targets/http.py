@@ -1,5 +1,6 @@
 """An application behind HTTP."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ def at_path(response: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:
             value = value[part]
-        elif isinstance(value, list) and part.lstrip("-").isdecimal() and -len(value) <= int(part) < len(value):
+        elif isinstance(value, list) and re.fullmatch(r"-?\d{1,9}", part) and -len(value) <= int(part) < len(value):
             value = value[int(part)]
         else:
             raise CallError("bad_return", f"the response has nothing at {path!r}, got {_shape(value)} before {part!r}")
@@ -45,5 +46,10 @@ def at_path(response: Any, path: str) -> Any:
 
 def _shape(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
+        return f"a mapping with {_listed(value)}"
     return f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
+
+
+def _listed(names: Mapping[Any, Any], most: int = 20) -> str:
+    shown = [" ".join(str(name).split())[:40] for name in list(names)[:most]]
+    return ", ".join([*shown, *(["…"] if len(names) > most else [])]) or "nothing"

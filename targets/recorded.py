@@ -1,6 +1,7 @@
 """Answers that were given before: in a file, in a column of the dataset, in another experiment."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
 
     def call(offered: Mapping[str, Any]) -> Answer:
         row = _found(known, offered)
-        if row is None or "outputs" not in row or (row["outputs"] is None and row.get("error")):
+        if row is None or row.get("outputs") is None:
             said = row.get("error") if row else None
             raise NoRecordedAnswerError(said or f"{where} has no answer for this example")
         return Answer(outputs=row["outputs"], latency_s=_seconds(row.get("latency_s")))
@@ -85,7 +86,10 @@ def _key(row: Mapping[str, Any], where: str) -> str:
     if row.get("id") is not None:
         return f"id:{row['id']}"
     if "inputs" in row:
-        return _inputs_key(row["inputs"])
+        try:
+            return _inputs_key(row["inputs"])
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{where}: inputs: not JSON: {error}") from error
     raise InputError(f"{where}: got {', '.join(row)}, wanted 'id' or 'inputs' to find the example by")
 
 
@@ -94,4 +98,9 @@ def _inputs_key(inputs: Any) -> str:
 
 
 def _seconds(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
+    """A latency as it was recorded, as a number or as the text of a cell; None for what is none."""
+    try:
+        seconds = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds < math.inf else None

@@ -104,7 +104,7 @@ class _Comparison:
             metric=one.metric,
             candidate_experiment_id=self.candidate.experiment_id,
             baseline_experiment_id=self.baseline.experiment_id,
-            higher_is_better=declared.higher_is_better,
+            higher_is_better=bool(declared.higher_is_better),
             conclusion=conclusion,
             reason=reason,
             **_numbers(found),

@@ -72,12 +72,7 @@ def test_columns_that_keep_their_names_need_no_mapping(said: object, meant: dict
         (AnswerColumns, {"outputs": []}, "columns: outputs: Dictionary should have at least 1 item"),
         (AnswerColumns, {"outputs": "a", "split": "s"}, "columns: split: no such field"),
         *(
-            pytest.param(
-                ExampleColumns,
-                {"inputs": listed},
-                "columns: inputs: Input should be a valid",
-                marks=pytest.mark.xfail(strict=True, reason="a list of lists or mappings: TypeError: unhashable type"),
-            )
+            (ExampleColumns, {"inputs": listed}, "columns: inputs: Input should be a valid")
             for listed in ([["question"]], [{"question": "q"}])
         ),
     ],
@@ -239,6 +234,12 @@ def test_the_error_and_the_latency_of_an_answer_come_along_where_there_are_any()
     }
 
 
+@pytest.mark.xfail(strict=True, reason="answer_row passes over the outputs of a row that holds an error, say a warning")
+def test_an_answer_goes_before_an_error() -> None:
+    row = {"id": 7, "answer": "So.", "error": "a warning"}
+    assert answer(row) == {"id": 7, "outputs": {"answer": "So."}, "error": "a warning"}
+
+
 def test_outputs_that_are_all_empty_are_none() -> None:
     assert answer({"answer": None, "why": None}, outputs=["answer", "why"])["outputs"] is None
     assert answer({"answer": None, "why": ""}, outputs=["answer", "why"])["outputs"] == {"answer": None, "why": ""}
@@ -246,10 +247,9 @@ def test_outputs_that_are_all_empty_are_none() -> None:
 
 @pytest.mark.parametrize("columns", [{"outputs": "text"}, {"id": "text"}, {"inputs": "text"}])
 def test_a_missing_column_of_an_answer_is_told(columns: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="^no column 'text', got id, answer$"):
+    with pytest.raises(InputError, match=r"^no column 'text', got id, answer$"):
         answer({"id": 7, "answer": "So."}, **columns)
 
 
-@pytest.mark.xfail(strict=True, reason="answer_row wants the columns of the outputs of a row that holds an error too")
 def test_a_row_that_holds_an_error_needs_no_column_of_outputs() -> None:
     assert answer({"id": 7, "error": "timed out"}) == {"id": 7, "outputs": None, "error": "timed out"}

@@ -65,7 +65,6 @@ def test_a_path_whose_variable_is_not_set_is_told() -> None:
     assert str(caught.value) == "${UNSET}/rows.csv: the environment variable UNSET is not set"
 
 
-@pytest.mark.xfail(strict=True, reason="expanduser raises RuntimeError for the home of a user that there is not")
 def test_the_home_of_nobody_is_an_input_error() -> None:
     with pytest.raises(InputError):
         located("~no-such-user-here/rows.csv")

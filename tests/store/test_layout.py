@@ -91,7 +91,7 @@ def test_such_a_folder_is_refused_too_where_the_root_is_below_the_current_one(
 
 def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None:
     any_store._fs.rm(f"{any_store.layout.root}/labels", recursive=True)
-    any_store._fs.pipe_file(any_store.layout.marker, b'{"format": 1}')
+    any_store._fs.pipe_file(any_store.layout.marker, b'{"format": 2}')
     with connect(any_store.layout.root) as catalog:
         assert catalog.execute("select count(*) from labels").fetchall() == [(0,)]
 
@@ -119,3 +119,9 @@ def test_a_file_url_is_a_root_like_any_other(tmp_path: Path, make: Make) -> None
     store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
     store.seal("exp-1", ["outputs"])
     assert [row.run_id for row in Store(tmp_path / "by-url").read("outputs", "exp-1")] == ["a"]
+
+
+def test_a_store_of_another_format_is_refused_in_one_line(store_root: Path) -> None:
+    Path(Store().layout.marker).write_bytes(b'{"format": 1, "tables": []}')
+    with pytest.raises(InputError, match=r"written in format 1, wanted \d+: name another store by EVALFLOWS_STORE$"):
+        Store()

@@ -1,6 +1,7 @@
 """A chat target: its messages and parameters, what it makes of the answer, and the fields its templates ask for."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ class Model:
     """Stands in for `complete`: gives one answer, and keeps what it was asked."""
 
     text: str = "Paris"
+    parsed: Any = None
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     messages: Any = None
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -31,9 +33,12 @@ class Model:
         repeat: int = 0,
         **parameters: Any,
     ) -> Completion:
-        assert (schema, repeat) == (None, 0)
-        self.messages, self.parameters = messages, {"model": model} | parameters
-        return Completion(text=self.text, tool_calls=self.tool_calls, model="stub", call_id="call-1")
+        assert repeat == 0
+        given = {} if schema is None else {"schema": schema}
+        self.messages, self.parameters = messages, {"model": model} | given | parameters
+        return Completion(
+            text=self.text, parsed=self.parsed, tool_calls=self.tool_calls, model="stub", call_id="call-1"
+        )
 
 
 def spec(**settings: Any) -> ChatTarget:
@@ -101,6 +106,86 @@ def test_doubled_braces_in_a_template_are_braces() -> None:
     assert messages(spec(user='{{"q": "{question}"}}'), question="Why?")[0]["content"] == '{"q": "Why?"}'
 
 
+# conversations
+
+TURNS = [
+    {"role": "user", "content": "I am {name}."},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+    {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "hello"}]},
+]
+
+
+def test_a_conversation_stands_between_the_system_and_the_user_message() -> None:
+    target = spec(messages="turns", system="Be {tone}.", user="So, {question}")
+    assert messages(target, turns=TURNS, tone="kind", question="who?", name="no") == [
+        {"role": "system", "content": "Be kind."},
+        *TURNS,
+        {"role": "user", "content": "So, who?"},
+    ]
+
+
+def test_a_conversation_may_stand_alone_beside_other_fields() -> None:
+    assert messages(spec(messages="turns"), turns=TURNS, name="Ann", n=1) == TURNS
+
+
+def test_an_only_field_that_is_a_conversation_is_sent_as_one() -> None:
+    assert messages(spec(), turns=TURNS) == TURNS
+    assert messages(spec(system="Be kind."), turns=TURNS) == [{"role": "system", "content": "Be kind."}, *TURNS]
+
+
+def test_a_user_template_makes_text_of_a_conversation() -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    assert messages(spec(user="Judge {turns}"), turns=turns) == [
+        {"role": "user", "content": 'Judge [{"role": "user", "content": "hi"}]'}
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], [{}], [{"content": "hi"}], [{"role": 1}], [*TURNS, "hi"], {"role": "user", "content": "hi"}, [TURNS]],
+    ids=str,
+)
+def test_an_only_field_that_is_nearly_a_conversation_is_sent_as_json(value: object) -> None:
+    assert messages(spec(), turns=value) == [{"role": "user", "content": json.dumps(value)}]
+
+
+def test_a_conversation_stays_as_it_was() -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    messages(spec(messages="turns", system="x", user="y"), turns=turns)
+    messages(spec(), turns=turns)
+    assert turns == [{"role": "user", "content": "hi"}]
+
+
+def test_a_conversation_that_is_not_there_is_told_with_the_fields_that_are() -> None:
+    said = "target 'variant': messages stand in 'turns', example 'e1' has question, n"
+    assert refusal(spec(messages="turns"), question="Why?", n=1) == said
+    assert refusal(spec(messages="turns", user="{n}"), question="Why?", n=1) == said
+    assert refusal(spec(messages="turns")).endswith("has no field")
+
+
+@pytest.mark.parametrize(
+    "value", ["hi", "[]", [], None, {"role": "user"}, ["hi"], [{"content": "hi"}], [{"role": None}]]
+)
+def test_a_field_that_is_no_conversation_is_told(value: object) -> None:
+    assert refusal(spec(messages="turns"), turns=value) == (
+        "target 'variant': 'turns' of example 'e1' is no list of {role, content}"
+    )
+
+
+@pytest.mark.parametrize("part", ["system", "user"])
+def test_the_templates_beside_a_conversation_are_checked_too(part: str) -> None:
+    said = refusal(spec(messages="turns", **{part: "{tone}"}), turns=TURNS)
+    assert said.startswith(f"target 'variant': {part} asks for {{tone}}, example 'e1' has turns")
+
+
+@pytest.mark.parametrize(
+    "target", [spec(messages="turns"), spec(messages="turns", system="{n}"), spec(messages="turns", user="{n}")]
+)
+def test_a_conversation_that_passes_the_check_can_be_asked(target: ChatTarget) -> None:
+    check_fields(target, {"turns": TURNS, "n": 1}, "example 'e1'")
+    assert messages(target, turns=TURNS, n=1)
+
+
 # parameters
 
 
@@ -122,6 +207,16 @@ def test_extra_parameters_are_passed_on_as_they_are() -> None:
     assert model.parameters == {"model": None, "seed": 1, "top_p": 0.5, "stop": ["\n"], "user": None}
 
 
+TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+def test_tools_and_the_schema_are_passed_on() -> None:
+    model = Model()
+    answer(spec(tools=TOOLS, response_schema=SCHEMA, extra={"tool_choice": "auto"}), model, question="Where?")
+    assert model.parameters == {"model": None, "tools": TOOLS, "schema": SCHEMA, "tool_choice": "auto"}
+
+
 # answers
 
 
@@ -135,7 +230,36 @@ def test_an_empty_answer_is_an_output_too() -> None:
 
 def test_tool_calls_are_kept() -> None:
     calls = [{"id": "1", "function": {"name": "look_up", "arguments": '{"city": "Paris"}'}}]
-    assert answer(spec(), Model("", calls), question="Where?") == {"output": "", "tool_calls": calls}
+    assert answer(spec(), Model("", tool_calls=calls), question="Where?") == {"output": "", "tool_calls": calls}
+
+
+CALLS = [{"id": "1", "function": {"name": "look_up", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    ("model", "outputs"),
+    [
+        (Model('{"city": "Paris"}', {"city": "Paris"}), {"city": "Paris"}),
+        (Model("{}", {}), {}),
+        (Model('["Paris"]', ["Paris"]), {"output": ["Paris"]}),
+        (Model('"Paris"', "Paris"), {"output": "Paris"}),
+        (Model("0", 0), {"output": 0}),
+        (Model("false", False), {"output": False}),
+        (Model('""', ""), {"output": ""}),
+        (Model("null", None), {"output": "null"}),
+        (Model("", None, CALLS), {"output": "", "tool_calls": CALLS}),
+        (Model('{"city": "Paris"}', {"city": "Paris"}, CALLS), {"city": "Paris", "tool_calls": CALLS}),
+    ],
+    ids=lambda value: value.text if isinstance(value, Model) else "",
+)
+def test_the_fields_of_an_answer_that_has_a_schema_are_the_outputs(model: Model, outputs: dict[str, Any]) -> None:
+    assert answer(spec(response_schema=SCHEMA), model, question="Where?") == outputs
+
+
+def test_an_answer_that_was_parsed_stays_as_it_was() -> None:
+    model = Model("{}", {"city": "Paris"}, CALLS)
+    answer(spec(response_schema=SCHEMA, tools=TOOLS), model, question="Where?")
+    assert model.parsed == {"city": "Paris"}
 
 
 def test_a_call_that_failed_is_not_hidden() -> None:

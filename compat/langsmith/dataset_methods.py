@@ -1,0 +1,158 @@
+"""What LangSmith's client does with datasets."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from compat.langsmith import datasets
+from compat.langsmith.refusal import refusing
+from compat.langsmith.schemas import Dataset, Example, Fields, Identity
+from specs.errors import InputError
+from store.parquet import Store
+
+_NO_RUNS = "examples come from inputs and outputs, not from runs"
+_NO_SCHEMA = "check a dataset with expectations: docs/specs.md"
+
+
+class DatasetMethods:
+    """A dataset is a name; what it stands for only grows."""
+
+    @refusing(
+        data_type="examples are key and value",
+        inputs_schema=_NO_SCHEMA,
+        outputs_schema=_NO_SCHEMA,
+        transformations="examples are kept as they are",
+    )
+    def create_dataset(
+        self,
+        dataset_name: str,
+        *,
+        description: str | None = None,
+        data_type: str = "kv",
+        inputs_schema: Fields | None = None,
+        outputs_schema: Fields | None = None,
+        transformations: Sequence[Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Dataset:
+        """A dataset without examples. Raises InputError for a name that is taken."""
+        return datasets.create(Store(), dataset_name, description, metadata)
+
+    def has_dataset(self, *, dataset_name: str | None = None, dataset_id: Identity | None = None) -> bool:
+        if (dataset_name is None) == (dataset_id is None):
+            raise InputError("has_dataset: wanted just one of dataset_name and dataset_id")
+        return any(d.name == dataset_name or d.id == str(dataset_id) for d in datasets.all_datasets(Store()))
+
+    def read_dataset(self, *, dataset_name: str | None = None, dataset_id: Identity | None = None) -> Dataset:
+        """Raises InputError for a dataset that is not there."""
+        return datasets.find_dataset(Store(), dataset_name, dataset_id)
+
+    def list_datasets(
+        self,
+        *,
+        dataset_ids: Sequence[Identity] | None = None,
+        data_type: str | None = None,
+        dataset_name: str | None = None,
+        dataset_name_contains: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Dataset]:
+        """The datasets of these ids, this name and with this metadata, the newest first."""
+        wanted = None if dataset_ids is None else {str(identity) for identity in dataset_ids}
+        found = (
+            dataset
+            for dataset in datasets.all_datasets(Store())
+            if (wanted is None or dataset.id in wanted)
+            and data_type in (None, dataset.data_type)
+            and dataset_name in (None, dataset.name)
+            and (dataset_name_contains or "") in dataset.name
+            and _has(dataset.metadata, metadata)
+        )
+        return islice(found, limit)
+
+    def delete_dataset(self, *, dataset_id: Identity | None = None, dataset_name: str | None = None) -> None:
+        """Raises InputError: nothing that experiments rest on is ever removed."""
+        name = self.read_dataset(dataset_id=dataset_id, dataset_name=dataset_name).name
+        raise InputError(f"delete_dataset: dataset {name!r}: the store only grows, wanted a dataset of another name")
+
+    @refusing(
+        created_at="an example is as old as its row",
+        source_run_id=_NO_RUNS,
+        use_source_run_io=_NO_RUNS,
+        use_source_run_attachments=_NO_RUNS,
+    )
+    def create_example(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        dataset_id: Identity | None = None,
+        dataset_name: str | None = None,
+        created_at: datetime | None = None,
+        reference_outputs: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        split: str | Sequence[str] | None = None,
+        example_id: Identity | None = None,
+        source_run_id: Identity | None = None,
+        use_source_run_io: bool = False,
+        use_source_run_attachments: Sequence[str] | None = None,
+        attachments: Mapping[str, Any] | None = None,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Example:
+        """Let a dataset grow by one example; by many, `create_examples` is quicker. Raises InputError as that does."""
+        fields = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "metadata": metadata}
+        row = datasets.as_row({**fields, "split": split, "id": example_id, "attachments": attachments})
+        dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
+        (identity,) = datasets.add(Store(), dataset, [row])
+        return next(example for example in datasets.examples_of(Store(), dataset) if example.id == identity)
+
+    def create_examples(
+        self,
+        *,
+        dataset_name: str | None = None,
+        dataset_id: Identity | None = None,
+        examples: Iterable[Any] | None = None,
+        **kwargs: Sequence[Any] | None,
+    ) -> Fields:
+        """Let a dataset grow: by `examples`, or by the lists inputs, outputs, metadata, splits and ids.
+
+        Returns their number and ids. One that is there already is not added again. Raises InputError for what is no
+        example, and for the id of an example that is another; then none is added.
+        """
+        dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
+        identities = datasets.add(Store(), dataset, datasets.as_rows(examples, kwargs))
+        return {"example_ids": identities, "count": len(identities)}
+
+    @refusing(
+        as_of="an experiment names its snapshot; a dataset is as it is now",
+        filter="filter what is returned, or ask the store with SQL",
+    )
+    def list_examples(
+        self,
+        dataset_id: Identity | None = None,
+        dataset_name: str | None = None,
+        example_ids: Sequence[Identity] | None = None,
+        as_of: datetime | str | None = None,
+        splits: Sequence[str] | None = None,
+        inline_s3_urls: bool = True,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        filter: str | None = None,  # noqa: A002
+        include_attachments: bool = False,
+    ) -> Iterator[Example]:
+        """The examples of a dataset that are of these ids and splits and have this metadata, in order."""
+        dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
+        wanted = None if example_ids is None else {str(identity) for identity in example_ids}
+        found = (
+            example
+            for example in datasets.examples_of(Store(), dataset)
+            if (wanted is None or example.id in wanted)
+            and (splits is None or example.split in splits)
+            and _has(example.metadata, metadata)
+        )
+        return islice(found, offset, None if limit is None else offset + limit)
+
+
+def _has(metadata: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None) -> bool:
+    return (wanted or {}).items() <= (metadata or {}).items()

@@ -1,0 +1,163 @@
+"""Runs, feedback and experiments by LangSmith's shapes, read from the store."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
+from compat.langsmith.views import dataset_id, run_key, run_of, score_of
+from specs.errors import InputError
+from store.lookup import find_experiments
+from store.parquet import Store
+from store.records import DataType, ExperimentRow, LabelRow, derived_id, new_id, to_json
+from store.snapshots import load_snapshot
+
+SOURCE = "compat.langsmith"
+
+_FEEDBACK = """
+select * from (
+    select score_id as id, run_id, metric as key, value, label, data_type, coalesce(error, comment) as comment,
+           status, experiment_id, recorded_at
+    from source.scores where subject_kind = 'run' and status <> 'sampled_out'
+    union all
+    select label_id, subject_id, metric, value, label, data_type, comment, 'scored', experiment_id, recorded_at
+    from source.labels where subject_kind = 'run'
+)
+where ($1::varchar[] is null or list_contains($1::varchar[], run_id))
+  and ($2::varchar[] is null or list_contains($2::varchar[], key))
+order by recorded_at, id
+"""
+
+_OUTPUTS = """
+select count(*), avg((status <> 'ok')::int), quantile_cont(latency_s, 0.5), quantile_cont(latency_s, 0.99),
+       sum(tokens_in)::bigint, sum(tokens_out)::bigint,
+       case when count(cost_usd) = count(*) then sum(cost_usd) end
+from source.outputs where experiment_id = ?
+"""
+
+_SCORES = """
+select subject_kind, metric, count(*) filter (status = 'scored'), avg(value),
+       count(*) filter (status in ('failed', 'not_attempted'))
+from source.scores where experiment_id = ? group by all order by metric
+"""
+
+
+def experiments_of(store: Store, projects: Iterable[Identity], runs: Iterable[str], example: str | None) -> list[str]:
+    """The experiments that projects name, or else those that the runs, or the answers to an example, are of.
+
+    Raises InputError for a project that is not there, and where nothing says which are meant.
+    """
+    if named := [find_experiments(store, str(project), just_one=True)[0] for project in projects]:
+        return named
+    if not (runs := list(runs)) and example is None:
+        raise InputError("list_runs: wanted project_name or project_id, run_ids, or reference_example_id")
+    query = "select distinct experiment_id from source.outputs where list_contains($1, run_id) or example_id = $2"
+    return [row[0] for row in store.query(query, [runs, example])]
+
+
+def runs_of(store: Store, experiments: Iterable[str]) -> list[Run]:
+    """Every run of the experiments, the newest first."""
+    runs = []
+    for identity in experiments:
+        (row,) = store.read("experiments", identity)
+        inputs = {example.example_id: example.inputs for example in load_snapshot(store, row.snapshot_id)}
+        runs += [run_of(output, json.loads(inputs[output.example_id])) for output in store.read("outputs", identity)]
+    return sorted(runs, key=lambda run: (run.start_time is not None, run.start_time), reverse=True)
+
+
+def feedback_of(store: Store, runs: Sequence[Identity] | None, keys: str | Sequence[str] | None) -> list[Feedback]:
+    """The judgements of some runs, or of all, and what people said of them, the oldest first."""
+    identities = None if runs is None else [run_key(run) for run in runs]
+    metrics = [keys] if isinstance(keys, str) else None if keys is None else list(keys)
+    return [_feedback(row) for row in store.query(_FEEDBACK, [identities, metrics])]
+
+
+def _feedback(row: tuple[Any, ...]) -> Feedback:
+    identity, run, key, value, label, data_type, comment, status, experiment, recorded_at = row
+    missing = status in ("failed", "not_attempted")
+    return Feedback(
+        id=identity,
+        run_id=run,
+        key=key,
+        score=score_of(value, data_type),
+        value=label,
+        comment=comment or (status if missing else None),
+        created_at=recorded_at,
+        session_id=experiment,
+        extra={"error": True} if missing else None,
+    )
+
+
+def label_run(
+    store: Store,
+    run_id: Identity,
+    key: str,
+    *,
+    score: float | None,
+    value: str | float | None,
+    comment: str | None,
+    metadata: Mapping[str, Any] | None,
+) -> Feedback:
+    """Keep what somebody says of a run, as a row of `labels`. Raises InputError for a run that is not there."""
+    run = run_key(run_id)
+    found = store.query("select experiment_id, example_id from source.outputs where run_id = ?", [run])
+    if not found:
+        raise InputError(f"create_feedback: run {str(run_id)!r}: not in the store")
+    label, number = (value, score) if isinstance(value, str) else (None, value if score is None else score)
+    kind: DataType = "BOOLEAN" if isinstance(number, bool) else "NUMERIC" if number is not None else "CATEGORICAL"
+    batch = new_id("batch")
+    row = LabelRow(
+        label_id=derived_id(batch, run, key),
+        batch_id=batch,
+        subject_kind="run",
+        subject_id=run,
+        experiment_id=found[0][0],
+        example_id=found[0][1],
+        metric=key,
+        value=None if number is None else float(number),
+        label=label,
+        data_type=None if number is None and label is None else kind,
+        comment=comment,
+        source=SOURCE,
+        metadata=None if metadata is None else to_json(dict(metadata)),
+    )
+    store.publish("labels", batch, [row])
+    return next(one for one in feedback_of(store, [run], key) if one.id == row.label_id)
+
+
+def project_of(store: Store, reference: Identity, *, include_stats: bool) -> TracerSession:
+    """An experiment, with its statistics where they are wanted. Raises InputError for one that is not there."""
+    (identity,) = find_experiments(store, str(reference), just_one=True)
+    row: ExperimentRow = store.read("experiments", identity)[0]
+    return TracerSession(
+        id=identity,
+        name=row.name,
+        description=row.description,
+        start_time=row.started_at,
+        end_time=row.ended_at,
+        metadata=json.loads(row.metadata or "{}"),
+        reference_dataset_id=dataset_id(row.dataset_name),
+        **(_statistics(store, identity) if include_stats else {}),
+    )
+
+
+def _statistics(store: Store, experiment: str) -> Fields:
+    """Over its runs, and over their judgements: `n` of each were scored, and `missing` were not."""
+    count, errors, middle, slow, tokens_in, tokens_out, cost = store.query(_OUTPUTS, [experiment])[0]
+    scores = store.query(_SCORES, [experiment])
+
+    def summed(subject: str) -> Fields:
+        return {key: {"n": n, "avg": mean, "missing": lost} for kind, key, n, mean, lost in scores if kind == subject}
+
+    return {
+        "run_count": count,
+        "error_rate": errors,
+        "latency_p50": None if middle is None else timedelta(seconds=middle),
+        "latency_p99": None if slow is None else timedelta(seconds=slow),
+        "prompt_tokens": tokens_in,
+        "completion_tokens": tokens_out,
+        "total_cost": cost,
+        "feedback_stats": summed("run"),
+        "session_feedback_stats": summed("experiment"),
+    }

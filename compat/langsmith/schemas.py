@@ -1,0 +1,136 @@
+"""LangSmith's objects: their attribute names, over what the store has. Ids are texts, and those of the store."""
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+Fields = dict[str, Any]
+Identity = str | uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A name, and what it stands for now."""
+
+    id: str
+    name: str
+    description: str | None = None
+    data_type: str = "kv"
+    created_at: datetime
+    modified_at: datetime
+    example_count: int = 0
+    metadata: Fields | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """`outputs` are the reference outputs. `split` and `cluster` are ours."""
+
+    id: str
+    inputs: Fields
+    outputs: Fields | None = None
+    metadata: Fields | None = None
+    dataset_id: str | None = None
+    created_at: datetime | None = None
+    attachments: Fields | None = None
+    split: str | None = None
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a target made of one example; `child_runs` are the steps in it, nested as they were."""
+
+    id: str
+    name: str = "Target"
+    run_type: str = "chain"
+    inputs: Fields = field(default_factory=dict)
+    outputs: Fields | None = None
+    error: str | None = None
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    reference_example_id: str | None = None
+    session_id: str | None = None  # the experiment
+    trace_id: str | None = None
+    parent_run_id: str | None = None
+    child_runs: list["Run"] = field(default_factory=list)
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_cost: float | None = None  # None where a price is not known
+    metadata: Fields = field(default_factory=dict)
+    tags: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> str:
+        return "success" if self.error is None else "error"
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds."""
+        if self.start_time is None or self.end_time is None:
+            return None
+        return (self.end_time - self.start_time).total_seconds()
+
+    @property
+    def total_tokens(self) -> int | None:
+        """None unless both are known."""
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """A judgement, as an evaluator may return it and as the results have it.
+
+    One that failed has no score, its error as the comment, and `{"error": True}` in `extra`.
+    """
+
+    key: str
+    score: float | bool | None = None
+    value: Any = None
+    comment: str | None = None
+    metadata: Fields | None = None
+    extra: Fields | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """A judgement of a run as the store has it, or what a person said of it."""
+
+    id: str
+    run_id: str
+    key: str
+    score: float | bool | None = None
+    value: Any = None
+    comment: str | None = None
+    created_at: datetime
+    session_id: str | None = None
+    extra: Fields | None = None
+
+    @property
+    def trace_id(self) -> str:
+        return self.run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracerSession:
+    """An experiment, which LangSmith keeps as a project. The statistics are there where they were asked for."""
+
+    id: str
+    name: str
+    description: str | None = None
+    start_time: datetime
+    end_time: datetime | None = None
+    metadata: Fields = field(default_factory=dict)
+    reference_dataset_id: str | None = None
+    run_count: int | None = None
+    error_rate: float | None = None
+    latency_p50: timedelta | None = None
+    latency_p99: timedelta | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_cost: float | None = None
+    feedback_stats: Fields | None = None
+    session_feedback_stats: Fields | None = None

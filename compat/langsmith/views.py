@@ -1,0 +1,143 @@
+"""From the store's rows, and from what evaluators are shown, to LangSmith's objects."""
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
+from evaluators.subject import ExampleView, RunView
+from store.records import ExampleRow, OutputRow, ScoreRow
+
+Step = Mapping[str, Any]
+
+
+def dataset_id(name: str | None) -> str | None:
+    """The id of a dataset of this name: our datasets are names, so an id that any process finds again."""
+    return None if name is None else str(uuid.uuid5(uuid.NAMESPACE_URL, f"evalflows:dataset/{name}"))
+
+
+def run_key(identity: Identity) -> str:
+    """A run's id as the store has it, which a UUID may be made of."""
+    return str(identity).replace("-", "")
+
+
+def example_of(row: ExampleRow, dataset: str | None) -> Example:
+    return Example(
+        id=row.example_id,
+        inputs=json.loads(row.inputs),
+        outputs=_load(row.reference_outputs),
+        metadata=_load(row.metadata),
+        dataset_id=dataset,
+        created_at=row.recorded_at,
+        attachments=_load(row.attachments),
+        split=row.split,
+        cluster=row.cluster,
+    )
+
+
+def run_of(row: OutputRow, inputs: Fields) -> Run:
+    return Run(
+        id=row.run_id,
+        inputs=inputs,
+        outputs=_load(row.outputs),
+        error=None if row.status == "ok" else row.error or row.status,
+        start_time=row.started_at,
+        end_time=_end(row.started_at, row.latency_s),
+        reference_example_id=row.example_id,
+        session_id=row.experiment_id,
+        trace_id=row.run_id,
+        child_runs=_children(_load(row.steps) or [], row.run_id),
+        prompt_tokens=row.tokens_in,
+        completion_tokens=row.tokens_out,
+        total_cost=row.cost_usd,
+    )
+
+
+def run_seen(view: RunView) -> Run:
+    return Run(
+        id=view.id,
+        inputs=view.inputs,
+        outputs=view.outputs,
+        error=view.error,
+        start_time=view.started_at,
+        end_time=_end(view.started_at, view.latency_s),
+        trace_id=view.id,
+        child_runs=_children(view.steps, view.id),
+        prompt_tokens=view.tokens_in,
+        completion_tokens=view.tokens_out,
+        total_cost=view.cost_usd,
+    )
+
+
+def example_seen(view: ExampleView) -> Example:
+    return Example(
+        id=view.id,
+        inputs=view.inputs,
+        outputs=view.reference_outputs,
+        metadata=view.metadata,
+        attachments=view.attachments,
+        split=view.split,
+        cluster=view.cluster,
+    )
+
+
+def result_of(row: ScoreRow) -> EvaluationResult:
+    missing = row.status in ("failed", "not_attempted")
+    return EvaluationResult(
+        key=row.metric,
+        score=score_of(row.value, row.data_type),
+        value=row.label,
+        comment=row.error or row.status if missing else row.comment,
+        metadata=_load(row.metadata),
+        extra={"error": True} if missing else None,
+    )
+
+
+def score_of(value: float | None, data_type: str | None) -> float | bool | None:
+    return bool(value) if value is not None and data_type == "BOOLEAN" else value
+
+
+def _children(steps: Sequence[Step], root: str) -> list[Run]:
+    """The steps of a run as a tree. One whose parent is not among them stands below the run itself."""
+    known = {step.get("id") for step in steps} - {None}
+    inner: defaultdict[str, list[Step]] = defaultdict(list)
+    for step in steps:
+        inner[step["parent"] if step.get("parent") in known else root].append(step)
+    return [_child(step, root, root, inner) for step in inner[root]]
+
+
+def _child(step: Step, parent: str, root: str, inner: Mapping[str, Sequence[Step]]) -> Run:
+    start, identity = step.get("started_at"), str(step.get("id") or "")
+    began = None if start is None else datetime.fromisoformat(start)
+    return Run(
+        id=identity,
+        name=str(step.get("name") or ""),
+        run_type=str(step.get("kind") or "chain"),
+        inputs=_fields(step.get("inputs"), "input") or {},
+        outputs=_fields(step.get("outputs"), "output"),
+        error=step.get("error"),
+        start_time=began,
+        end_time=_end(began, step.get("latency_s")),
+        trace_id=root,
+        parent_run_id=parent,
+        child_runs=[_child(one, identity, root, inner) for one in inner.get(identity, ())],
+        prompt_tokens=step.get("tokens_in"),
+        completion_tokens=step.get("tokens_out"),
+        metadata=step.get("metadata") or {},
+        tags=step.get("tags") or [],
+    )
+
+
+def _fields(value: Any, only: str) -> Fields | None:
+    return value if value is None or isinstance(value, dict) else {only: value}
+
+
+def _end(start: datetime | None, latency_s: float | None) -> datetime | None:
+    return None if start is None or latency_s is None else start + timedelta(seconds=latency_s)
+
+
+def _load(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,175 @@
+"""LangSmith's client and its datasets: every shape of examples, growth, and what is refused."""
+
+import uuid
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compat.langsmith import Client
+from specs import InputError
+from store import Store, connect
+from store.catalog import grain, view_files
+from store.datasets import find_snapshot
+from store.snapshots import load_snapshot
+
+EXAMPLES = [
+    {"inputs": {"q": "one"}, "outputs": {"a": "1"}, "metadata": {"level": 1}, "split": "train"},
+    {"inputs": {"q": "two"}, "outputs": {"a": "2"}, "metadata": {"level": 2}, "split": ["test"]},
+    {"inputs": {"q": "three"}},
+]
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def names(client: Client, **wanted: Any) -> list[str]:
+    return [dataset.name for dataset in client.list_datasets(**wanted)]
+
+
+def questions(client: Client, **wanted: Any) -> list[str]:
+    return [example.inputs["q"] for example in client.list_examples(**wanted)]
+
+
+def test_a_dataset_is_there_before_it_has_examples_in_every_process(client: Client) -> None:
+    made = client.create_dataset("d", description="numbers", metadata={"owner": "me"})
+    found = Client().read_dataset(dataset_id=made.id)
+    assert found == made == client.read_dataset(dataset_name="d")
+    assert (found.name, found.description, found.metadata, found.example_count) == ("d", "numbers", {"owner": "me"}, 0)
+    assert found.created_at == found.modified_at
+    assert uuid.UUID(found.id)
+    assert client.has_dataset(dataset_name="d") and client.has_dataset(dataset_id=uuid.UUID(made.id))
+    assert not client.has_dataset(dataset_name="e")
+    assert list(client.list_examples(dataset_name="d")) == []
+
+
+def test_the_store_can_be_read_while_a_dataset_is_empty(client: Client) -> None:
+    client.create_dataset("d")
+    with connect() as catalog:
+        for path in view_files():
+            columns = ", ".join(grain(path))
+            assert catalog.execute(f"select count(*), count(distinct ({columns})) from {path.stem}").fetchone()
+        assert catalog.execute("select name, n_examples from datasets").fetchall() == [("d", 0)]
+
+
+def test_a_dataset_grows_and_keeps_its_ids(client: Client) -> None:
+    dataset = client.create_dataset("d", description="numbers")
+    first = client.create_examples(dataset_id=dataset.id, examples=EXAMPLES[:2])
+    before = list(client.list_examples(dataset_name="d"))
+    second = client.create_examples(dataset_name="d", examples=EXAMPLES[2:])
+    after = list(client.list_examples(dataset_id=dataset.id))
+    assert (first["count"], second["count"]) == (2, 1)
+    assert after[:2] == before
+    assert [example.id for example in after] == [*first["example_ids"], *second["example_ids"]]
+    assert {example.dataset_id for example in after} == {dataset.id}
+    grown = client.read_dataset(dataset_name="d")
+    assert (grown.id, grown.description, grown.example_count) == (dataset.id, "numbers", 3)
+    assert grown.created_at == dataset.created_at < grown.modified_at
+    with connect() as catalog:
+        versions = "select parent_snapshot_id, snapshot_id from dataset_versions order by recorded_at"
+        chain = catalog.execute(versions).fetchall()
+    assert [row[0] for row in chain] == [None, *(row[1] for row in chain[:-1])]
+    assert load_snapshot(Store(), find_snapshot(Store(), "d"))[1].split == "test"
+
+
+def as_examples(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"examples": rows}
+
+
+def as_references(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"examples": [{"reference_outputs": row.get("outputs"), **row, "outputs": None} for row in rows]}
+
+
+def as_objects(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"examples": [SimpleNamespace(**row, created_at="now", source_run_id=None) for row in rows]}
+
+
+def as_lists(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    fields = {"inputs": "inputs", "outputs": "outputs", "metadata": "metadata", "splits": "split"}
+    return {name: [row.get(field) for row in rows] for name, field in fields.items()}
+
+
+@pytest.mark.parametrize("shape", [as_examples, as_references, as_objects, as_lists])
+def test_examples_come_in_every_shape(client: Client, shape: Callable[..., dict[str, Any]]) -> None:
+    client.create_dataset("d")
+    client.create_examples(dataset_name="d", **shape(EXAMPLES))
+    found = list(client.list_examples(dataset_name="d"))
+    assert [(e.inputs, e.outputs, e.metadata, e.split) for e in found] == [
+        ({"q": "one"}, {"a": "1"}, {"level": 1}, "train"),
+        ({"q": "two"}, {"a": "2"}, {"level": 2}, "test"),
+        ({"q": "three"}, None, None, None),
+    ]
+
+
+def test_one_example_by_name_of_each_part(client: Client) -> None:
+    client.create_dataset("d")
+    identity = uuid.uuid4()
+    made = client.create_example({"q": "one"}, dataset_name="d", outputs={"a": 1}, example_id=identity, split="x")
+    assert (made.id, made.inputs, made.outputs, made.split) == (str(identity), {"q": "one"}, {"a": 1}, "x")
+    assert list(client.list_examples(dataset_name="d", example_ids=[identity])) == [made]
+
+
+def test_an_example_that_is_there_is_not_added_again(client: Client) -> None:
+    client.create_dataset("d")
+    first = client.create_examples(dataset_name="d", examples=EXAMPLES)
+    again = client.create_examples(dataset_name="d", examples=EXAMPLES[:1])
+    assert again["example_ids"] == first["example_ids"][:1]
+    assert client.read_dataset(dataset_name="d").example_count == 3
+    with pytest.raises(InputError, match="with other content, wanted an id of its own"):
+        client.create_examples(dataset_name="d", inputs=[{"q": "x"}], ids=first["example_ids"][:1])
+
+
+def test_what_is_listed_can_be_chosen(client: Client) -> None:
+    client.create_dataset("b", metadata={"team": "x"})
+    client.create_dataset("abc")
+    client.create_examples(dataset_name="b", examples=EXAMPLES)
+    assert names(client) == names(client, data_type="kv") == ["abc", "b"], "the newest first"
+    assert names(client, dataset_name_contains="b", limit=1) == ["abc"]
+    assert names(client, dataset_name="b") == names(client, metadata={"team": "x"}) == ["b"]
+    assert names(client, dataset_ids=[client.read_dataset(dataset_name="abc").id]) == ["abc"]
+    assert questions(client, dataset_name="b", splits=["test", "train"]) == ["one", "two"]
+    assert questions(client, dataset_name="b", offset=1, limit=1) == ["two"]
+    assert questions(client, dataset_name="b", metadata={"level": 2}) == ["two"]
+
+
+def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
+    client.create_dataset("d")
+    for call, message in (
+        (lambda: client.create_dataset("d"), "dataset 'd': is in the store already"),
+        (lambda: client.create_dataset("e", inputs_schema={}), "^create_dataset: inputs_schema: got {}, wanted None"),
+        (lambda: client.create_dataset("e", data_type="chat"), "data_type: got 'chat', wanted 'kv'"),
+        (lambda: client.read_dataset(dataset_name="e"), "dataset 'e': not in the store, wanted one of: d"),
+        (lambda: client.read_dataset(), "just one of dataset_name and dataset_id"),
+        (lambda: client.has_dataset(), "just one of dataset_name and dataset_id"),
+        (lambda: client.delete_dataset(dataset_name="d"), "the store only grows"),
+        (lambda: client.list_examples(dataset_name="d", as_of="v1"), "as_of: got 'v1', wanted None"),
+        (lambda: client.list_examples(dataset_name="d", filter="x"), "filter: got 'x'"),
+        (lambda: client.create_examples(dataset_name="d"), "neither examples nor inputs"),
+        (lambda: client.create_examples(dataset_name="d", examples=[{}], inputs=[{}]), "both examples and inputs"),
+        (lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], outputs=[]), "outputs: got 0, wanted 1"),
+        (lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], colours=[1]), "got 'colours'"),
+        (lambda: client.create_examples(dataset_name="d", examples=[3]), "got int, wanted one of inputs and outputs"),
+        (lambda: client.create_examples(dataset_name="d", examples=[{"outputs": {}}]), "dataset 'd':1: no inputs"),
+        (
+            lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], splits=[["a", "b"]]),
+            r"split: got \['a', 'b'\], wanted just one",
+        ),
+        (
+            lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], source_run_ids=["r"]),
+            "got the field 'source_run_id'",
+        ),
+        (lambda: client.create_example({"q": 1}, dataset_name="d", source_run_id="r"), "source_run_id: got 'r'"),
+        (lambda: Client(hide_inputs=True), "^Client: hide_inputs: got True, wanted None"),
+    ):
+        with pytest.raises(InputError, match=message) as raised:
+            call()  # type: ignore[no-untyped-call]
+        assert "\n" not in str(raised.value)
+    assert client.read_dataset(dataset_name="d").example_count == 0
+    assert names(client) == ["d"]
+
+
+def test_where_a_server_is_does_not_matter() -> None:
+    assert not Client("https://api.example", api_key="k", timeout_ms=5, workspace_id="w").has_dataset(dataset_name="d")

@@ -1,0 +1,26 @@
+"""What docs/langsmith.md says is so."""
+
+import importlib
+import re
+from pathlib import Path
+
+from compat.langsmith import Client
+
+TEXT = (Path(__file__).parent.parent.parent / "docs" / "langsmith.md").read_text(encoding="utf-8")
+
+
+def test_every_method_of_the_client_is_listed() -> None:
+    for name in (name for name in vars(Client) | vars(Client.__mro__[1]) | vars(Client.__mro__[2]) if name[0] != "_"):
+        assert re.search(rf"`(Client\.)?{name}`", TEXT), name
+
+
+def test_the_import_lines_work() -> None:
+    lines = re.findall(r"`from (compat[\w.]*) import ([\w, ]+)`", TEXT)
+    assert len(lines) == 5
+    for module, names in lines:
+        assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
+
+
+def test_the_program_compiles() -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
+    compile(program, "docs/langsmith.md", "exec")

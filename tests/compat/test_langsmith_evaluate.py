@@ -1,0 +1,319 @@
+"""LangSmith's evaluate: targets, data and evaluators of every form, its results, and what the client reads of them."""
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from compat.langsmith import Client, EvaluationResult, RunEvaluator, aevaluate, evaluate, traceable
+from compat.langsmith.datasets import as_data
+from compat.langsmith.functions import as_target
+from compat.langsmith.schemas import Example, Run
+from specs import IncompleteError, InputError
+from specs.dataset import DatasetSpec
+from store import Store, connect
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+ROWS = [{"inputs": {"q": f"q{i}"}, "outputs": {"a": f"Q{i}"}, "split": f"s{i % 2}"} for i in range(4)]
+
+
+@pytest.fixture
+def client() -> Client:
+    made = Client()
+    made.create_dataset("letters")
+    made.create_examples(dataset_name="letters", examples=ROWS)
+    return made
+
+
+def upper(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {"a": inputs["q"].upper()}
+
+
+def right(outputs: dict[str, Any], reference_outputs: dict[str, Any]) -> bool:
+    return bool(outputs == reference_outputs)
+
+
+class Length(RunEvaluator):
+    def evaluate_run(self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None) -> Any:
+        return EvaluationResult(key="length", score=len((run.outputs or {})["a"]), comment=example and example.id)
+
+
+def legacy(r: Run, e: Example) -> dict[str, Any]:
+    assert isinstance(r, Run) and isinstance(e, Example)
+    return {"key": "renamed", "score": float(r.outputs == e.outputs), "comment": r.inputs["q"]}
+
+
+def several(run: Run, example: Example) -> dict[str, Any]:
+    assert run.latency is not None and run.trace_id == run.id
+    return {"results": [{"key": "x", "score": 1}, EvaluationResult(key="y", value="fine")]}
+
+
+async def mood(inputs: dict[str, Any]) -> str:
+    await asyncio.sleep(0)
+    return "good" if inputs["q"] != "q0" else "bad"
+
+
+def fails(run: Run, example: Example) -> bool:
+    if run.inputs["q"] == "q1":
+        raise ValueError("not this one")
+    return True
+
+
+def share(outputs: list[Any], reference_outputs: list[Any]) -> float:
+    return sum(a == b for a, b in zip(outputs, reference_outputs, strict=True)) / len(outputs)
+
+
+def counted(runs: list[Run], examples: list[Example]) -> dict[str, Any]:
+    assert all(isinstance(run, Run) for run in runs) and all(isinstance(e, Example) for e in examples)
+    return {"key": "n", "score": len(runs)}
+
+
+def old(rs: list[Run], es: list[Example]) -> list[dict[str, Any]]:
+    return [{"key": "first", "score": len(rs)}, {"key": "second", "score": len(es)}]
+
+
+def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> None:
+    results = client.evaluate(
+        upper,
+        data="letters",
+        evaluators=[right, Length(), legacy, several, mood, fails, "contains"],
+        summary_evaluators=[share, counted, old],
+        experiment_prefix="forms",
+        metadata={"commit": "abc"},
+        description="all forms",
+    )
+    assert re.fullmatch(r"forms-[0-9a-f]{8}", results.experiment_name)
+    assert len(results) == len(list(results)) == 4
+    assert results.get_dataset_id() == client.read_dataset(dataset_name="letters").id
+    row = list(results)[1]
+    assert (row["run"].inputs, row["run"].outputs, row["run"].error) == ({"q": "q1"}, {"a": "Q1"}, None)
+    assert (row["example"].outputs, row["run"].reference_example_id) == ({"a": "Q1"}, row["example"].id)
+    found = {result.key: result for result in row["evaluation_results"]["results"]}
+    assert {key: result.score if result.value is None else result.value for key, result in found.items()} == {
+        "right": True,
+        "length": 2.0,
+        "renamed": 1.0,
+        "x": 1.0,
+        "y": "fine",
+        "mood": "good",
+        "fails": None,
+        "contains": True,
+    }
+    assert found["fails"] == EvaluationResult(key="fails", comment="ValueError: not this one", extra={"error": True})
+    assert (found["renamed"].comment, found["length"].comment) == ("q1", row["example"].id)
+
+    frame = results.to_pandas()
+    assert [*frame.columns[:4]] == ["inputs.q", "outputs.a", "error", "reference.a"]
+    assert [*frame.columns[-3:]] == ["execution_time", "example_id", "id"]
+    assert [*frame["feedback.fails"]] == [True, None, True, True]
+    assert len(results.to_pandas(start=1, end=3)) == 2
+
+    project = client.read_project(project_name=results.experiment_name, include_stats=True)
+    assert (project.id, project.description, project.metadata) == (
+        results.experiment_id,
+        "all forms",
+        {"commit": "abc"},
+    )
+    assert (project.run_count, project.error_rate, project.reference_dataset_id) == (4, 0.0, results.get_dataset_id())
+    assert isinstance(project.latency_p50, timedelta) and project.total_cost is None, "its calls are not known"
+    assert project.feedback_stats is not None and project.session_feedback_stats is not None
+    assert project.feedback_stats["fails"] == {"n": 3, "avg": 1.0, "missing": 1}
+    summary = {key: value["avg"] for key, value in project.session_feedback_stats.items()}
+    assert summary == {"share": 1.0, "n": 4.0, "first": 4.0, "second": 4.0}
+
+
+def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
+    def target(inputs: dict[str, Any]) -> dict[str, Any]:
+        if inputs["q"] == "q2":
+            raise OSError("gone")
+        return upper(inputs)
+
+    results = evaluate(target, data="letters", evaluators=[right, fails], experiment_prefix="listed")
+    evaluate(upper, data="letters", evaluators=[right], experiment_prefix="listed")
+    runs = list(client.list_runs(project_name=results.experiment_name, is_root=True))
+    assert {run.id for run in runs} == {row["run"].id for row in results}
+    assert [run.start_time for run in runs] == sorted((run.start_time for run in runs), reverse=True)
+    (failed,) = client.list_runs(project_id=results.experiment_id, error=True)
+    assert (failed.error, failed.status, failed.outputs) == ("OSError: gone", "error", None)
+    assert len(list(client.list_runs(project_name=results.experiment_name, error=False, limit=2))) == 2
+    assert len(list(client.list_runs(reference_example_id=failed.reference_example_id))) == 2, "in both experiments"
+    assert client.read_run(uuid.UUID(failed.id)) == failed
+
+    feedback = list(client.list_feedback(run_ids=[run.id for run in runs], feedback_key="fails"))
+    assert len(feedback) == 4 and {one.key for one in feedback} == {"fails"}
+    by_run = {one.run_id: one for one in feedback}
+    assert by_run[failed.id].score is None and by_run[failed.id].comment == "no output to judge: OSError: gone"
+    comments = {one.comment for one in feedback if one.score is None}
+    assert comments == {"no output to judge: OSError: gone", "ValueError: not this one"}
+    assert len(list(client.list_feedback(run_ids=[failed.id], feedback_key=["fails", "right"]))) == 2
+    assert len(list(client.list_feedback(limit=5))) == 5
+
+    for said in ({"score": 1, "comment": "fine by me"}, {"value": "rude", "source_info": {"who": "ann"}}):
+        client.create_feedback(failed.id, "person", **said)  # type: ignore[arg-type]
+    human = list(client.list_feedback(run_ids=[failed.id], feedback_key="person"))
+    assert [(one.score, one.value, one.comment) for one in human] == [(1.0, None, "fine by me"), (None, "rude", None)]
+    with connect() as catalog:
+        labels = "select metric, value, label, example_id, experiment_id from labels order by recorded_at"
+        assert catalog.execute(labels).fetchall() == [
+            ("person", 1.0, None, failed.reference_example_id, results.experiment_id),
+            ("person", None, "rude", failed.reference_example_id, results.experiment_id),
+        ]
+
+
+def test_data_of_every_form(client: Client) -> None:
+    def has_no_reference(reference_outputs: dict[str, Any]) -> bool:
+        return reference_outputs.get("a") is None
+
+    dataset = client.read_dataset(dataset_name="letters")
+    for whole in (
+        "letters",
+        dataset,
+        dataset.id,
+        uuid.UUID(dataset.id),
+        client.list_examples(dataset_name="letters"),
+    ):
+        assert as_data(Store(), whole) == DatasetSpec(name="letters")
+    assert as_data(Store(), ROWS[:1]).rows == ROWS[:1]
+    chosen = [*client.list_examples(dataset_name="letters", splits=["s1"]), {"inputs": {"q": "x"}}]
+    part = evaluate(upper, data=chosen, evaluators=[has_no_reference])
+    assert [row["example"].inputs["q"] for row in part] == ["q1", "q3", "x"]
+    scores = [row["evaluation_results"]["results"][0].score for row in part]
+    assert scores == [False, False, True], "without a reference it is empty, as there"
+    assert part.get_dataset_id() is None
+    known = {example.id for example in client.list_examples(dataset_name="letters")}
+    assert len({row["example"].id for row in part} - known) == 1, "the others are the same examples"
+    with connect() as catalog:
+        assert catalog.execute("select name, n_examples from datasets").fetchall() == [("letters", 4)]
+
+
+def test_a_target_gets_the_inputs_as_one_dict_whatever_it_calls_them(client: Client) -> None:
+    def named_like_a_field(q: dict[str, Any], a: str = "own", **rest: Any) -> dict[str, Any]:
+        return {"a": q["q"].upper(), "default": a, "rest": rest}
+
+    def with_metadata(inputs: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+        return inputs | metadata
+
+    class Runnable:
+        def invoke(self, input: dict[str, Any], config: Any = None) -> dict[str, Any]:  # noqa: A002
+            return upper(input)
+
+    results = evaluate(named_like_a_field, data="letters")
+    assert next(iter(results))["run"].outputs == {"a": "Q0", "default": "own", "rest": {}}
+    assert results.experiment_name.startswith("named_like_a_field-")
+    assert as_target(upper) is upper
+    assert as_target(with_metadata)(inputs={"q": 1}, metadata={"m": 2}) == {"q": 1, "m": 2}
+    assert as_target(Runnable())(inputs={"q": "x"}) == {"a": "X"}
+
+
+def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
+    @traceable(run_type="retriever")
+    def fetch(q: str) -> list[str]:
+        return [q, q]
+
+    @traceable
+    def pipeline(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"a": answer(fetch(inputs["q"]))}
+
+    @traceable(run_type="tool")
+    def answer(documents: list[str]) -> str:
+        return len(documents) * "x"
+
+    def used_both(run: Run) -> bool:
+        (inner,) = run.child_runs
+        return [child.name for child in inner.child_runs] == ["fetch", "answer"]
+
+    def names(run: Run) -> str:
+        return ", ".join(child.name for child in run.child_runs)
+
+    outer = evaluate(lambda inputs: pipeline(inputs), data="letters", evaluators=[used_both])
+    assert [row["evaluation_results"]["results"][0].score for row in outer] == [True] * 4
+    itself = evaluate(pipeline, data="letters", evaluators=[names])
+    assert [row["evaluation_results"]["results"][0].value for row in itself] == ["fetch, answer"] * 4
+    (child, _) = client.read_run(next(iter(itself))["run"].id).child_runs
+    assert (child.run_type, child.inputs, child.outputs) == ("retriever", {"q": "q0"}, {"output": ["q0", "q0"]})
+    assert child.parent_run_id == child.trace_id == next(iter(itself))["run"].id
+
+
+def test_an_async_target_from_a_program_with_a_loop(client: Client) -> None:
+    async def target(inputs: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return upper(inputs)
+
+    async def examples() -> AsyncIterator[Example]:
+        for example in client.list_examples(dataset_name="letters"):
+            yield example
+
+    async def main() -> list[Any]:
+        results = await client.aevaluate(target, data=examples(), evaluators=[right], num_repetitions=2)
+        assert len(results) == 8
+        again = await aevaluate(target, data="letters", max_concurrency=None)
+        return [row["run"].outputs async for row in again]
+
+    assert asyncio.run(main()) == [{"a": f"Q{i}"} for i in range(4)]
+
+
+def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> None:
+    client.create_dataset("empty")
+
+    def none() -> None: ...
+
+    def two(a: Any, b: Any) -> None: ...
+
+    for arguments, message in (
+        ({"blocking": False}, "^evaluate: blocking: got False, wanted True"),
+        ({"upload_results": False}, "upload_results: got False"),
+        ({"experiment": "x"}, "experiment: got 'x', wanted None"),
+        ({"error_handling": "ignore"}, "error_handling: got 'ignore', wanted 'log'"),
+        ({"data": None}, "data: got None"),
+        ({"data": []}, "data: got no examples"),
+        ({"data": "empty"}, "dataset 'empty': has no examples yet"),
+        ({"data": "nowhere"}, "dataset 'nowhere': not in the store, wanted one of: empty, letters"),
+        ({"target": "an-experiment"}, "target: got str, wanted a function of the inputs"),
+        ({"target": ("a", "b")}, "target: got tuple, wanted a function"),
+        ({"target": None}, "target: got NoneType, wanted a function"),
+        ({"target": none}, "takes no argument, wanted the inputs"),
+        ({"target": two}, "asks for 'b', wanted the inputs, then at most attachments and metadata"),
+        ({"evaluators": [3]}, "evaluators: got int, wanted a function"),
+        ({"evaluators": [lambda a, b, c: True]}, "asks for 'a', wanted any of inputs, outputs"),
+        ({"summary_evaluators": [lambda a: True]}, "asks for 'a', wanted any of inputs, outputs"),
+    ):
+        given: dict[str, Any] = {"target": upper, "data": "letters", "evaluators": [right]} | arguments
+        with pytest.raises(InputError, match=message) as raised:
+            client.evaluate(given.pop("target"), **given)
+        assert "\n" not in str(raised.value)
+    for call, message in (
+        (lambda: client.list_runs(), "wanted project_name or project_id, run_ids, or reference_example_id"),
+        (lambda: client.list_runs(project_name="p", filter="eq(x, 1)"), "filter: got 'eq"),
+        (lambda: client.list_runs(project_name="p", is_root=False), "is_root: got False"),
+        (lambda: client.list_runs(project_name="nowhere"), "experiment 'nowhere': not in"),
+        (lambda: client.read_run("0" * 32), "not in the store"),
+        (lambda: client.read_project(), "just one of project_name and project_id"),
+        (lambda: client.create_feedback("0" * 32, "k", score=1), "not in the store"),
+        (lambda: client.create_feedback(key="k", score=1), "run_id: got None"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()  # type: ignore[no-untyped-call]
+    with connect() as catalog:
+        assert catalog.execute("select count(*) from experiments").fetchone() == (0,)
+
+
+def test_what_fails_throughout_is_kept_and_an_experiment_without_an_answer_is_told(client: Client) -> None:
+    def broken(outputs: dict[str, Any]) -> bool:
+        raise RuntimeError("no judge")
+
+    def down(inputs: dict[str, Any]) -> None:
+        raise ConnectionError("down")
+
+    results = evaluate(upper, data="letters", evaluators=[broken])
+    feedback = list(client.list_feedback(run_ids=[row["run"].id for row in results]))
+    assert [(one.score, one.comment) for one in feedback] == [(None, "RuntimeError: no judge")] * 4
+
+    with pytest.raises(IncompleteError, match="none of 4 answered: ConnectionError: down"):
+        evaluate(down, data="letters", evaluators=[broken])
+    ((name,),) = Store().query("select name from source.experiments where target = 'down'")
+    assert [run.error for run in client.list_runs(project_name=name)] == ["ConnectionError: down"] * 4

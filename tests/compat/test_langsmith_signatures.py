@@ -1,0 +1,86 @@
+"""Whatever we take, LangSmith takes by the same name and with the same default."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from compat.langsmith import Client, aevaluate, evaluate, wrappers
+from compat.langsmith.schemas import Dataset, EvaluationResult, Example, Feedback, Run, TracerSession
+
+OURS_ONLY = {"Example": {"split", "cluster"}}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "evaluate": evaluate,
+    "aevaluate": aevaluate,
+    "wrappers.wrap_openai": wrappers.wrap_openai,
+} | {f"Client.{name}": method for name, method in inspect.getmembers(Client, callable) if name[0] != "_"}
+RECORDS = (Dataset, EvaluationResult, Example, Feedback, Run, TracerSession)
+
+THEIRS = """
+import inspect, json, operator, sys
+import langsmith
+from langsmith import schemas, wrappers
+
+def default(parameter):
+    value = parameter.default
+    value = getattr(value, "value", value)
+    plain = value is None or isinstance(value, (bool, int, str))
+    return {} if value is parameter.empty else {"default": value} if plain else {"sentinel": True}
+
+def parameters(path):
+    return {
+        name: {"kind": parameter.kind.name, **default(parameter)}
+        for name, parameter in inspect.signature(operator.attrgetter(path)(langsmith)).parameters.items()
+    }
+
+def names(record):
+    found = getattr(schemas, record, None) or getattr(langsmith, record)
+    if record == "TracerSession":
+        found = schemas.TracerSessionResult
+    return [*found.model_fields, *(n for n in dir(found) if isinstance(getattr(found, n, None), property))]
+
+functions, records = json.loads(sys.argv[1])
+print(json.dumps([{path: parameters(path) for path in functions}, {record: names(record) for record in records}]))
+"""
+
+
+@cache
+def theirs() -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Signatures and fields of the package that is installed here, or with the Python that LANGSMITH_PYTHON names."""
+    python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
+    wanted = json.dumps([[*FUNCTIONS, "Client"], [record.__name__ for record in RECORDS]])
+    done = subprocess.run([python, "-W", "ignore", "-c", THEIRS, wanted], capture_output=True, text=True)
+    if "No module named 'langsmith'" in done.stderr:
+        pytest.skip(
+            "LangSmith's package is not installed, and need not be; LANGSMITH_PYTHON may name a Python that has it"
+        )
+    functions, records = json.loads(done.stdout or pytest.fail(done.stderr))
+    return functions, records
+
+
+@pytest.mark.parametrize("path", [*FUNCTIONS, "Client"])
+def test_each_parameter_is_theirs(path: str) -> None:
+    found = theirs()[0][path]
+    ours = inspect.signature(FUNCTIONS.get(path, Client)).parameters.values()
+    for parameter in ours:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        same = found.get(parameter.name)
+        assert same is not None, f"{path} takes {parameter.name}, LangSmith's does not"
+        assert same["kind"] == parameter.kind.name, f"{path}: {parameter.name}"
+        if "default" in same:
+            assert same["default"] == parameter.default, f"{path}: {parameter.name}"
+    named = [parameter.name for parameter in ours if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert named == [name for name, one in found.items() if one["kind"] == "POSITIONAL_OR_KEYWORD"][: len(named)]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_each_attribute_is_theirs(record: type) -> None:
+    ours = {name for name in dir(record) if name[0] != "_"}
+    assert ours - OURS_ONLY.get(record.__name__, set()) <= {*theirs()[1][record.__name__]}

@@ -1,0 +1,240 @@
+"""A user's own OpenAI client: its calls are recorded where a run is at hand, and are the same either way."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from endpoint import Endpoint, Reply, completion, error, serving
+from pydantic import BaseModel
+
+from llm.recorder import Recorder, recording
+from llm.wrap import CONNECTION, plain, step, wrap
+from specs import InputError
+from store.records import CallRow, to_json
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}
+KEY = "sk-very-secret"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serving(Endpoint()) as one:
+        yield one
+
+
+def client(endpoint: Endpoint, **options: Any) -> openai.OpenAI:
+    return wrap(openai.OpenAI(base_url=endpoint.base_url, api_key=KEY, max_retries=0, **options))
+
+
+def recorder(kept: list[CallRow]) -> Recorder:
+    return Recorder(keep=kept.append, experiment_id="exp-1", subject_id="run-1", evaluator="judge")
+
+
+def test_a_call_is_kept_and_told_and_is_a_step(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    with recording(recorder(kept)) as run:
+        answer = client(endpoint).chat.completions.create(**ASKED)
+    text = answer.choices[0].message.content
+    (row,) = kept
+    assert (row.status, row.connection, row.base_url, row.model, row.answered_by) == (
+        *("ok", CONNECTION, endpoint.base_url, "m", "mock-1"),
+    )
+    assert (row.experiment_id, row.subject_id, row.evaluator, row.reusable) == ("exp-1", "run-1", "judge", False)
+    assert (row.tokens_in, row.tokens_out, row.cost_usd, row.finish_reason) == (10, 5, None, "stop")
+    assert json.loads(row.request) == ASKED == endpoint.requests[0]
+    assert json.loads(row.response or "")["message"] == {"role": "assistant", "content": text}
+    (told,) = run.completions
+    assert (told.text, told.call_id, told.cached, told.cost_usd) == (text, row.call_id, False, None)
+    (noted,) = run.steps
+    assert (
+        noted.items()
+        >= {
+            "kind": "llm",
+            "name": "chat.completions.create",
+            "model": "m",
+            "inputs": ASKED,
+            "outputs": {"message": {"role": "assistant", "content": text}},
+            "error": None,
+            "tokens_in": 10,
+            "tokens_out": 5,
+        }.items()
+    )
+    assert noted["started_at"] and noted["latency_s"] > 0
+    assert run.totals() == {"calls": 1, "calls_cached": 0, "tokens_in": 10, "tokens_out": 5, "cost_usd": None}
+
+
+def test_without_a_run_nothing_is_recorded(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    wrapped = client(endpoint)
+    with recording(recorder(kept)) as run:
+        pass
+    assert wrapped.chat.completions.create(**ASKED).choices[0].message.content
+    assert endpoint.calls == 1
+    assert not kept and not run.steps and not run.completions
+
+
+def test_an_async_client_is_recorded_too(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    wrapped = wrap(openai.AsyncOpenAI(base_url=endpoint.base_url, api_key=KEY))
+
+    async def ask() -> None:
+        questions = [ASKED | {"seed": n} for n in range(3)]
+        with recording(recorder(kept)) as run:
+            await asyncio.gather(*(wrapped.chat.completions.create(**question) for question in questions))
+        assert {noted["inputs"]["seed"] for noted in run.steps} == {0, 1, 2}
+        await wrapped.chat.completions.create(**ASKED)
+
+    asyncio.run(ask())
+    assert endpoint.calls == 4
+    assert [row.status for row in kept] == ["ok"] * 3, "the last had no run at hand"
+    assert len({row.call_key for row in kept}) == 3
+
+
+def test_wrapped_twice_is_wrapped_once(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    once = client(endpoint)
+    assert wrap(once) is once
+    with recording(recorder(kept)):
+        once.chat.completions.create(**ASKED)
+    assert len(kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "raised"),
+    [
+        (error(429, "slow down"), "rate_limited", openai.RateLimitError),
+        (error(500, "down"), "server_error", openai.InternalServerError),
+        (error(401, "wrong key"), "authentication", openai.AuthenticationError),
+        (Reply("", cut=True), "connection", openai.APIConnectionError),
+    ],
+)
+def test_a_failure_is_recorded_and_raised_as_it_was(
+    endpoint: Endpoint, reply: Reply, kind: str, raised: type[Exception]
+) -> None:
+    kept: list[CallRow] = []
+    endpoint.faults.append(reply)
+    with recording(recorder(kept)) as run, pytest.raises(raised):
+        client(endpoint).chat.completions.create(**ASKED)
+    assert [(row.status, row.error_kind, row.response) for row in kept] == [("failed", kind, None)]
+    assert kept[0].error and KEY not in repr(kept)
+    assert run.failed == [None] and not run.completions
+    assert run.steps[0]["error"].startswith(raised.__name__) and run.steps[0]["outputs"] is None
+
+
+def test_a_mistake_of_the_caller_is_recorded_too(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    with recording(recorder(kept)), pytest.raises(TypeError):
+        client(endpoint).chat.completions.create(model="m")  # type: ignore[call-overload]
+    assert [(row.status, row.error_kind) for row in kept] == [("failed", "raised")]
+
+
+def test_the_key_is_nowhere_and_what_is_sent_besides_is_not_the_request(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    with recording(recorder(kept)) as run:
+        client(endpoint).chat.completions.create(
+            **ASKED, extra_headers={"x-key": KEY}, timeout=9, extra_body={"top_k": 3}, stop=openai.omit
+        )
+    assert endpoint.keys == [f"bearer {KEY}"]
+    assert KEY not in repr(kept) + repr(run)
+    assert json.loads(kept[0].request) == ASKED | {"top_k": 3} == endpoint.requests[0]
+
+
+STREAM = "".join(
+    f"data: {json.dumps(chunk)}\n\n"
+    for chunk in (
+        {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "delta": {"content": text}}],
+        }
+        for text in ("hel", "lo")
+    )
+)
+
+
+def test_a_stream_goes_on_as_it_did_and_its_tokens_are_not_known(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    endpoint.answer = lambda _: Reply(STREAM + "data: [DONE]\n\n", headers={"content-type": "text/event-stream"})
+    with recording(recorder(kept)) as run:
+        chunks = list(client(endpoint).chat.completions.create(**ASKED, stream=True))
+    assert "".join(chunk.choices[0].delta.content for chunk in chunks) == "hello"
+    assert [(row.status, row.tokens_in, row.tokens_out, row.response) for row in kept] == [("ok", None, None, None)]
+    assert run.totals()["tokens_in"] is None and run.totals()["calls"] == 1
+    assert run.steps[0]["outputs"] is None
+
+
+class Grade(BaseModel):
+    score: int
+
+
+def test_an_answer_that_is_parsed_is_recorded(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    endpoint.answer = lambda _: completion('{"score": 3}')
+    wrapped = client(endpoint)
+    with recording(recorder(kept)) as run:
+        for resource in (wrapped.chat, wrapped.beta.chat):
+            parsed = resource.completions.parse(**ASKED, response_format=Grade)
+            assert parsed.choices[0].message.parsed == Grade(score=3)
+    assert [(row.status, row.tokens_in) for row in kept] == [("ok", 10)] * 2
+    assert json.loads(kept[0].request)["response_format"]["title"] == "Grade"
+    assert run.steps[0]["outputs"]["message"]["parsed"] == {"score": 3}
+
+
+def test_a_response_is_recorded(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    message = {
+        "id": "m-1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "hello", "annotations": []}],
+    }
+    usage = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+    usage |= {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": 0}}
+    body = {"id": "r-1", "object": "response", "created_at": 1, "model": "mock-2", "status": "completed"}
+    body |= {"output": [message], "usage": usage, "parallel_tool_calls": False, "tool_choice": "auto", "tools": []}
+    endpoint.answer = lambda _: Reply(body)
+    with recording(recorder(kept)) as run:
+        assert client(endpoint).responses.create(model="m", input="hi").output_text == "hello"
+    (row,) = kept
+    assert (row.tokens_in, row.tokens_cached, row.tokens_out, row.answered_by) == (7, 4, 2, "mock-2")
+    assert run.completions[0].text == "hello"
+    assert run.steps[0]["outputs"]["output"][0]["content"][0]["text"] == "hello"
+
+
+def test_another_client_is_refused() -> None:
+    with pytest.raises(InputError, match=r"wrap: got str, wanted openai\.OpenAI or openai\.AsyncOpenAI"):
+        wrap("client")  # type: ignore[type-var]
+
+
+def test_a_step_names_the_one_that_it_is_in() -> None:
+    with recording(recorder([])) as run:
+        with step("chain", "outer", {"x": 1}) as outer, step("tool", "inner", None):
+            outer["outputs"] = {"y": {1, 2}}
+        with pytest.raises(ZeroDivisionError), step("tool", "broken", None):
+            _ = 1 / 0
+    assert [noted["name"] for noted in run.steps] == ["outer", "inner", "broken"]
+    assert [noted["parent"] for noted in run.steps] == [None, run.steps[0]["id"], None]
+    assert run.steps[0]["outputs"] == {"y": [1, 2]}
+    assert run.steps[2]["error"] == "ZeroDivisionError: division by zero"
+
+
+def test_whatever_a_note_holds_can_be_kept_as_json() -> None:
+    class Sly:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    values = [float("nan"), float("inf"), {1: object()}, Sly(), Grade(score=1), Grade, {1, 2}, cycle, b"x", "\ud800"]
+    assert to_json(plain(values), mend=True)
+    assert plain([float("nan"), Grade(score=1), Grade, Sly()])[1:] == [
+        {"score": 1},
+        Grade.model_json_schema(),
+        "<Sly>",
+    ]

@@ -97,9 +97,8 @@ def _metrics(results: Sequence[Result]) -> Table:
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
     out = table(*columns, *(("difference", "p", "verdict") if compared else ()))
-    costs = any(result.mean for result in results if result.metric == "cost")
     for result in results:
-        if (result.scored or result.missing) and (costs or result.metric != "cost"):
+        if result.says_something:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, str(result.scored)]
             verdict = Text(result.verdict_text, style=_STYLES.get(result.conclusion or "", ""))
             rest = (result.difference_text, result.p_text, verdict) if compared else ()

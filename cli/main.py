@@ -10,6 +10,7 @@ import click
 from cli.dataset import dataset
 from cli.errors import one_line_errors
 from cli.look import ls, show, sql
+from cli.up import deploy, up
 
 if TYPE_CHECKING:
     from specs.experiment import ExperimentSpec
@@ -79,7 +80,7 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
         raise KeyboardInterrupt(f"`evalflows resume {spec.name}` goes on") from None
 
 
-for command in (ls, show, sql, dataset):
+for command in (ls, show, sql, dataset, up, deploy):
     cli.add_command(command)
 
 

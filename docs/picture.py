@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cli import look
 
-console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
+console = Console(record=True, width=135, file=io.StringIO(), highlight=False)
 look.console = lambda: console
 console.print("$ evalflows run data/experiments/demo.yaml", style="bold")
 look.print_experiments(look.find_experiments(look.Store(), "demo"))

@@ -30,7 +30,9 @@ class ExperimentSpec(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict, description="Whatever should be found again with it")
     tags: list[str] = Field(default_factory=list)
     dataset: DatasetSpec
-    targets: list[TargetSpec] = Field(min_length=1, description="The variants under test")
+    targets: list[TargetSpec] = Field(
+        min_length=1, description="The variants under test, each of a kind: chat, python, http or recorded"
+    )
     baseline: str | None = Field(
         None, description="The target that the others are compared with; the first where left out"
     )

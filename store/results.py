@@ -42,6 +42,11 @@ class Result:
     reason: str | None
 
     @property
+    def says_something(self) -> bool:
+        """Whether there is a value, or one is missing; a measure that is not known, or a cost of nothing, says none."""
+        return bool(self.scored or self.missing) and not (self.metric == "cost" and not self.mean)
+
+    @property
     def mean_text(self) -> str:
         return self.shares or figure(self.mean, self.metric)
 
@@ -75,8 +80,9 @@ def figure(value: float | None, metric: str, *, signed: bool = False) -> str:
     """A number with as many digits as its metric bears; `-` for none."""
     if value is None:
         return "-"
-    digits = {"latency": 2, "cost": 6, "tokens": 1, "length": 1}.get(metric, 3)
-    return f"{value:{'+' if signed else ''}.{digits}f}"
+    digits = {"cost": 6, "tokens": 1, "length": 1}.get(metric, 3)
+    text = f"{value:{'+' if signed else ''}.{digits}f}"
+    return text.replace("-", "+" if signed else "") if float(text) == 0 else text
 
 
 def span(low: float | None, high: float | None, metric: str, *, signed: bool = False) -> str:

@@ -26,7 +26,7 @@ def markdown(run_group: str, results: Sequence[Result], said: Sequence[str], lin
     """The page: what is to be said of the run, the table of every metric of every system, and where to look on."""
     header = ("system", "metric", "mean", "interval", "difference", "verdict", "cost (USD)", "missing", "n")
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    lines += [f"| {' | '.join(_cells(result))} |" for result in results]
+    lines += [f"| {' | '.join(_cells(result))} |" for result in results if result.says_something]
     return "\n\n".join(
         [
             "\n".join(f"- {_escaped(sentence)}" for sentence in said),

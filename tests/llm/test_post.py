@@ -298,7 +298,7 @@ def test_a_final_fault_is_not_tried_again(application: Application, status: int,
     assert len(application.requests) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(application: Application, status: int) -> None:
     found = failure(application, says("", status, location="/elsewhere"))
     assert (found.kind, found.attempts) == ("bad_request", 1)
@@ -398,6 +398,15 @@ def test_a_key_that_is_cut_short_is_not_told_either(
 ) -> None:
     reply = sends(400, b"x" * 490 + SECRET.encode(), "text/plain")
     assert SECRET[:6] not in str(failure(application, reply, **key(SECRET)))
+
+
+@pytest.mark.parametrize(("value", "told"), [("1", True), ("abc", True), ("abcd", False)])
+def test_what_is_too_short_for_a_key_is_told(
+    application: Application, key: Callable[[str], dict[str, Any]], value: str, told: bool
+) -> None:
+    found = str(failure(application, says(f"<{value}>", 401), **key(value)))
+    assert (f"<{value}>" in found) is told
+    assert found.startswith("HTTP 401: ")
 
 
 def test_a_key_that_is_not_ascii_is_an_error_of_ours_or_sent(

@@ -1,0 +1,152 @@
+"""Processes that a command starts, waits for, and ends, with all that they started in turn."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from specs.errors import IncompleteError
+
+GRACE_S = 15.0
+"""How long a process may take to end before it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One that was started, in a session of its own, so that Ctrl-C does not reach it past us."""
+
+    name: str
+    popen: subprocess.Popen[bytes]
+    log: Path | None
+
+    def check(self) -> None:
+        """Raises IncompleteError if it has ended."""
+        code = self.popen.poll()
+        if code is not None:
+            why = f": {_last_line(self.log)} (log: {self.log})" if self.log else ""
+            raise IncompleteError(f"the {self.name} ended by itself, exit code {code}{why}")
+
+
+class Processes:
+    """All that a command has started; they end with this block, the last one first.
+
+    Ctrl-C, SIGTERM and a terminal that closes are noted here, and raised from `wait` only, so that none can come
+    between the start of a process and the note that it was started. Asked a second time, nobody is waited for.
+    """
+
+    def __init__(self) -> None:
+        self.running: list[Process] = []
+        self._asked = 0
+        self._ends = ExitStack()
+
+    def __enter__(self) -> "Processes":
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # A handler of ours also lets the processes begin with the defaults, where a shell made us ignore Ctrl-C.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                self._ends.callback(signal.signal, number, signal.signal(number, self._note))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.close()
+        if self._asked:
+            click.echo("stopped")
+
+    @property
+    def hurry(self) -> bool:
+        """Whether nobody is to be waited for any more."""
+        return self._asked > 1
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path | None,
+        end: Callable[[Process], None],
+    ) -> Process:
+        """Start one, its output in a log if one is given. `end` is called for it at the end of this block."""
+        if log:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(b"")
+        with log.open("ab") if log else nullcontext() as output:
+            popen = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        process = Process(name, popen, log)
+        self._ends.callback(end, process)
+        self.running.append(process)
+        return process
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait for something. Raises KeyboardInterrupt if asked to end, IncompleteError if one has ended by itself."""
+        while not until():
+            if self._asked:
+                raise KeyboardInterrupt
+            for process in self.running:
+                process.check()
+            time.sleep(0.1)
+
+    def end(self, process: Process, number: signal.Signals) -> None:
+        """Ask one to end, wait, and kill what is then left of it and its group."""
+        deadline = time.monotonic() + GRACE_S
+        _signal_group(process.popen.pid, number)
+        while process.popen.poll() is None and not self.hurry and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _signal_group(process.popen.pid, signal.SIGKILL)
+        process.popen.wait()
+
+    def end_children(self, process: Process) -> None:
+        """Ask the groups of processes that one has started to end, wait, and kill those that then are left."""
+        deadline, asked = time.monotonic() + GRACE_S, set[int]()
+        while (left := _leading_children(process.popen.pid)) and not self.hurry and time.monotonic() < deadline:
+            for child in left - asked:
+                _signal_group(child, signal.SIGTERM)
+            asked |= left
+            time.sleep(0.1)
+        for child in left:
+            _signal_group(child, signal.SIGKILL)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._asked += 1
+        if self._asked == 1:
+            click.echo("stopping (again: at once)", err=True)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # it has ended; or only a dead one is left (macOS)
+        os.killpg(leader, number)
+
+
+def _leading_children(parent: int) -> set[int]:
+    """The processes that a process started, as far as each leads a group, and lives."""
+    return {child for child in _children(parent) if _leads(child)}
+
+
+def _leads(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid) == pid
+    return False
+
+
+def _children(parent: int) -> Iterator[int]:
+    if not Path("/proc/self/stat").exists():  # macOS
+        found = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True).stdout
+        yield from map(int, found.split())
+        return
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            state, its_parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(its_parent) == parent and state != "Z":
+                yield int(stat.parent.name)
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it wrote nothing"

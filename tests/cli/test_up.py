@@ -1,0 +1,183 @@
+"""`evalflows up`: what it starts, what it says, and that nothing is left when it ends."""
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from running_up import EVALFLOWS, Up, ask, running_up, until
+
+from cli import up as command
+from specs.errors import InputError
+
+SPEC = {
+    "name": "slow",
+    "dataset": {"path": "rows.jsonl"},
+    "targets": [{"kind": "python", "function": "mine:slow"}],
+}
+MODULE = """
+import pathlib, time
+
+def slow(question):
+    pathlib.Path("under_way").touch()
+    time.sleep(120)
+    return question
+"""
+PREFECT_YAML = """
+pull:
+  - prefect.deployments.steps.set_working_directory: {directory: .}
+deployments:
+  - name: slow
+    entrypoint: flows.run_experiment.run_experiment
+    build:
+      - flows.deployments.spec_of: {file: spec.yaml}
+    parameters: {spec: "{{ spec }}", resume: null}
+    work_pool: {name: slow-pool, job_variables: {working_dir: .}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder, with a deployment whose runs take two minutes."""
+    place = tmp_path / "folder"
+    place.mkdir()
+    (place / "rows.jsonl").write_text('{"inputs": {"question": "q"}}\n')
+    (place / "mine.py").write_text(MODULE)
+    (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    (place / "prefect.yaml").write_text(PREFECT_YAML)
+    return place
+
+
+def start_a_run(up: Up) -> str:
+    """Start a run of the slow deployment, and wait until it is under way. Returns its id."""
+    (deployment,) = ask(up.url, "/deployments/filter", deployments={"name": {"any_": ["slow"]}})
+    run = ask(up.url, f"/deployments/{deployment['id']}/create_flow_run")
+    until((up.output.parent / "under_way").exists, 90)
+    return str(run["id"])
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_server_worker_and_runs(folder: Path, tmp_path: Path) -> None:
+    home = tmp_path / "prefect"
+    with running_up(folder, "--port", "0", environment={"PREFECT_HOME": str(home), "PREFECT_API_URL": ""}) as up:
+        with urllib.request.urlopen(up.ui, timeout=10) as page:
+            assert b"<html" in page.read()
+        assert listeners(int(up.ui.rpartition(":")[2])) == {"127.0.0.1"}
+        assert up.printed.startswith("starting a Prefect server at http://127.0.0.1:")
+        assert f"deployed  run_experiment/slow\n          from {folder / 'prefect.yaml'}\n" in up.printed
+        run = start_a_run(up)
+        assert len(up.left()) == 3, "wanted a server, a worker, a flow run"
+        assert up.interrupt() == 0
+        assert up.left() == []
+        assert up.printed.endswith("Ctrl-C stops server and worker.\nstopping (again: at once)\nstopped\n")
+    with sqlite3.connect(home / "prefect.db") as database:
+        states = database.execute("select state_name from flow_run where id = ?", [run]).fetchall()
+    assert states == [("Crashed",)], "the server believes in a run that was stopped"
+    assert {log.name for log in (home / "evalflows").iterdir()} == {"server.log", "worker-slow-pool.log"}
+
+
+@pytest.mark.slow
+def test_with_an_api_only_the_worker_is_ours(folder: Path, prefect_environment: dict[str, str]) -> None:
+    with running_up(folder, environment=prefect_environment) as up:
+        assert up.url == prefect_environment["PREFECT_API_URL"]
+        assert len(up.left()) == 1
+        start_a_run(up)
+        assert up.interrupt(signal.SIGTERM) == 0
+        assert up.left() == []
+    with urllib.request.urlopen(f"{prefect_environment['PREFECT_API_URL']}/health") as answer:
+        assert answer.read() == b"true"
+
+
+@pytest.mark.slow
+def test_when_the_worker_dies_all_ends_with_a_line(folder: Path, prefect_environment: dict[str, str]) -> None:
+    with running_up(folder, environment=prefect_environment) as up:
+        (worker,) = up.left()
+        os.kill(worker, signal.SIGKILL)
+        assert up.process.wait(30) == 4
+        assert up.left() == []
+    last = up.printed.splitlines()[-1]
+    assert last.startswith("evalflows: the worker ended by itself, exit code -9: ")
+    assert "Traceback" not in up.printed
+
+
+NOBODY = "http://127.0.0.1:9/api"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "api", "message"),
+    [
+        (["up"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
+        (["deploy"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
+        (["deploy"], "", "PREFECT_API_URL is not set, wanted the API to deploy to"),
+        (["up", "--port", "4999"], NOBODY, f"--port 4999: PREFECT_API_URL is {NOBODY}, so that no server is started"),
+    ],
+)
+def test_an_api_that_is_not_there_is_told_in_a_line(
+    arguments: list[str], api: str, message: str, tmp_path: Path
+) -> None:
+    refused(arguments, tmp_path, {"PREFECT_API_URL": api, "PREFECT_HOME": str(tmp_path)}, message)
+
+
+def test_a_folder_that_hides_our_packages_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").touch()
+    refused(["up"], tmp_path, {}, f"{tmp_path / 'tasks.py'}: hides the package 'tasks' of evalflows in flow runs")
+
+
+@pytest.mark.slow
+def test_what_cannot_be_deployed_is_told_in_a_line(folder: Path, prefect_environment: dict[str, str]) -> None:
+    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": []}))
+    message = f"{folder / 'prefect.yaml'}: prefect deploy: spec.yaml: targets: "
+    refused(["deploy"], folder, prefect_environment, message)
+
+
+def refused(arguments: list[str], folder: Path, environment: dict[str, str], message: str) -> None:
+    done = subprocess.run(
+        [EVALFLOWS, *arguments], cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"evalflows: {message}"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A port that somebody else has, in place of Prefect's."""
+    with socket.socket() as somebody:
+        somebody.bind(("127.0.0.1", 0))
+        somebody.listen()
+        port = int(somebody.getsockname()[1])
+        monkeypatch.setattr(command, "PREFECTS_PORT", port)
+        yield port
+
+
+def test_a_port_that_was_asked_for_has_to_be_free(taken: int) -> None:
+    with pytest.raises(InputError, match=f"--port {taken}: taken by another program"):
+        command._port(taken)
+
+
+def test_another_is_taken_where_prefects_port_is_not_free(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_answers", lambda url: False)
+    assert command._port(None) not in (0, taken)
+
+
+def test_a_prefect_server_on_its_port_is_named(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_answers", lambda url: True)
+    with pytest.raises(InputError, match=f"wanted PREFECT_API_URL=http://127.0.0.1:{taken}/api to use it"):
+        command._port(None)
+
+
+def listeners(port: int) -> set[str]:
+    """The addresses at which something listens on a port."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            address, local_port = line.split()[1].split(":")
+            if int(local_port, 16) == port and line.split()[3] == "0A":
+                found.add("127.0.0.1" if address == "0100007F" else address)
+    return found

@@ -1,0 +1,168 @@
+"""What is deployed, on a real server, and what becomes of a run of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from running_up import EVALFLOWS, Up, ask, running_up, until
+
+from flows.deployments import prefect_file, server_settings, spec_of
+from specs.errors import InputError
+from specs.experiment import ExperimentSpec, load_experiment
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "data" / "experiments" / "demo.yaml"
+SPEC = {
+    "name": "small",
+    "description": "{{ $HOME }}, {{ spec }} and {{x}} are not templates",
+    "dataset": {"path": "rows.jsonl"},
+    "targets": [{"kind": "python", "function": "mine:upper"}],
+    "evaluators": ["exact_match"],
+}
+PREFECT_YAML = """
+pull:
+  - prefect.deployments.steps.set_working_directory: {directory: .}
+deployments:
+  - name: mine
+    entrypoint: flows.run_experiment.run_experiment
+    build:
+      - flows.deployments.spec_of: {file: spec.yaml, changes: [repetitions=2]}
+    parameters: {spec: "{{ spec }}", resume: null}
+    work_pool: {name: evalflows, job_variables: {working_dir: .}}
+"""
+
+
+def deploy(folder: Path, environment: dict[str, str]) -> list[str]:
+    """Run `evalflows deploy` in a folder. Returns the lines it prints."""
+    done = subprocess.run(
+        [EVALFLOWS, "deploy"], cwd=folder, env=os.environ | environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.removeprefix("deployed").strip() for line in done.stdout.splitlines()]
+
+
+def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
+    found = ask(environment["PREFECT_API_URL"], "/deployments/filter", deployments={"name": {"any_": [name]}})
+    assert len(found) == 1
+    return dict(found[0])
+
+
+@pytest.mark.slow
+def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    said = deploy(tmp_path, prefect_environment)
+    names = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)", f"from {ROOT / 'prefect.yaml'}"]
+    assert said == names
+    demo, nightly = (deployment(prefect_environment, name) for name in ("demo", "nightly"))
+    given = load_experiment(DEMO)
+    assert ExperimentSpec.model_validate(demo["parameters"]["spec"]) == given
+    assert demo["parameters"]["spec"].keys() == ExperimentSpec.model_fields.keys(), "a field would be empty in the form"
+    night = ExperimentSpec.model_validate(nightly["parameters"]["spec"])
+    assert (night.name, night.run_key, night.fresh) == ("nightly", None, True)
+    assert [target.connection for target in night.targets] == ["local", "local"], "it would cost something"
+    assert {evaluator.connection for evaluator in night.evaluators} == {None, "local"}, "it would cost something"
+    assert night.dataset == given.dataset
+    assert all(one["description"] and one["tags"] for one in (demo, nightly))
+
+    assert deploy(tmp_path, prefect_environment) == names
+    again = deployment(prefect_environment, "nightly")
+    assert (again["id"], len(again["schedules"])) == (nightly["id"], 1)
+
+    def due() -> list[dict[str, Any]]:
+        one = {"id": {"any_": [nightly["id"]]}}
+        return list(ask(prefect_environment["PREFECT_API_URL"], "/flow_runs/filter", deployments=one))
+
+    runs = until(due, 60)
+    assert {run["state"]["name"] for run in runs} == {"Scheduled"}
+    assert all("T03:00:00" in run["expected_start_time"] for run in runs)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, prefect_environment: dict[str, str]) -> Iterator[Up]:
+    """A worker in a user's folder, which uses the API of the tests' server."""
+    folder = tmp_path_factory.mktemp("folder")
+    (folder / "rows.jsonl").write_text('{"inputs": {"question": "q"}, "outputs": {"answer": "Q"}}\n')
+    (folder / "mine.py").write_text("def upper(question):\n    return question.upper()\n")
+    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    (folder / "prefect.yaml").write_text(PREFECT_YAML)
+    with running_up(folder, environment=prefect_environment) as one:
+        yield one
+
+
+def run_and_watch(environment: dict[str, str], *parameters: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "prefect", "deployment", "run", "run_experiment/mine", "--watch", *parameters]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_a_run_that_completes_ends_the_command_well(up: Up, prefect_environment: dict[str, str]) -> None:
+    done = run_and_watch(prefect_environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "'Completed'" in done.stdout
+    query = "select description, repetitions, state from experiments"
+    rows = subprocess.run(
+        [EVALFLOWS, "sql", query, "--format", "json"],
+        env=os.environ | {"EVALFLOWS_STORE": str(up.output.parent / "data" / "store")},
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(rows.stdout) == {"description": SPEC["description"], "repetitions": 2, "state": "completed"}
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_ends_the_command_badly(up: Up, prefect_environment: dict[str, str]) -> None:
+    spec = SPEC | {"dataset": {"path": "nowhere.jsonl"}, "evaluators": [{"use": "exact_match"}]}
+    done = run_and_watch(prefect_environment, "--params", json.dumps({"spec": spec}))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "'Failed'" in done.stdout
+
+
+def test_a_step_reads_a_spec_whole_and_changed(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    spec = spec_of(str(tmp_path / "spec.yaml"), ["repetitions=3"])["spec"]
+    assert spec["repetitions"] == 3
+    assert spec["evaluators"][0]["use"] == "exact_match"
+    assert spec.keys() == ExperimentSpec.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("deployments: [", "not YAML"),
+        ("deployments: [{name: a}]", "wanted deployments, each with a name and a work_pool"),
+        ("[]", "wanted deployments, each with a name and a work_pool"),
+    ],
+)
+def test_a_bad_prefect_yaml_is_told_in_a_line(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "prefect.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        prefect_file(tmp_path)
+
+
+def test_a_folder_without_a_prefect_yaml_has_ours(tmp_path: Path) -> None:
+    file = prefect_file(tmp_path)
+    assert file.path == ROOT / "prefect.yaml"
+    assert {"demo", "nightly"} <= {*file.deployments}
+    assert file.pools == ["evalflows"]
+
+
+def test_the_prefect_yaml_in_the_docs_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "deployments.md").read_text(), flags=re.S)
+    (tmp_path / "prefect.yaml").write_text(block)
+    assert prefect_file(tmp_path).deployments == ["support-bot"]
+    shown, ours = yaml.safe_load(block), yaml.safe_load((ROOT / "prefect.yaml").read_text())
+    assert shown["pull"] == ours["pull"]
+    assert shown["deployments"][0].keys() == ours["deployments"][1].keys()
+    assert shown["deployments"][0]["work_pool"] == ours["deployments"][1]["work_pool"]
+
+
+def test_our_server_has_the_settings_of_the_project() -> None:
+    settings = server_settings()
+    assert settings["PREFECT_SERVER_ANALYTICS_ENABLED"] == "False"
+    assert settings["PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE"] == "200"

@@ -1,0 +1,100 @@
+"""`evalflows up` for tests: begun in a folder, ended with the block, and nothing of it may be left."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EVALFLOWS = str(Path(sys.executable).with_name("evalflows"))
+MARK = "EVALFLOWS_TEST_MARK"
+
+
+@dataclass(frozen=True)
+class Up:
+    """One that is up: what it has printed, and the API that it serves or uses."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    mark: str
+
+    @property
+    def printed(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def url(self) -> str:
+        return re.findall(r"PREFECT_API_URL=(\S+)", self.printed)[0]
+
+    @property
+    def ui(self) -> str:
+        return re.findall(r"^UI +(\S+)$", self.printed, flags=re.M)[0]
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ask it to end. Returns its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def left(self) -> list[int]:
+        """The processes that it started, and theirs, which still live."""
+        return sorted(_marked(self.mark) - {self.process.pid})
+
+
+@contextmanager
+def running_up(folder: Path, *arguments: str, environment: Mapping[str, str]) -> Iterator[Up]:
+    """Run `evalflows up` in a folder, ready when the block begins."""
+    mark = uuid.uuid4().hex
+    own = {**os.environ, **environment, MARK: mark}
+    output = folder / "up.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen([EVALFLOWS, "up", *arguments], cwd=folder, env=own, stdout=file, stderr=file)
+    one = Up(process, output, mark)
+    try:
+        until(lambda: "Ctrl-C stops" in one.printed or process.poll() is not None, 120)
+        assert process.poll() is None, one.printed
+        yield one
+    finally:
+        with suppress(subprocess.TimeoutExpired):
+            if process.poll() is None:
+                one.interrupt()
+        for pid in _marked(mark):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def until(condition: Any, seconds: float) -> Any:
+    """What a condition gives once that is true. Raises TimeoutError when the time is over."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"waited {seconds} s for nothing")
+
+
+def ask(url: str, path: str, **content: Any) -> Any:
+    """What a Prefect API answers to a POST."""
+    request = urllib.request.Request(
+        url + path, data=json.dumps(content).encode(), headers={"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def _marked(mark: str) -> set[int]:
+    """The processes that bear a mark in their environment."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"{MARK}={mark}".encode() in path.read_bytes().split(b"\0"):
+                found.add(int(path.parent.name))
+    return found

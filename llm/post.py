@@ -6,6 +6,7 @@ import os
 import re
 import time
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx2
@@ -18,6 +19,7 @@ from specs.paths import filled
 from specs.protocols import Post, Posted
 from specs.target import HttpTarget
 
+LONGEST_MESSAGE = 500
 SHORTEST_SECRET = 4
 """Characters: what is shorter is no secret, and would blot out half of a message."""
 
@@ -73,26 +75,27 @@ def _without(secrets: list[str], error: CallError) -> CallError:
     text = str(error)
     for secret in secrets:
         text = text.replace(secret, "…")
-    return CallError(error.kind, text, retry_after_s=error.retry_after_s)
+    return CallError(error.kind, text[:LONGEST_MESSAGE], retry_after_s=error.retry_after_s)
 
 
 @cache
 def _shared(url: str, max_in_flight: int, timeout_s: float) -> tuple[httpx2.AsyncClient, Limiter]:
     limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
-    return httpx2.AsyncClient(limits=limits, timeout=timeout_s), FixedLimiter(max_in_flight)
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no example must see what another one left
+    client = httpx2.AsyncClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
+    return client, FixedLimiter(max_in_flight)
 
 
 async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> Any:
     """One attempt: the response as JSON, else as text."""
     try:
         response = await client.post(url, json=body, headers=headers)
-        client.cookies.clear()  # no example must see what another one left
     except httpx2.TimeoutException as error:
         raise CallError("timeout", "no answer in time") from error
     except httpx2.HTTPError as error:
         raise CallError("connection", describe(error)) from error
     if response.status_code >= 300:
-        text = " ".join(response.text.split())[:500]
+        text = " ".join(response.text.split()) or response.headers.get("location", "")
         kind = http_status_kind(response.status_code)
         raise CallError(kind, f"HTTP {response.status_code}: {text}", retry_after_s=retry_after_s(response.headers))
     try:

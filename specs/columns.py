@@ -67,8 +67,7 @@ def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, An
 
 def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
     """A row of any schema as a row of {"id" or "inputs", "outputs", …}. Raises InputError for a missing column."""
-    failed = bool(row.get("error"))
-    found: dict[str, Any] = {"outputs": {} if failed else _pick(row, columns.outputs)}
+    found: dict[str, Any] = {"outputs": _answer(row, columns)}
     if columns.inputs:
         found["inputs"] = _pick(row, columns.inputs)
     if columns.id or "id" in row:
@@ -76,6 +75,16 @@ def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]
     if all(value is None for value in found["outputs"].values()):
         found["outputs"] = None
     return found | {name: row[name] for name in ("error", "latency_s") if row.get(name) is not None}
+
+
+def _answer(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
+    """The outputs; of a row that holds an error instead, none."""
+    try:
+        return _pick(row, columns.outputs)
+    except InputError:
+        if not row.get("error"):
+            raise
+        return {}
 
 
 def _pick(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:

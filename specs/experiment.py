@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,20 +116,12 @@ def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> Experiment
         raise InputError(
             f"{path}: got {type(content).__name__}, wanted a mapping with name, dataset, targets, evaluators"
         )
-    content = _unshared(content)
     for change in changes:
         _apply(content, change)
     try:
         return ExperimentSpec.model_validate(content)
     except ValidationError as error:
         raise InputError(first_problem(error, str(path))) from error
-
-
-def _unshared(content: Any) -> Any:
-    """What an alias of YAML names twice as two, so that a change of one leaves the other."""
-    if isinstance(content, dict):
-        return {key: _unshared(value) for key, value in content.items()}
-    return [_unshared(value) for value in content] if isinstance(content, list) else content
 
 
 def _apply(content: dict[str, Any], change: str) -> None:
@@ -154,10 +147,13 @@ def _apply(content: dict[str, Any], change: str) -> None:
 
 
 def _step(place: Any, key: str, change: str) -> Any:
+    """What stands at a key, as a copy of its own there: an alias of YAML is one object in two places."""
     if isinstance(place, list):
         if not key.isdecimal() or int(key) >= len(place):
             raise InputError(f"--set {change}: got {key!r}, wanted a number below {len(place)}")
+        place[int(key)] = copy(place[int(key)])
         return place[int(key)]
     if isinstance(place, dict):
-        return place.setdefault(key, {})
+        place[key] = copy(place.get(key, {}))
+        return place[key]
     raise InputError(f"--set {change}: nothing below {short(place)}")

@@ -40,7 +40,18 @@ class ChatTarget(_Target):
 
     @model_validator(mode="after")
     def _extra_is_extra(self) -> "ChatTarget":
-        own = {"model", "messages", "temperature", "max_tokens", "seed", "tools", "schema", "response_format", "repeat"}
+        own = {
+            "model",
+            "messages",
+            "temperature",
+            "max_tokens",
+            "seed",
+            "tools",
+            "schema",
+            "response_format",
+            "repeat",
+            "stream",
+        }
         taken = self.extra.keys() & own
         if taken:
             raise ValueError(f"extra: got {min(taken)!r}, wanted only what has no field of its own")
@@ -55,7 +66,7 @@ class PythonTarget(_Target):
 
 
 def _check_url(url: str) -> None:
-    if "@" in url.partition("://")[2].partition("/")[0]:
+    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
         raise ValueError("url: holds a user or a password, wanted a header from the environment")
     try:
         parts = urlsplit(url)

@@ -130,6 +130,8 @@ def _called(function: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _iterated(returned: Any) -> Iterable[Any]:
+    if inspect.iscoroutine(returned):
+        returned.close()
     if inspect.isawaitable(returned) or hasattr(returned, "__aiter__"):
         raise InputError("got something to await, wanted a plain function that yields rows")
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned

@@ -144,7 +144,7 @@ def _from_parquet(file: BinaryIO, where: str) -> Numbered:
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 number += 1
                 yield number, {name: plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:  # of a map that gives a key twice, say
         raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{where}:{number + 1}: not UTF-8: {error.reason}") from error
@@ -184,6 +184,8 @@ def plain(value: Any, where: str) -> Any:
     if value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind in "mM":  # in nanoseconds they would become numbers
+            value = value.astype(f"{value.dtype.kind}8[us]")
         return plain(value.tolist(), where)
     raise InputError(f"{where}: got {type(value).__name__}, wanted text, a number, a list or a mapping")
 

@@ -112,7 +112,6 @@ def test_a_change_of_what_yaml_shares_changes_one_place(path: Path) -> None:
     assert [getattr(target, "extra", None) for target in targets] == [{"top_p": 0.9}, {"top_p": 0.1}]
 
 
-@pytest.mark.xfail(strict=True, reason="_unshared never ends in what holds itself, and is outside of any try")
 def test_a_spec_that_holds_itself_is_read_or_refused(path: Path) -> None:
     path.write_text(SPEC + "metadata: &all {again: *all}\n", encoding="utf-8")
     try:

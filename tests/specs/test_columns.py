@@ -234,7 +234,6 @@ def test_the_error_and_the_latency_of_an_answer_come_along_where_there_are_any()
     }
 
 
-@pytest.mark.xfail(strict=True, reason="answer_row passes over the outputs of a row that holds an error, say a warning")
 def test_an_answer_goes_before_an_error() -> None:
     row = {"id": 7, "answer": "So.", "error": "a warning"}
     assert answer(row) == {"id": 7, "outputs": {"answer": "So."}, "error": "a warning"}

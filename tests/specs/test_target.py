@@ -189,7 +189,6 @@ def test_an_empty_body_is_one(body: object) -> None:
     assert read("http", body=body).body == body
 
 
-@pytest.mark.xfail(strict=True, reason="an @ in the query is taken for a user's, where the address has no path")
 def test_an_address_may_hold_an_at_sign_in_its_query() -> None:
     url = "https://app.example?user=me@home.example"
     assert read("http", url=url).url == url

@@ -235,7 +235,6 @@ def test_an_array_of_numpy_is_a_list(store: Store) -> None:
     assert inputs(found) == [{"a": [[1, 2]], "b": 0.5, "c": True}]
 
 
-@pytest.mark.xfail(strict=True, reason="tolist makes a number of nanoseconds of a time of numpy")
 def test_a_time_of_numpy_is_read_as_one_of_pandas(store: Store) -> None:
     times = pd.to_datetime(["2026-01-02"])
     found = from_function(store, lambda: [{"inputs": {"a": times.to_numpy(dtype="datetime64[ns]"), "b": times[0]}}])
@@ -313,7 +312,6 @@ def test_an_async_function_is_refused_with_its_name(store: Store, function: Call
     assert function_problem(store, function).startswith("function FUNCTION: ")
 
 
-@pytest.mark.xfail(strict=True, reason="_iterated refuses a coroutine without closing it")
 def test_a_refused_async_function_leaves_no_warning(store: Store) -> None:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -413,7 +413,6 @@ def test_a_map_is_a_mapping(tmp_path: Path) -> None:
     assert column(tmp_path, pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64()))) == [{"k": 1}, {}, None]
 
 
-@pytest.mark.xfail(strict=True, reason="to_pylist raises KeyError for a map with the same key twice")
 def test_a_map_with_a_key_twice_is_read_or_told(tmp_path: Path) -> None:
     values = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
     pq.write_table(pa.table({"a": values}), tmp_path / "rows.parquet")

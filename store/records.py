@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 Json = Annotated[str, "json"]
@@ -22,6 +22,7 @@ Winner = Literal["left", "right", "tie"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
 DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -31,13 +32,12 @@ def now() -> datetime:
 
 def new_id(prefix: str, at: datetime | None = None) -> str:
     """`prefix-` and 26 letters: 48 bits of time in ms, so that ids sort by time, then 80 bits of chance."""
-    milliseconds = int((at or now()).timestamp() * 1000)
-    return f"{prefix}-{_letters(milliseconds, 10)}{_letters(secrets.randbits(80), 16)}"
+    return f"{prefix}-{_time(at or now())}{_letters(secrets.randbits(80), 16)}"
 
 
 def dependent_id(prefix: str, at: str | datetime, *origin: str) -> str:
     """An id of the same form whose 80 bits are a hash of its origin; its time is `at`, or that of the id `at`."""
-    time = _letters(int(at.timestamp() * 1000), 10) if isinstance(at, datetime) else at.partition("-")[2][:10]
+    time = _time(at) if isinstance(at, datetime) else at.partition("-")[2][:10]
     number = int.from_bytes(hashlib.sha256(to_json(origin).encode()).digest()[:10])
     return f"{prefix}-{time}{_letters(number, 16)}"
 
@@ -45,6 +45,11 @@ def dependent_id(prefix: str, at: str | datetime, *origin: str) -> str:
 def derived_id(*parts: str | int | None) -> str:
     """32 hex digits that the parts decide: a key made of other keys, in one column."""
     return hashlib.blake2b(to_json(parts).encode(), digest_size=16).hexdigest()
+
+
+def _time(at: datetime) -> str:
+    """Whole milliseconds, reckoned in integers: as a float, a time may fall short of its own millisecond."""
+    return _letters((at - _EPOCH) // timedelta(milliseconds=1), 10)
 
 
 def _letters(number: int, count: int) -> str:

@@ -180,3 +180,10 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     value.append(value)
     with pytest.raises(ValueError, match="Circular"):
         to_json(value)
+
+
+def test_the_time_of_an_id_loses_no_millisecond_to_rounding() -> None:
+    at = datetime(2243, 1, 1, tzinfo=UTC)
+    moments = [at + timedelta(milliseconds=n) for n in range(2000)]
+    times = [dependent_id("exp", moment, "x") for moment in moments]
+    assert times == sorted(set(times))

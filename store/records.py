@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 Json = Annotated[str, "json"]
@@ -22,7 +22,6 @@ Winner = Literal["left", "right", "tie"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
 DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -49,7 +48,7 @@ def derived_id(*parts: str | int | None) -> str:
 
 def _time(at: datetime) -> str:
     """Whole milliseconds, reckoned in integers: as a float, a time may fall short of its own millisecond."""
-    return _letters((at - _EPOCH) // timedelta(milliseconds=1), 10)
+    return _letters(int(at.replace(microsecond=0).timestamp()) * 1000 + at.microsecond // 1000, 10)
 
 
 def _letters(number: int, count: int) -> str:

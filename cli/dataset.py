@@ -94,8 +94,9 @@ def show(reference: str, verbose: bool) -> None:
         out.print(f"{snapshot}: {len(examples)} examples")
         for since, version, n, source in versions:
             out.print(f"  since {since:%Y-%m-%d %H:%M} UTC: {version}, {n} examples, from {source}")
-        for passed, message in checks:
-            out.print(Text(f"  {'ok' if passed else 'failed'}: {message}", style="" if passed else "bold red"))
+        for passed, severity, message in checks:
+            mark = "ok" if passed else "failed" if severity == "error" else "warning"
+            out.print(Text(f"  {mark}: {message}", style="bold red" if mark == "failed" else ""))
         out.print(_listed(examples[:SHOWN]))
 
 
@@ -161,7 +162,7 @@ where v.name = $1 order by v.recorded_at desc
 """
 
 _CHECKS = """
-select passed, message from checks
+select passed, severity, message from checks
 where subject_kind = 'snapshot' and subject_id = ? and (not passed or passed is null or severity = 'error')
 order by passed nulls first, message
 """

@@ -125,7 +125,8 @@ _ERRORS = """
 select e.name, what, error, count(*) as n from (
     select experiment_id, 'target' as what, error from outputs where status = 'failed'
     union all
-    select experiment_id, evaluator as what, error from scores where status = 'failed' and error_kind <> 'no_output'
+    select experiment_id, evaluator as what, error from scores
+    where status = 'failed' and coalesce(error_kind, '') <> 'no_output'
 ) f join experiments e using (experiment_id)
 where list_contains($1, experiment_id)
 group by all order by n desc, e.name, what, error limit 10

@@ -81,9 +81,12 @@ def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
 
 
 def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str]) -> str | None:
-    """Says so, with the most frequent error, if every judgement of an evaluator failed by an error of these kinds."""
+    """Says so, with the most frequent error, if every judgement of an evaluator failed by an error of these kinds.
+
+    What it did not apply to does not count.
+    """
     query = """select s.evaluator, count(*), mode(s.error) from source.scores s join source.outputs o using (run_id)
-               where s.experiment_id = ? and o.status = 'ok'
+               where s.experiment_id = ? and o.status = 'ok' and s.status not in ('not_applicable', 'sampled_out')
                group by s.evaluator
                having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, '')))
                order by s.evaluator"""

@@ -69,7 +69,8 @@ class Result:
 
     @property
     def verdict_text(self) -> str:
-        return CONCLUSIONS.get(self.conclusion or "", "")
+        text = CONCLUSIONS.get(self.conclusion or "", "")
+        return f"{text}: unfit judge" if "planted answers" in (self.reason or "") else text
 
     @property
     def cost_text(self) -> str:
@@ -125,7 +126,8 @@ def _reasons(results: Sequence[Result]) -> list[str]:
     found: dict[tuple[str, str], None] = {}
     for result in results:
         plain = (result.reason or "").startswith("the difference may be none")
-        if result.conclusion == "not_enough_evidence" and result.reason and not plain and result.metric not in MEASURES:
+        quiet = result.metric in MEASURES and result.difference_low is None  # not known, or the same throughout
+        if result.conclusion == "not_enough_evidence" and result.reason and not plain and not quiet:
             found[result.metric, result.reason] = None
     return [f"{metric} decides nothing: {reason}" for metric, reason in found]
 

@@ -21,7 +21,8 @@ class MetricValues:
     metric: str
     evaluator: str
     evaluator_version: str
-    is_yes_no: bool  # each value is 0 or 1, and one run an example
+    is_yes_no: bool  # each run's value is 0 or 1
+    is_single: bool  # one run an example, so that a value is that of a run
     values: Values  # the mean over an example's repetitions; NaN where none was scored
     missing: npt.NDArray[np.bool_]  # whether a repetition failed, or was not attempted
     scored: int  # runs
@@ -63,7 +64,8 @@ def _values(experiment: ExperimentRow, places: dict[str, int], rows: list[_Row])
         metric=rows[0].metric,
         evaluator=rows[0].evaluator,
         evaluator_version=rows[0].version,
-        is_yes_no=experiment.repetitions == 1 and all(row.yes_no for row in rows),
+        is_yes_no=all(row.yes_no for row in rows),
+        is_single=experiment.repetitions == 1,
         values=values,
         missing=missing,
         scored=sum(row.scored for row in rows),

@@ -18,7 +18,7 @@ from store.parquet import Store
 from store.records import CheckRow, ExampleRow, ExperimentRow, derived_id, to_json
 from store.spool import Spool
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
-from tasks.judge import judged
+from tasks.judge import Fields, judged
 from tasks.subject import example_view
 
 LEAST_DIFFERENCE = 0.5
@@ -71,7 +71,7 @@ def control_pairs(examples: Sequence[ExampleRow], count: int) -> list[tuple[Exam
 def _tried(ready: Experiment, judge: ReadyEvaluator, batch: str) -> CheckRow:
     pairs = control_pairs(ready.examples, judge.spec.controls or 0)
     with Spool(ready.store, ready.row.experiment_id, f"controls-{judge.bound.name}") as spool:
-        right, wrong = loop.run(_judge_all(ready, judge, pairs, spool))
+        (right, wrong), errors = loop.run(_judge_all(ready, judge, pairs, spool))
     found = discrimination(right, wrong, level=ready.spec.level)
     fit = found.low is not None and found.low > 0 and (found.difference or 0.0) >= LEAST_DIFFERENCE
     return CheckRow(
@@ -84,21 +84,24 @@ def _tried(ready: Experiment, judge: ReadyEvaluator, batch: str) -> CheckRow:
         n_checked=len(right) + len(wrong),
         observed=to_json(asdict(found)),
         expected=to_json({"least_difference": LEAST_DIFFERENCE, "controls": judge.spec.controls}),
-        message=_in_words(found),
+        message=_in_words(found) + (f" ({len(errors)} trials failed: {errors[0]})" if errors else ""),
     )
 
 
 async def _judge_all(
     ready: Experiment, judge: ReadyEvaluator, pairs: Sequence[tuple[ExampleRow, str]], spool: Spool
-) -> tuple[list[float], list[float]]:
-    """The scores that the judge gave to the right answers, and to the wrong ones. One that failed is left out."""
+) -> tuple[tuple[list[float], list[float]], list[str]]:
+    """The scores that the judge gave to right and to wrong answers, and the errors of the trials that failed."""
     scores: tuple[list[float], list[float]] = ([], [])
+    errors: list[str] = []
 
     async def judge_one(control: tuple[ExampleRow, str, int]) -> None:
         example, answer, side = control
-        value = await _score(ready, judge, example, answer, spool)
-        if value is not None:
-            scores[side].append(value)
+        judgement = await _score(ready, judge, example, answer, spool)
+        if judgement.get("value") is not None:
+            scores[side].append(judgement["value"])
+        elif judgement["status"] == "failed":
+            errors.append(judgement["error"])
 
     controls = [
         (example, answer, side)
@@ -106,12 +109,10 @@ async def _judge_all(
         for side, answer in enumerate((example.reference_outputs or "", wrong))
     ]
     await ready.judging.run(judge_one, controls, is_async=judge.bound.is_async)
-    return scores
+    return scores, errors
 
 
-async def _score(
-    ready: Experiment, judge: ReadyEvaluator, example: ExampleRow, answer: str, spool: Spool
-) -> float | None:
+async def _score(ready: Experiment, judge: ReadyEvaluator, example: ExampleRow, answer: str, spool: Spool) -> Fields:
     seen, fields = example_view(example), json.loads(answer)
     outputs: dict[str, Any] = {"output": next(iter(fields.values()))} if len(fields) == 1 else fields
     identity = derived_id("control", ready.row.experiment_id, example.example_id, answer)
@@ -122,9 +123,7 @@ async def _score(
         evaluator=judge.bound.name,
     )
     run = RunView(id=identity, inputs=seen.inputs, outputs=outputs)
-    found = await judged(judge, offer_run(seen, run), recorder)
-    values = [fields["value"] for fields in found if fields["status"] == "scored"]
-    return values[0] if values else None
+    return (await judged(judge, offer_run(seen, run), recorder))[0]
 
 
 def _in_words(found: Discrimination) -> str:

@@ -9,7 +9,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from specs.experiment import ExperimentSpec
-from specs.metric import MetricSpec
+from specs.metric import MEASURES, MetricSpec
 from stats import PairedDifference, mean_estimate, paired_difference, worst_case_difference
 from store.parquet import Store
 from store.records import Conclusion, EstimateRow, ExperimentRow, VerdictRow, derived_id
@@ -32,7 +32,7 @@ def weigh_differences(rows: list[ExperimentRow]) -> str:
     clusters = _clusters(store, rows[0])
     values = {row.target: {one.metric: one for one in metric_values(store, row)} for row in rows}
     for row in rows:
-        estimates = [_estimate(row, one, clusters, spec.level) for one in values[row.target].values()]
+        estimates = [_estimate(row, one, clusters, spec) for one in values[row.target].values()]
         store.publish("estimates", row.experiment_id, estimates)
     base = next(row for row in rows if row.target == (spec.baseline or rows[0].target))
     unfit = _resting_on(unfit_judges(store, group), spec)
@@ -63,17 +63,33 @@ def _resting_on(unfit: Mapping[str, str], spec: ExperimentSpec) -> dict[str, str
     return {**unfit, **composites}
 
 
-def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, level: float) -> EstimateRow:
-    known = ~np.isnan(one.values)
-    found = mean_estimate(one.values[known], _some(clusters, known), level=level, binary=one.is_yes_no)
+def _bounds(one: MetricValues, spec: ExperimentSpec) -> tuple[float, float]:
+    """Between which values a metric can lie at all."""
+    declared = spec.direction(one.metric).range
+    if one.metric in MEASURES:
+        return 0.0, np.inf  # a range of these is what counts, not what can be
+    if declared is not None:
+        return declared
+    composite = one.metric in {composite.name for composite in spec.composites}
+    return (0.0, 1.0) if one.is_yes_no or composite else (-np.inf, np.inf)
+
+
+def _within(value: float | None, low: float, high: float) -> float | None:
+    return None if value is None else float(min(max(value, low), high))
+
+
+def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, spec: ExperimentSpec) -> EstimateRow:
+    known, bounds = ~np.isnan(one.values), _bounds(one, spec)
+    binary = one.is_yes_no and one.is_single
+    found = mean_estimate(one.values[known], _some(clusters, known), level=spec.level, binary=binary)
     return EstimateRow(
         estimate_id=derived_id(row.experiment_id, one.metric, one.evaluator_version, None),
         experiment_id=row.experiment_id,
         metric=one.metric,
         evaluator_version=one.evaluator_version,
         mean=found.mean,
-        ci_low=found.low,
-        ci_high=found.high,
+        ci_low=_within(found.low, *bounds),
+        ci_high=_within(found.high, *bounds),
         level=found.level,
         method=found.method,
         n_examples=found.n,
@@ -107,11 +123,16 @@ class _Comparison:
             higher_is_better=bool(declared.higher_is_better),
             conclusion=conclusion,
             reason=reason,
-            **_numbers(found),
+            **_numbers(found, self._widest(one)),
             **_counts(one, other),
             worst_case_low=worst[0] if worst else None,
             worst_case_high=worst[1] if worst else None,
         )
+
+    def _widest(self, one: MetricValues) -> float:
+        """The greatest difference that there can be."""
+        low, high = _bounds(one, self.spec)
+        return high - low
 
     def _difference(self, one: MetricValues, other: MetricValues) -> PairedDifference:
         both = ~np.isnan(one.values) & ~np.isnan(other.values)
@@ -120,14 +141,14 @@ class _Comparison:
             other.values[both],
             _some(self.clusters, both),
             level=self.spec.level,
-            binary=one.is_yes_no and other.is_yes_no,
+            binary=all(side.is_yes_no and side.is_single for side in (one, other)),
         )
 
     def _worst_case(self, one: MetricValues, other: MetricValues, declared: MetricSpec) -> tuple[float, float] | None:
         """The difference had the missing gone all one way or all the other; None where the metric has no bounds."""
-        bounds = (0.0, 1.0) if one.is_yes_no and other.is_yes_no else declared.range
+        bounds = declared.range or _bounds(one, self.spec)
         counted = ~(np.isnan(one.values) & ~one.missing) & ~(np.isnan(other.values) & ~other.missing)
-        if bounds is None or not counted.any():
+        if not np.isfinite(bounds).all() or not counted.any():
             return None
         left, right = (np.where(side.missing, np.nan, np.clip(side.values, *bounds))[counted] for side in (one, other))
         low, high = worst_case_difference(left, right, *bounds)
@@ -146,8 +167,13 @@ class _Comparison:
             return "not_enough_evidence", self.unfit[one.evaluator]
         if found.low is None or found.high is None or found.p_value is None:
             return "not_enough_evidence", found.reason
-        if found.low <= 0 <= found.high or found.p_value > 1 - self.spec.level:
+        if found.low <= 0 <= found.high:
             return "not_enough_evidence", f"the difference may be none ({found.n_pairs} pairs)"
+        if found.p_value > 1 - self.spec.level:
+            return (
+                "not_enough_evidence",
+                f"the interval excludes none, but the test does not agree (p {found.p_value:.3f})",
+            )
         lost = int((one.missing | other.missing).sum())
         if lost and worst is None:
             return "not_enough_evidence", f"{lost} missing, and the metric declares no range that would bound them"
@@ -160,13 +186,13 @@ def _some(clusters: Clusters, chosen: Any) -> list[str | None] | None:
     return None if clusters is None else [cluster for cluster, known in zip(clusters, chosen, strict=True) if known]
 
 
-def _numbers(found: PairedDifference) -> dict[str, Any]:
+def _numbers(found: PairedDifference, widest: float) -> dict[str, Any]:
     return {
         "candidate_mean": found.candidate_mean,
         "baseline_mean": found.baseline_mean,
         "difference": found.difference,
-        "ci_low": found.low,
-        "ci_high": found.high,
+        "ci_low": _within(found.low, -widest, widest),
+        "ci_high": _within(found.high, -widest, widest),
         "level": found.level,
         "p_value": found.p_value,
         "method": found.method,

@@ -266,6 +266,28 @@ def test_a_judge_that_is_down_judges_nothing_and_a_resume_asks_it_again() -> Non
     assert rows("select status, count(*) from scores where metric = 'judge' group by all") == [("scored", 2 * N)]
 
 
+def test_a_judge_that_is_down_is_said_also_where_it_does_not_apply_to_every_example() -> None:
+    partly = [*ROWS[:5], {"id": "q99", "inputs": {"question": "q99"}}]
+    with serving(Endpoint(answer=lambda request: error(401, "no such key"))) as endpoint:
+        refused = judged_spec(endpoint, dataset={"rows": partly})
+        with pytest.raises(IncompleteError, match=r"judge judged none of 5 answers: HTTP 401: no such key"):
+            run(refused)
+    ((message,),) = rows("select message from checks where subject_kind = 'judge'")
+    assert message.startswith("this judge could not be tried") and message.endswith("failed: HTTP 401: no such key)")
+
+
+def test_no_interval_leaves_the_bounds_of_its_metric() -> None:
+    few = ROWS[1:6]
+    run(spec(dataset={"rows": few}, targets=targets(often=often, seldom=seldom), repetitions=3))
+    outside = rows(
+        """select metric, ci_low, ci_high, difference_low, difference_high from results
+           where (metric = 'exact_match' and (ci_low < 0 or ci_high > 1 or abs(difference_low) > 1))
+              or (metric in ('latency', 'length') and ci_low < 0)"""
+    )
+    assert outside == []
+    assert rows("select ci_high from results where metric = 'exact_match' and target = 'often'") == [(1.0,)]
+
+
 def test_a_wrong_key_is_said_and_no_attempt_repeated() -> None:
     refusal = r"none of 40 answered: HTTP 401: Incorrect API key provided"
     endpoint = Endpoint(answer=lambda request: error(401, "Incorrect API key provided"))

@@ -13,20 +13,6 @@ from evaluators.numeric_closeness import numeric_closeness
 from evaluators.regex import regex
 from evaluators.score import Score
 
-SHORT_NAMES = (
-    "concision",
-    "contains",
-    "correctness",
-    "edit_similarity",
-    "exact_match",
-    "json_valid",
-    "keyword_safety",
-    "label_f1",
-    "length_between",
-    "numeric_closeness",
-    "regex",
-)
-
 __all__ = [
     "SHORT_NAMES",
     "Score",
@@ -42,3 +28,5 @@ __all__ = [
     "numeric_closeness",
     "regex",
 ]
+
+SHORT_NAMES = tuple(name for name in __all__ if name.islower())

@@ -9,5 +9,6 @@ os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
 
 from flows.api import aevaluate, evaluate, run
 from flows.result import ExperimentResult, ItemOutcome
+from tasks.progress import Progress
 
-__all__ = ["ExperimentResult", "ItemOutcome", "aevaluate", "evaluate", "run"]
+__all__ = ["ExperimentResult", "ItemOutcome", "Progress", "aevaluate", "evaluate", "run"]

@@ -68,6 +68,11 @@ def to_json(value: Any, *, mend: bool = False) -> Json:
     return text
 
 
+def from_json(text: Json | None) -> Any:
+    """What JSON text holds; None for none."""
+    return None if text is None else json.loads(text)
+
+
 def mended(text: str) -> str:
     """A text that UTF-8 can hold: half a surrogate pair becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

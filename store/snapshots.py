@@ -51,7 +51,15 @@ def snapshot_id(examples: Iterable[ExampleRow]) -> str:
     return "snap-" + digest.hexdigest()[:24]
 
 
-def freeze(store: Store, examples: list[ExampleRow], *, name: str | None, source: str) -> str:
+def freeze(
+    store: Store,
+    examples: list[ExampleRow],
+    *,
+    name: str | None,
+    source: str,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> str:
     """Keep examples as a snapshot, and note that `name` now stands for it. Returns the snapshot's id."""
     identity = snapshot_id(examples)
     if not store.is_sealed("snapshots", identity):
@@ -65,7 +73,13 @@ def freeze(store: Store, examples: list[ExampleRow], *, name: str | None, source
     if name is not None and (before := current_snapshot(store, name)) != identity:
         version = new_id("ver")
         row = DatasetVersionRow(
-            dataset_version_id=version, name=name, snapshot_id=identity, parent_snapshot_id=before, source=source
+            dataset_version_id=version,
+            name=name,
+            snapshot_id=identity,
+            parent_snapshot_id=before,
+            source=source,
+            description=description,
+            metadata=None if metadata is None else to_json(dict(metadata)),
         )
         store.publish("dataset_versions", version, [row])
     return identity

@@ -22,7 +22,7 @@ class MetricValues:
     evaluator: str
     evaluator_version: str
     is_yes_no: bool  # each run's value is 0 or 1
-    is_single: bool  # one run an example, so that a value is that of a run
+    is_binary: bool  # and so is each example's: it has one run
     values: Values  # the mean over an example's repetitions; NaN where none was scored
     missing: npt.NDArray[np.bool_]  # whether a repetition failed, or was not attempted
     scored: int  # runs
@@ -60,12 +60,13 @@ def _values(experiment: ExperimentRow, places: dict[str, int], rows: list[_Row])
     for row in rows:
         values[places[row.example]] = np.nan if row.mean is None else row.mean
         missing[places[row.example]] = row.lost > 0 or row.runs < experiment.repetitions
+    yes_no = all(row.yes_no for row in rows)
     return MetricValues(
         metric=rows[0].metric,
         evaluator=rows[0].evaluator,
         evaluator_version=rows[0].version,
-        is_yes_no=all(row.yes_no for row in rows),
-        is_single=experiment.repetitions == 1,
+        is_yes_no=yes_no,
+        is_binary=yes_no and experiment.repetitions == 1,
         values=values,
         missing=missing,
         scored=sum(row.scored for row in rows),

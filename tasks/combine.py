@@ -1,7 +1,7 @@
 """What is made of all answers and judgements of an experiment: composites, and what judges them all at once."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -10,12 +10,11 @@ from evaluators.call import offer_experiment
 from evaluators.composite import Part, combined
 from evaluators.subject import ItemResult
 from llm import loop
-from llm.recorder import Recorder
 from specs.metric import CompositeSpec
 from store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
-from tasks.judge import judged
+from tasks.judge import judged, run_score
 from tasks.resolve import composite_version
 from tasks.subject import evaluations_view, example_view, run_view
 
@@ -44,11 +43,7 @@ def _combine(ready: Experiment) -> None:
     names = {composite.name for composite in ready.spec.composites}
     for run, scores in of_run.items():  # of an earlier attempt
         of_run[run] = [score for score in scores if score.evaluator not in names]
-    composites = [
-        _composite(ready, composite, output, of_run[output.run_id])
-        for composite in ready.spec.composites
-        for output in outputs
-    ]
+    composites = [score for spec in ready.spec.composites for score in _composites(ready, spec, outputs, of_run)]
     ready.store.append("scores", identity, "composites", composites)
     for score in composites:
         of_run[score.run_id or ""].append(score)
@@ -57,28 +52,28 @@ def _combine(ready: Experiment) -> None:
             loop.run(_summarise(ready, evaluator, _results(ready, outputs, of_run), spool))
 
 
-def _composite(ready: Experiment, spec: CompositeSpec, output: OutputRow, scores: Iterable[ScoreRow]) -> ScoreRow:
-    parts = _measured(output) | {s.metric: Part(value=s.value, status=s.status, error=s.error) for s in scores}
-    found = combined(spec, parts, {metric: ready.spec.direction(metric) for metric in spec.weights})
+def _composites(
+    ready: Experiment, spec: CompositeSpec, outputs: Iterable[OutputRow], of_run: OfRun
+) -> Iterator[ScoreRow]:
+    """One composite of every run. Its version is found once: that reads source code."""
     version = composite_version(spec, ready.spec)
-    return ScoreRow(
-        score_id=derived_id(output.run_id, None, spec.name, version),
-        subject_kind="run",
-        subject_id=output.run_id,
-        experiment_id=output.experiment_id,
-        run_id=output.run_id,
-        example_id=output.example_id,
-        repetition=output.repetition,
-        metric=spec.name,
-        value=found.value,
-        data_type=None if found.value is None else "NUMERIC",
-        status=found.status,
-        error=found.error,
-        evaluator=spec.name,
-        evaluator_version=version,
-        cost_usd=0.0,
-        metadata=to_json({"parts": found.parts}),
-    )
+    declared = {metric: ready.spec.direction(metric) for metric in spec.weights}
+    for output in outputs:
+        scores = of_run[output.run_id]
+        parts = _measured(output) | {s.metric: Part(value=s.value, status=s.status, error=s.error) for s in scores}
+        found = combined(spec, parts, declared)
+        yield run_score(
+            output,
+            evaluator=spec.name,
+            version=version,
+            metric=spec.name,
+            value=found.value,
+            data_type=None if found.value is None else "NUMERIC",
+            status=found.status,
+            error=found.error,
+            cost_usd=0.0,
+            metadata=to_json({"parts": found.parts}),
+        )
 
 
 def _measured(output: OutputRow) -> dict[str, Part]:
@@ -97,13 +92,8 @@ def _measure(output: OutputRow, value: float | None) -> Part:
 async def _summarise(ready: Experiment, evaluator: ReadyEvaluator, results: list[ItemResult], spool: Spool) -> None:
     """Judge all answers at once: rows whose subject is the experiment."""
     identity = ready.row.experiment_id
-    recorder = Recorder(
-        keep=lambda call: spool.add("calls", call),
-        experiment_id=identity,
-        subject_id=identity,
-        evaluator=evaluator.bound.name,
-    )
-    for fields in await judged(evaluator, offer_experiment(results), recorder):
+    offered = offer_experiment(results)
+    for fields in await judged(evaluator, offered, spool=spool, experiment_id=identity, subject_id=identity):
         row = ScoreRow(
             score_id=derived_id(identity, None, fields["metric"], evaluator.version),
             subject_kind="experiment",

@@ -12,7 +12,6 @@ from prefect.cache_policies import NO_CACHE
 from evaluators.call import offer_run
 from evaluators.subject import RunView
 from llm import loop
-from llm.recorder import Recorder
 from stats import Discrimination, discrimination
 from store.parquet import Store
 from store.records import CheckRow, ExampleRow, ExperimentRow, derived_id, to_json
@@ -116,14 +115,9 @@ async def _score(ready: Experiment, judge: ReadyEvaluator, example: ExampleRow, 
     seen, fields = example_view(example), json.loads(answer)
     outputs: dict[str, Any] = {"output": next(iter(fields.values()))} if len(fields) == 1 else fields
     identity = derived_id("control", ready.row.experiment_id, example.example_id, answer)
-    recorder = Recorder(
-        keep=lambda call: spool.add("calls", call),
-        experiment_id=ready.row.experiment_id,
-        subject_id=identity,
-        evaluator=judge.bound.name,
-    )
     run = RunView(id=identity, inputs=seen.inputs, outputs=outputs)
-    return (await judged(judge, offer_run(seen, run), recorder))[0]
+    of = {"experiment_id": ready.row.experiment_id, "subject_id": identity}
+    return (await judged(judge, offer_run(seen, run), spool=spool, **of))[0]
 
 
 def _in_words(found: Discrimination) -> str:

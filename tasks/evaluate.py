@@ -11,14 +11,13 @@ from prefect.cache_policies import NO_CACHE
 
 from evaluators.call import offer_run
 from llm import loop
-from llm.recorder import Recorder
 from specs.errors import TRANSIENT
-from store.records import ExampleRow, OutputRow, ScoreRow, derived_id
+from store.records import ExampleRow, OutputRow, ScoreRow
 from store.spool import Spool
 from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
 from tasks.execute import DEAR_S
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
-from tasks.judge import failed, judged, priced
+from tasks.judge import Fields, judged, run_score, unanswered
 from tasks.progress import tally
 from tasks.subject import evaluations_view, example_view, run_view
 
@@ -72,14 +71,14 @@ class _Judging:
         self.transient = 0
 
     async def judge(self, runs: list[Run]) -> None:
-        judged_before = sum(self._is_judged(run[1], e) for e in self._ready.evaluators for run in runs)
-        tally.begin(self._chunk, "judgements", judged_before)
+        tally.begin(self._chunk, "judgements", 0)
         composites = [e for e in self._ready.evaluators if e.bound.asks_for("evaluations", "scores")]
         for evaluators in ([e for e in self._ready.evaluators if e not in composites], composites):
             await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))
 
     async def _judge_with(self, evaluator: ReadyEvaluator, runs: list[Run]) -> None:
         wanting = [run for run in runs if not self._is_judged(run[1], evaluator)]
+        tally.add(self._chunk, "judgements", len(runs) - len(wanting))
         work = self._work(evaluator)
         await self._ready.judging.run(work, wanting, is_async=evaluator.bound.is_async)
 
@@ -89,25 +88,19 @@ class _Judging:
     def _work(self, evaluator: ReadyEvaluator) -> Callable[[Run], Any]:
         async def work(run: Run) -> None:
             example, output = run
-            recorder = Recorder(
-                keep=lambda call: self._spool.add("calls", call),
-                experiment_id=output.experiment_id,
-                subject_id=output.run_id,
-                evaluator=evaluator.bound.name,
-            )
             began = time.perf_counter()
-            if output.status == "ok":
-                seen = example_view(example)
-                scores = evaluations_view(self._of_run[output.run_id])
-                found = await judged(evaluator, offer_run(seen, run_view(output, seen.inputs), scores), recorder)
-            else:
-                error = f"no output to judge: {output.error or output.status}"
-                found = priced([failed(evaluator, "no_output", error)], recorder, 0.0)
-            for fields in found:
-                self._keep(_score(evaluator, output, **fields), time.perf_counter() - began)
+            found = await self._judged(evaluator, example, output) if output.status == "ok" else None
+            for fields in unanswered(evaluator, output) if found is None else found:
+                self._keep(_score(evaluator, output, fields), time.perf_counter() - began)
             tally.add(self._chunk, "judgements")
 
         return work
+
+    async def _judged(self, evaluator: ReadyEvaluator, example: ExampleRow, output: OutputRow) -> list[Fields]:
+        seen = example_view(example)
+        offered = offer_run(seen, run_view(output, seen.inputs), evaluations_view(self._of_run[output.run_id]))
+        of = {"experiment_id": output.experiment_id, "subject_id": output.run_id}
+        return await judged(evaluator, offered, spool=self._spool, **of)
 
     def _keep(self, row: ScoreRow, elapsed: float) -> None:
         self.transient += row.error_kind in TRANSIENT
@@ -115,17 +108,6 @@ class _Judging:
         self._spool.add("scores", row, dear=elapsed > DEAR_S)
 
 
-def _score(evaluator: ReadyEvaluator, output: OutputRow, **fields: Any) -> ScoreRow:
-    return ScoreRow(
-        score_id=derived_id(output.run_id, None, fields["metric"], evaluator.version),
-        subject_kind="run",
-        subject_id=output.run_id,
-        experiment_id=output.experiment_id,
-        run_id=output.run_id,
-        example_id=output.example_id,
-        repetition=output.repetition,
-        evaluator=evaluator.bound.name,
-        evaluator_version=evaluator.version,
-        declared_version=evaluator.spec.version,
-        **fields,
-    )
+def _score(evaluator: ReadyEvaluator, output: OutputRow, fields: Fields) -> ScoreRow:
+    names = {"evaluator": evaluator.bound.name, "version": evaluator.version}
+    return run_score(output, **names, declared_version=evaluator.spec.version, **fields)

@@ -10,22 +10,56 @@ from llm import loop
 from llm.recorder import Recorder, recording
 from specs.errors import CallError, ErrorKind, describe
 from specs.metric import MetricSpec
-from store.records import to_json
+from store.records import OutputRow, ScoreRow, derived_id, to_json
+from store.spool import Spool
 from tasks.experiment import ReadyEvaluator
 
 Fields = dict[str, Any]
 """Some of a ScoreRow's."""
 
 
-async def judged(evaluator: ReadyEvaluator, offered: Mapping[str, Any], recorder: Recorder) -> list[Fields]:
-    """Call an evaluator with what it is offered; one element a metric, with what the judgement cost."""
+async def judged(
+    evaluator: ReadyEvaluator, offered: Mapping[str, Any], *, spool: Spool, experiment_id: str, subject_id: str
+) -> list[Fields]:
+    """Call an evaluator with what it is offered on a subject; one element a metric, with what the judgement cost.
+
+    The calls that it makes are kept in the spool, and paid by the experiment.
+    """
+    recorder = Recorder(
+        keep=lambda call: spool.add("calls", call),
+        experiment_id=experiment_id,
+        subject_id=subject_id,
+        evaluator=evaluator.bound.name,
+    )
     began = time.perf_counter()
     with recording(recorder):
         outcomes = await _outcomes(evaluator, {**offered, "complete": _complete_for(evaluator)})
-    return priced(outcomes, recorder, time.perf_counter() - began)
+    return _priced(outcomes, recorder, time.perf_counter() - began)
 
 
-def priced(outcomes: list[Fields], recorder: Recorder, elapsed: float) -> list[Fields]:
+def unanswered(evaluator: ReadyEvaluator, output: OutputRow) -> list[Fields]:
+    """What becomes of a judgement for which there is no answer: it costs nothing, and has an error."""
+    error = f"no output to judge: {output.error or output.status}"
+    return [_failed(evaluator, "no_output", error) | {"cost_usd": 0.0}]
+
+
+def run_score(output: OutputRow, *, evaluator: str, version: str, **fields: Any) -> ScoreRow:
+    """The score of one run; `fields` are the others of the row, `metric` among them."""
+    return ScoreRow(
+        score_id=derived_id(output.run_id, None, fields["metric"], version),
+        subject_kind="run",
+        subject_id=output.run_id,
+        experiment_id=output.experiment_id,
+        run_id=output.run_id,
+        example_id=output.example_id,
+        repetition=output.repetition,
+        evaluator=evaluator,
+        evaluator_version=version,
+        **fields,
+    )
+
+
+def _priced(outcomes: list[Fields], recorder: Recorder, elapsed: float) -> list[Fields]:
     """What several metrics cost together stands at the first, so that sums are right."""
     models = sorted({completion.model for completion in recorder.completions})
     rows: list[Fields] = []
@@ -36,7 +70,7 @@ def priced(outcomes: list[Fields], recorder: Recorder, elapsed: float) -> list[F
     return rows
 
 
-def failed(evaluator: ReadyEvaluator, kind: ErrorKind, error: str) -> Fields:
+def _failed(evaluator: ReadyEvaluator, kind: ErrorKind, error: str) -> Fields:
     """No value, and an error: never a zero."""
     return {"metric": evaluator.bound.name, "status": "failed", "error_kind": kind, "error": error}
 
@@ -47,13 +81,13 @@ async def _outcomes(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> li
         if evaluator.bound.is_async and isawaitable(returned):
             returned = await returned
     except CallError as error:
-        return [failed(evaluator, error.kind, str(error)) | {"attempts": error.attempts}]
+        return [_failed(evaluator, error.kind, str(error)) | {"attempts": error.attempts}]
     except Exception as error:
-        return [failed(evaluator, "raised", describe(error))]
+        return [_failed(evaluator, "raised", describe(error))]
     try:
         return [_scored(judgement, evaluator.metrics) for judgement in normalise(returned, evaluator.bound.name)]
     except Exception as error:  # also what a property of the user's object raises
-        return [failed(evaluator, "bad_return", describe(error))]
+        return [_failed(evaluator, "bad_return", describe(error))]
 
 
 def _scored(judgement: Judgement, metrics: Mapping[str, MetricSpec]) -> Fields:

@@ -47,11 +47,10 @@ class _Tally:
         with self.lock:
             self.done[chunk.experiment_id, chunk.part, stage] = count
 
-    def add(self, chunk: Chunk, stage: Stage) -> None:
+    def add(self, chunk: Chunk, stage: Stage, count: int = 1) -> None:
+        key = (chunk.experiment_id, chunk.part, stage)
         with self.lock:
-            self.done[chunk.experiment_id, chunk.part, stage] = (
-                self.done.get((chunk.experiment_id, chunk.part, stage), 0) + 1
-            )
+            self.done[key] = self.done.get(key, 0) + count
 
     def of(self, experiments: set[str], stage: Stage) -> int:
         with self.lock:
@@ -85,11 +84,12 @@ def wait_and_tell(steps: Sequence[PrefectFuture[Any]], experiments: Sequence[Exp
     running = [row for row in experiments if row.state == "running"]
     if not running:
         return
+    judges = len(ExperimentSpec.model_validate_json(running[0].spec).evaluators)
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
         left = wait(list(steps), timeout=SECONDS).not_done
-        progress = _progress(running)
+        progress = _progress(running, judges)
         for watch in _watching:
             watch(progress)
         percent = round(progress.percent if left else 100.0, 1)
@@ -101,12 +101,12 @@ def wait_and_tell(steps: Sequence[PrefectFuture[Any]], experiments: Sequence[Exp
             return
 
 
-def _progress(rows: Sequence[ExperimentRow]) -> Progress:
-    spec, identities = ExperimentSpec.model_validate_json(rows[0].spec), {row.experiment_id for row in rows}
+def _progress(rows: Sequence[ExperimentRow], judges: int) -> Progress:
+    identities = {row.experiment_id for row in rows}
     runs = sum(row.n_examples * row.repetitions for row in rows)
     return Progress(
         answers=tally.of(identities, "answers"),
         judgements=tally.of(identities, "judgements"),
         planned_answers=runs,
-        planned_judgements=runs * len(spec.evaluators),
+        planned_judgements=runs * judges,
     )

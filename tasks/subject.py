@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
-from store.records import ExampleRow, OutputRow, ScoreRow
+from store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 
 def example_view(row: ExampleRow) -> ExampleView:
     return ExampleView(
         id=row.example_id,
         inputs=json.loads(row.inputs),
-        reference_outputs=_load(row.reference_outputs),
-        metadata=_load(row.metadata) or {},
+        reference_outputs=from_json(row.reference_outputs),
+        metadata=from_json(row.metadata) or {},
         split=row.split,
         cluster=row.cluster,
-        attachments=_load(row.attachments) or {},
+        attachments=from_json(row.attachments) or {},
     )
 
 
@@ -24,10 +24,10 @@ def run_view(row: OutputRow, inputs: dict[str, Any]) -> RunView:
     return RunView(
         id=row.run_id,
         inputs=inputs,
-        outputs=_load(row.outputs),
+        outputs=from_json(row.outputs),
         error=row.error,
         repetition=row.repetition,
-        steps=_load(row.steps) or [],
+        steps=from_json(row.steps) or [],
         latency_s=row.latency_s,
         tokens_in=row.tokens_in,
         tokens_out=row.tokens_out,
@@ -46,7 +46,3 @@ def evaluations_view(rows: Iterable[ScoreRow]) -> Evaluations:
         )
         for row in rows
     )
-
-
-def _load(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -18,6 +18,7 @@ from specs.experiment import ExperimentSpec
 from store.parquet import Store
 from store.records import CheckRow, ExampleRow, derived_id, to_json
 from store.snapshots import load_snapshot
+from store.suite import load_expectations
 
 TEXTS = ("inputs", "reference_outputs", "metadata")
 """The columns that hold JSON."""
@@ -30,7 +31,7 @@ def validate_snapshot(spec: ExperimentSpec) -> str:
     A snapshot never changes, so it is looked at once for each suite. Raises InputError if a critical check failed.
     """
     store, snapshot = Store(), spec.dataset.snapshot or ""
-    own = [Expectation.model_validate(one) for one in spec.dataset.expectations or () if not isinstance(one, str)]
+    own = load_expectations(spec.dataset.expectations)
     batch = derived_id("checks", snapshot, to_json([one.model_dump() for one in own]))
     if not store.is_sealed("checks", batch):
         store.publish("checks", batch, checked(load_snapshot(store, snapshot), own, batch))

@@ -18,7 +18,6 @@ from store.values import MetricValues, metric_values
 from tasks.controls import unfit_judges
 
 Clusters = Sequence[str | None] | None
-OfExperiment = Mapping[str, MetricValues]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -80,8 +79,7 @@ def _within(value: float | None, low: float, high: float) -> float | None:
 
 def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, spec: ExperimentSpec) -> EstimateRow:
     known, bounds = ~np.isnan(one.values), _bounds(one, spec)
-    binary = one.is_yes_no and one.is_single
-    found = mean_estimate(one.values[known], _some(clusters, known), level=spec.level, binary=binary)
+    found = mean_estimate(one.values[known], _some(clusters, known), level=spec.level, binary=one.is_binary)
     return EstimateRow(
         estimate_id=derived_id(row.experiment_id, one.metric, one.evaluator_version, None),
         experiment_id=row.experiment_id,
@@ -141,7 +139,7 @@ class _Comparison:
             other.values[both],
             _some(self.clusters, both),
             level=self.spec.level,
-            binary=all(side.is_yes_no and side.is_single for side in (one, other)),
+            binary=one.is_binary and other.is_binary,
         )
 
     def _worst_case(self, one: MetricValues, other: MetricValues, declared: MetricSpec) -> tuple[float, float] | None:

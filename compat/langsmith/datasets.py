@@ -1,6 +1,5 @@
 """Datasets by LangSmith's shapes: a name whose versions are snapshots, each with the examples of the one before."""
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from specs.dataset import DatasetSpec
 from specs.errors import InputError
 from store.datasets import grown
 from store.parquet import Store
-from store.records import DatasetVersionRow, ExampleRow, new_id, to_json
+from store.records import from_json
 from store.snapshots import KNOWN, current_snapshot, freeze, load_snapshot, to_examples
 
 SOURCE = "compat.langsmith"
@@ -32,7 +31,7 @@ def all_datasets(store: Store) -> list[Dataset]:
     return [
         Dataset(
             id=dataset_id(row[0]) or "",
-            metadata=None if row[5] is None else json.loads(row[5]),
+            metadata=from_json(row[5]),
             **dict(zip(names, row[:5], strict=True)),
         )
         for row in store.query(_DATASETS)
@@ -55,7 +54,7 @@ def create(store: Store, name: str, description: str | None, metadata: Mapping[s
     """A dataset without examples: its name stands for the empty snapshot. Raises InputError for a taken name."""
     if current_snapshot(store, name) is not None:
         raise InputError(f"dataset {name!r}: is in the store already, wanted another name, or create_examples")
-    _keep(store, name, [], description, None if metadata is None else to_json(dict(metadata)))
+    freeze(store, [], name=name, source=SOURCE, description=description, metadata=metadata)
     return find_dataset(store, name, None)
 
 
@@ -69,8 +68,8 @@ def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     old = load_snapshot(store, current_snapshot(store, dataset.name) or "")
     together = grown(old, new, where)
     if len(together) > len(old):
-        metadata = None if dataset.metadata is None else to_json(dataset.metadata)
-        _keep(store, dataset.name, together, dataset.description, metadata)
+        description, metadata = dataset.description, dataset.metadata
+        freeze(store, together, name=dataset.name, source=SOURCE, description=description, metadata=metadata)
     return [example.example_id for example in new]
 
 
@@ -139,18 +138,3 @@ def _whole(store: Store, reference: Identity) -> DatasetSpec:
     if not dataset.example_count:
         raise InputError(f"dataset {dataset.name!r}: has no examples yet, wanted some by create_examples")
     return DatasetSpec(name=dataset.name)
-
-
-def _keep(store: Store, name: str, examples: list[ExampleRow], description: str | None, metadata: str | None) -> None:
-    """Freeze the examples, and let the name stand for them, with what is said of it."""
-    before = current_snapshot(store, name)
-    row = DatasetVersionRow(
-        dataset_version_id=new_id("ver"),
-        name=name,
-        snapshot_id=freeze(store, examples, name=None, source=SOURCE),
-        parent_snapshot_id=before,
-        source=SOURCE,
-        description=description,
-        metadata=metadata,
-    )
-    store.publish("dataset_versions", row.dataset_version_id, [row])

@@ -9,7 +9,7 @@ from typing import Any
 
 from compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
 from evaluators.subject import ExampleView, RunView
-from store.records import ExampleRow, OutputRow, ScoreRow
+from store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 Step = Mapping[str, Any]
 
@@ -28,11 +28,11 @@ def example_of(row: ExampleRow, dataset: str | None) -> Example:
     return Example(
         id=row.example_id,
         inputs=json.loads(row.inputs),
-        outputs=_load(row.reference_outputs),
-        metadata=_load(row.metadata),
+        outputs=from_json(row.reference_outputs),
+        metadata=from_json(row.metadata),
         dataset_id=dataset,
         created_at=row.recorded_at,
-        attachments=_load(row.attachments),
+        attachments=from_json(row.attachments),
         split=row.split,
         cluster=row.cluster,
     )
@@ -42,14 +42,14 @@ def run_of(row: OutputRow, inputs: Fields) -> Run:
     return Run(
         id=row.run_id,
         inputs=inputs,
-        outputs=_load(row.outputs),
+        outputs=from_json(row.outputs),
         error=None if row.status == "ok" else row.error or row.status,
         start_time=row.started_at,
         end_time=_end(row.started_at, row.latency_s),
         reference_example_id=row.example_id,
         session_id=row.experiment_id,
         trace_id=row.run_id,
-        child_runs=_children(_load(row.steps) or [], row.run_id),
+        child_runs=_children(from_json(row.steps) or [], row.run_id),
         prompt_tokens=row.tokens_in,
         completion_tokens=row.tokens_out,
         total_cost=row.cost_usd,
@@ -91,7 +91,7 @@ def result_of(row: ScoreRow) -> EvaluationResult:
         score=score_of(row.value, row.data_type),
         value=row.label,
         comment=row.error or row.status if missing else row.comment,
-        metadata=_load(row.metadata),
+        metadata=from_json(row.metadata),
         extra={"error": True} if missing else None,
     )
 
@@ -137,7 +137,3 @@ def _fields(value: Any, only: str) -> Fields | None:
 
 def _end(start: datetime | None, latency_s: float | None) -> datetime | None:
     return None if start is None or latency_s is None else start + timedelta(seconds=latency_s)
-
-
-def _load(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 import yaml
-from running_up import EVALFLOWS, Up, ask, running_up, until
+from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
 from selenium import webdriver
 from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
 from selenium.webdriver import Chrome, Keys
@@ -37,17 +37,7 @@ def upper(question):
 def lower(question):
     return question.lower()
 """
-PREFECT_YAML = """
-pull:
-  - prefect.deployments.steps.set_working_directory: {directory: .}
-deployments:
-  - name: mine
-    entrypoint: flows.run_experiment.run_experiment
-    build:
-      - flows.deployments.spec_of: {file: spec.yaml}
-    parameters: {spec: "{{ spec }}", resume: null}
-    work_pool: {name: evalflows, job_variables: {working_dir: .}}
-"""
+PREFECT_YAML = prefect_yaml("mine")
 HOW_IT_ENDED = (
     "//*[contains(@class, 'page-heading-flow-run')]//*[contains(@class, 'state-badge')]"
     "[normalize-space(.) and contains('Completed Failed Crashed Cancelled', normalize-space(.))]"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from running_up import EVALFLOWS, Up, ask, running_up, until
+from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
 
 from cli import up as command
 from specs.errors import InputError
@@ -29,17 +29,7 @@ def slow(question):
     time.sleep(120)
     return question
 """
-PREFECT_YAML = """
-pull:
-  - prefect.deployments.steps.set_working_directory: {directory: .}
-deployments:
-  - name: slow
-    entrypoint: flows.run_experiment.run_experiment
-    build:
-      - flows.deployments.spec_of: {file: spec.yaml}
-    parameters: {spec: "{{ spec }}", resume: null}
-    work_pool: {name: slow-pool, job_variables: {working_dir: .}}
-"""
+PREFECT_YAML = prefect_yaml("slow", "slow-pool")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from running_up import EVALFLOWS, Up, ask, running_up, until
+from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
 
 from flows.deployments import prefect_file, server_settings, spec_of
 from specs.errors import InputError
@@ -26,17 +26,7 @@ SPEC = {
     "targets": [{"kind": "python", "function": "mine:upper"}],
     "evaluators": ["exact_match"],
 }
-PREFECT_YAML = """
-pull:
-  - prefect.deployments.steps.set_working_directory: {directory: .}
-deployments:
-  - name: mine
-    entrypoint: flows.run_experiment.run_experiment
-    build:
-      - flows.deployments.spec_of: {file: spec.yaml, changes: [repetitions=2]}
-    parameters: {spec: "{{ spec }}", resume: null}
-    work_pool: {name: evalflows, job_variables: {working_dir: .}}
-"""
+PREFECT_YAML = prefect_yaml("mine", changes="[repetitions=2]")
 
 
 def deploy(folder: Path, environment: dict[str, str]) -> list[str]:

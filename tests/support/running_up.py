@@ -17,6 +17,17 @@ from typing import Any
 
 EVALFLOWS = str(Path(sys.executable).with_name("evalflows"))
 MARK = "EVALFLOWS_TEST_MARK"
+_PREFECT_YAML = """
+pull:
+  - prefect.deployments.steps.set_working_directory: {directory: .}
+deployments:
+  - name: %s
+    entrypoint: flows.run_experiment.run_experiment
+    build:
+      - flows.deployments.spec_of: {file: spec.yaml%s}
+    parameters: {spec: "{{ spec }}", resume: null}
+    work_pool: {name: %s, job_variables: {working_dir: .}}
+"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,11 @@ class Up:
     def left(self) -> list[int]:
         """The processes that it started, and theirs, which still live."""
         return sorted(_marked(self.mark) - {self.process.pid})
+
+
+def prefect_yaml(name: str, pool: str = "evalflows", changes: str | None = None) -> str:
+    """A prefect.yaml with one deployment, of the folder's spec.yaml with changes as a list of YAML."""
+    return _PREFECT_YAML % (name, f", changes: {changes}" if changes else "", pool)
 
 
 @contextmanager

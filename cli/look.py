@@ -16,9 +16,9 @@ from rich.text import Text
 
 from cli.errors import one_line_errors
 from store.catalog import ask, connect, grain, select, view_files
-from store.lookup import find_experiments
+from store.lookup import find_experiments, run_groups
 from store.parquet import Store
-from store.records import now
+from store.records import controls_batch, now
 from store.results import Result, results_of, sentences
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
@@ -77,17 +77,27 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
     verdict on it, what is missing, the cost, the errors, and how many calls were made `since` some time."""
     store, given = Store(), [list(identities)]
     results = results_of(store, identities)
-    overviews, errors, ((recent,),) = ask(
-        store, (_OVERVIEW, given), (_ERRORS, given), (_CALLS_SINCE, [*given, since or now()])
+    overviews, errors, cuts, unpriced, judges, ((recent,),) = ask(
+        store,
+        *((query, given) for query in (_OVERVIEW, _ERRORS, _CUTS, _UNPRICED)),
+        (_JUDGES, [[controls_batch(group) for group in run_groups(store, identities)]]),
+        (_CALLS_SINCE, [*given, since or now()]),
     )
     out = console()
     out.print(_metrics(results))
     for sentence in sentences(results):
         out.print(Text(sentence, style="bold"))
+    for judge, passed, message in judges:
+        out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
     for overview in overviews:
         out.print(_in_words(*overview))
     for name, what, error, count in errors:
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
+    for name, calls, budget in unpriced:
+        said = f"  {name}: nobody knows the price of {calls} calls, which are not counted in its {budget:g} USD"
+        out.print(Text(said, style="bold red"))
+    for connection, low, high, count in cuts:
+        out.print(f"  {connection}: {low} to {high} calls at once, cut {count} times as calls were refused")
     if since:
         out.print(f"{recent} model calls just now")
 
@@ -117,6 +127,23 @@ def console() -> Console:
 _OVERVIEW = """
 select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s
 from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
+"""
+
+_CUTS = """
+select connection, min(width), max(width), count(*) filter (reason like 'refused%') as cuts
+from (select distinct connection, process, changed_at, width, reason from limits where list_contains($1, experiment_id))
+group by connection having cuts > 0 order by connection
+"""
+
+_UNPRICED = """
+select e.name, count(*), any_value(e.budget_usd) from calls c join experiments e using (experiment_id)
+where list_contains($1, experiment_id) and e.budget_usd is not null and c.cost_usd is null
+group by e.name order by e.name
+"""
+
+_JUDGES = """
+select subject_id, passed, message from checks
+where list_contains($1, batch_id) and subject_kind = 'judge' order by subject_id
 """
 
 _CALLS_SINCE = "select count(*) from calls where list_contains($1, experiment_id) and recorded_at >= $2"

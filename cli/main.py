@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.connections import connections
 from cli.dataset import dataset
 from cli.errors import one_line_errors
 from cli.look import ls, show, sql
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from specs.experiment import ExperimentSpec
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show Prefect's log, and the traceback of an error.")
+CHANGES = click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. May be given several times.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,13 +37,7 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("spec")
-@click.option(
-    "--set",
-    "changes",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a field of the spec, such as repetitions=3 or targets.0.model=gpt-4o. May be given several times.",
-)
+@CHANGES
 @click.option("--fresh", is_flag=True, help="Pay for every model call anew.")
 @VERBOSE
 def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None:
@@ -48,17 +50,22 @@ def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None
 
 @cli.command()
 @click.argument("experiment")
+@CHANGES
 @VERBOSE
-def resume(experiment: str, verbose: bool) -> None:
-    """Go on with an EXPERIMENT that was broken off, and the others of the same start, where they stopped."""
-    from specs.experiment import ExperimentSpec
+def resume(experiment: str, changes: tuple[str, ...], verbose: bool) -> None:
+    """Go on with an EXPERIMENT that was broken off, and the others of the same start, where they stopped.
+
+    With --set budget_usd=10 what the run may spend is another amount; what decides its answers cannot change.
+    """
+    from specs.experiment import ExperimentSpec, change_experiment
     from store.lookup import find_experiments
     from store.parquet import Store
 
     with one_line_errors(verbose):
         store = Store()
         (row,) = store.read("experiments", find_experiments(store, experiment)[0])
-        _run(ExperimentSpec.model_validate_json(row.spec), row.run_group, verbose)
+        spec = change_experiment(ExperimentSpec.model_validate_json(row.spec), changes)
+        _run(spec, row.run_group, verbose)
 
 
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
@@ -80,7 +87,7 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
         raise KeyboardInterrupt(f"`evalflows resume {spec.name}` goes on") from None
 
 
-for command in (ls, show, sql, dataset, up, deploy):
+for command in (ls, show, sql, dataset, connections, up, deploy):
     cli.add_command(command)
 
 

@@ -11,7 +11,9 @@ from evaluators.label_f1 import label_f1
 from evaluators.length_between import length_between
 from evaluators.numeric_closeness import numeric_closeness
 from evaluators.regex import regex
+from evaluators.rubric import rubric
 from evaluators.score import Score
+from evaluators.semantic_similarity import semantic_similarity
 
 __all__ = [
     "SHORT_NAMES",
@@ -27,6 +29,8 @@ __all__ = [
     "length_between",
     "numeric_closeness",
     "regex",
+    "rubric",
+    "semantic_similarity",
 ]
 
 SHORT_NAMES = tuple(name for name in __all__ if name.islower())

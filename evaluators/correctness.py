@@ -3,9 +3,10 @@ from typing import Any
 
 from evaluators.answer import answer_text, reference_value
 from evaluators.fence import fenced
+from evaluators.prompt import check_prompt, prompt_hash
 from evaluators.score import Score
 from specs.protocols import Complete
-from specs.template import fill, placeholders
+from specs.template import fill
 
 PROMPT = (Path(__file__).parent / "prompts" / "correctness.md").read_text(encoding="utf-8")
 
@@ -33,11 +34,13 @@ async def correctness(
         return None
     sides = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
     parts = {name: fenced(answer_text(side or {}, None)) for name, side in sides.items()}
-    _check(prompt, {*parts, "instructions"})
+    check_prompt(prompt, [*parts, "instructions"], needed=[["outputs"], ["reference_outputs"]])
     request = fill(prompt, parts | {"instructions": instructions})
     parameters: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-    verdict = (await complete(request, schema=_schema(reasoning), **parameters)).parsed
-    return Score(value=verdict["correct"], comment=verdict.get("reasoning"))
+    schema = _schema(reasoning)
+    verdict = (await complete(request, schema=schema, **parameters)).parsed
+    asked_with = prompt_hash(prompt, instructions, schema)
+    return Score(value=verdict["correct"], comment=verdict.get("reasoning"), prompt_hash=asked_with)
 
 
 def _schema(reasoning: bool) -> dict[str, Any]:
@@ -50,11 +53,3 @@ def _schema(reasoning: bool) -> dict[str, Any]:
         "required": [*fields],
         "additionalProperties": False,
     }
-
-
-def _check(prompt: str, known: set[str]) -> None:
-    asked = placeholders(prompt)
-    if unknown := asked - known:
-        raise ValueError(f"prompt: asks for {{{min(unknown)}}}, wanted any of {', '.join(sorted(known))}")
-    if missing := {"outputs", "reference_outputs"} - asked:
-        raise ValueError(f"prompt: wanted {{{min(missing)}}} in it")

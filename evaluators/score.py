@@ -14,6 +14,7 @@ WANTED = (
     '{"key" or "name", "score" or "value", "comment", "metadata"}, {"results": [...]}, '
     "an object with those attributes, or a list of these"
 )
+_OF_A_JUDGE = ("prompt_hash", "repeats", "spread")
 _DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
 
 
@@ -28,6 +29,9 @@ class Score:
     metadata: Mapping[str, Any] | None = None
     data_type: DataType | None = None
     config_id: str | None = None
+    prompt_hash: str | None = None  # of the prompt that a model was asked with, before it was filled
+    repeats: int | None = None  # how often it was asked
+    spread: float | None = None  # the sample's standard deviation over the repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,9 @@ class Judgement:
     comment: str | None = None
     metadata: Mapping[str, Any] | None = None
     config_id: str | None = None
+    prompt_hash: str | None = None
+    repeats: int | None = None
+    spread: float | None = None
 
     @property
     def status(self) -> Literal["scored", "not_applicable"]:
@@ -102,12 +109,14 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
         comment=None if comment is None else str(comment),
         metadata=fields.get("metadata") or None,
         config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
+        **{name: fields[name] for name in _OF_A_JUDGE if fields.get(name) is not None},
     )
 
 
 def _attributes(returned: object) -> dict[str, Any]:
     names = ("key", "name", "score", "value", "label", "comment", "metadata", "data_type", "config_id")
-    found = {name: getattr(returned, name) for name in names if hasattr(returned, name)}
+    own = _OF_A_JUDGE if isinstance(returned, Score) else ()
+    found = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
     if not found.keys() & {"score", "value", "label"}:
         raise TypeError(f"returned {type(returned).__name__}, wanted {WANTED}")
     return found

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import ValidationError
 
 from flows.result import ExperimentResult
@@ -32,7 +33,9 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
     was left undone.
     """
     frozen = freeze_checked(spec)
-    with watched(watch):
+    # Heartbeats tell a server that a worker's run has died. Here they would only make every run last whole seconds, as
+    # their thread sleeps for one and is waited for.
+    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         return run_experiment(frozen, resume)
 
 

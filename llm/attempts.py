@@ -5,9 +5,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from llm.faults import pause_s
-from specs.errors import TRANSIENT, CallError
+from specs.errors import TRANSIENT, CallError, ErrorKind
 
 Result = TypeVar("Result")
+
+TRIED_AGAIN: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
+"""An answer that was cut off may come shorter the next time; if it never does, a later run will not help."""
 
 
 async def attempted(once: Callable[[], Awaitable[Result]], most: int) -> tuple[Result, int]:
@@ -21,7 +24,7 @@ async def attempted(once: Callable[[], Awaitable[Result]], most: int) -> tuple[R
             return await once(), attempt
         except CallError as error:
             error.attempts = attempt
-            if error.kind not in TRANSIENT or attempt == most:
+            if error.kind not in TRIED_AGAIN or attempt == most:
                 raise
             await asyncio.sleep(pause_s(attempt, error.retry_after_s))
     raise AssertionError("at least one attempt is made")

@@ -2,13 +2,15 @@
 
 import json
 import random
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+import re
 
 import openai
 
+from llm.told import told
 from specs.errors import CallError, ErrorKind, describe
+
+_TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
+"""How servers say it that have no code for it."""
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -20,16 +22,31 @@ def classify(error: Exception) -> CallError:
     """An exception of the OpenAI SDK as one of ours. Unknown exceptions are raised again: they are faults of ours."""
     if isinstance(error, CallError):
         return error
-    if isinstance(error, openai.APITimeoutError):
+    if isinstance(error, openai.APITimeoutError) and isinstance(_root(error), TimeoutError | openai.APITimeoutError):
         return CallError("timeout", "no answer in time")
     if isinstance(error, openai.APIStatusError):
-        pause = retry_after_s(error.response.headers)
-        return CallError(_status_kind(error), _status_message(error), retry_after_s=pause)
+        said = told(error.response.headers)
+        kind, text = _status_kind(error), _status_message(error)
+        return CallError(kind, text, retry_after_s=said.wait_s, limit_is_empty=said.is_empty)
     if isinstance(error, openai.APIConnectionError):
-        return CallError("connection", describe(error.__cause__ or error))
+        return CallError("connection", describe(_root(error)))
     if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
         return CallError("bad_answer", f"the answer cannot be read: {describe(error)}")
+    if isinstance(error, openai.APIError):
+        return CallError("server_error", describe(error))  # such as a stream that ended in an error
     raise error
+
+
+def _root(error: BaseException) -> BaseException:
+    """What lies at the bottom: on the way up, a connection that was cut is taken for one that came too late."""
+    return error if error.__cause__ is None else _root(error.__cause__)
+
+
+def fault_of(error: Exception) -> CallError:
+    """What the user's own code raised: a call's error, also of an OpenAI client of theirs, else that it raised."""
+    if isinstance(error, CallError | openai.APIError):
+        return classify(error)
+    return CallError("raised", describe(error))
 
 
 def pause_s(attempt: int, retry_after_s: float | None) -> float:
@@ -43,10 +60,10 @@ def _status_kind(error: openai.APIStatusError) -> ErrorKind:
     code, status = str(getattr(error, "code", "") or ""), error.status_code
     if code == "insufficient_quota":
         return "quota_exhausted"
-    if "context_length" in code:
-        return "context_too_long"
     if "content_filter" in code or "content_policy" in code:
         return "refused"
+    if "context_length" in code or (status == 400 and _TOO_LONG.search(_message(error))):
+        return "context_too_long"
     return http_status_kind(status)
 
 
@@ -54,6 +71,10 @@ def http_status_kind(status: int) -> ErrorKind:
     """What an HTTP status says by itself."""
     if status in (401, 403):
         return "authentication"
+    if status == 402:
+        return "quota_exhausted"
+    if status == 413:
+        return "context_too_long"
     if status == 408:
         return "timeout"
     if status == 429:
@@ -61,25 +82,10 @@ def http_status_kind(status: int) -> ErrorKind:
     return "server_error" if status >= 500 or status == 409 else "bad_request"
 
 
-def _status_message(error: openai.APIStatusError) -> str:
+def _message(error: openai.APIStatusError) -> str:
     body = error.body if isinstance(error.body, dict) else {}
-    text = " ".join(str(body.get("message") or error.message).split())
-    return f"HTTP {error.status_code}: {text[:500]}"
+    return " ".join(str(body.get("message") or error.message).split())
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How many seconds a response asks to wait; None if it does not say."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers[name]) * unit)
-        except (KeyError, ValueError):
-            continue
-    return _until(headers.get("retry-after", ""))
-
-
-def _until(date: str) -> float | None:
-    """Seconds until a date as HTTP writes it."""
-    try:
-        return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None
+def _status_message(error: openai.APIStatusError) -> str:
+    return f"HTTP {error.status_code}: {_message(error)[:500]}"

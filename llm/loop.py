@@ -1,9 +1,11 @@
 """The event loop, in a thread of its own, on which every model call and every async function of the user's runs."""
 
 import asyncio
+import atexit
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -11,6 +13,7 @@ Result = TypeVar("Result")
 _lock = threading.Lock()
 _stopped = threading.Event()
 _loop: asyncio.AbstractEventLoop | None = None
+_closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
@@ -31,11 +34,25 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
+def call(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a plain function on the loop, where what is used on one event loop only must be called."""
+
+    async def called() -> Result:
+        return function(*arguments)
+
+    return run(called())
+
+
 def stop() -> None:
     """End everything that is under way on the loop, and whatever would begin, until `allow`: it gets CancelledError."""
     _stopped.set()
     if _loop is not None:
         _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+
+
+def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have something that lives on the loop closed when the process ends."""
+    _closing.append(close)
 
 
 def allow() -> None:
@@ -50,3 +67,15 @@ def _running() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="evalflows-calls", daemon=True).start()
         return _loop
+
+
+@atexit.register
+def _close() -> None:
+    """What is not closed in two seconds goes with the process."""
+    if _loop is not None and _closing:
+        with suppress(Exception):
+            asyncio.run_coroutine_threadsafe(_closed(), _loop).result(2.0)
+
+
+async def _closed() -> None:
+    await asyncio.gather(*(close() for close in _closing), return_exceptions=True)

@@ -12,8 +12,9 @@ from typing import Any
 import httpx2
 
 from llm.attempts import attempted
-from llm.faults import http_status_kind, retry_after_s
-from llm.limiter import FixedLimiter, Limiter, outcome_of
+from llm.faults import http_status_kind
+from llm.limiter import Limiter, outcome_of
+from llm.told import Told, told
 from specs.errors import CallError, InputError, describe
 from specs.paths import filled
 from specs.protocols import Post, Posted
@@ -30,7 +31,7 @@ def poster(spec: HttpTarget) -> Post:
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s)
 
     async def once(body: Any) -> tuple[Any, float]:
-        await limiter.acquire()
+        place = await limiter.acquire()
         began, failure = time.perf_counter(), None
         try:
             async with asyncio.timeout(spec.timeout_s):
@@ -42,7 +43,8 @@ def poster(spec: HttpTarget) -> Post:
             failure = _without(secrets, error)
             raise failure from None
         finally:
-            limiter.release(outcome_of(failure), failure.retry_after_s if failure else None)
+            said = Told(failure.retry_after_s, failure.limit_is_empty) if failure else None
+            limiter.release(place, outcome_of(failure), said)
 
     async def post(body: Any) -> Posted:
         (response, latency), attempts = await attempted(lambda: once(body), spec.attempts)
@@ -75,7 +77,8 @@ def _without(secrets: list[str], error: CallError) -> CallError:
     text = str(error)
     for secret in secrets:
         text = text.replace(secret, "…")
-    return CallError(error.kind, text[:LONGEST_MESSAGE], retry_after_s=error.retry_after_s)
+    wait, empty = error.retry_after_s, error.limit_is_empty
+    return CallError(error.kind, text[:LONGEST_MESSAGE], retry_after_s=wait, limit_is_empty=empty)
 
 
 @cache
@@ -83,7 +86,7 @@ def _shared(url: str, max_in_flight: int, timeout_s: float) -> tuple[httpx2.Asyn
     limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no example must see what another one left
     client = httpx2.AsyncClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
-    return client, FixedLimiter(max_in_flight)
+    return client, Limiter(max_in_flight)
 
 
 async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> Any:
@@ -97,7 +100,9 @@ async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str],
     if response.status_code >= 300:
         text = " ".join(response.text.split()) or response.headers.get("location", "")
         kind = http_status_kind(response.status_code)
-        raise CallError(kind, f"HTTP {response.status_code}: {text}", retry_after_s=retry_after_s(response.headers))
+        said = told(response.headers)
+        message = f"HTTP {response.status_code}: {text}"
+        raise CallError(kind, message, retry_after_s=said.wait_s, limit_is_empty=said.is_empty)
     try:
         return json.loads(response.text.removeprefix("\ufeff"))
     except RecursionError:

@@ -4,10 +4,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from specs.protocols import Completion
+from llm.budget import Budget
 from store.records import CallRow
+
+
+class Answered(NamedTuple):
+    """A call that was answered, and whether the ledger had the answer."""
+
+    row: CallRow
+    cached: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,24 +25,31 @@ class Recorder:
     experiment_id: str | None = None
     subject_id: str | None = None
     evaluator: str | None = None
-    completions: list[Completion] = field(default_factory=list)
-    failed: list[float | None] = field(default_factory=list)  # what each failed call cost
+    budget: Budget | None = None  # of the run, for calls that do not come through `complete`
+    answered: list[Answered] = field(default_factory=list)  # in order
+    failed: list[CallRow] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)  # what the user's own code called, in order
 
     @property
     def attempts(self) -> int:
-        return max((completion.attempts for completion in self.completions), default=1)
+        return max((call.row.attempts for call in self.answered), default=1)
+
+    @property
+    def models(self) -> list[str]:
+        """Which models answered."""
+        return sorted({call.row.answered_by or call.row.model for call in self.answered})
 
     def totals(self) -> dict[str, Any]:
         """calls, calls_cached, tokens_in, tokens_out, cost_usd; tokens are null if no call told them,
         the cost is null if any paid call's is not known."""
-        paid = [completion for completion in self.completions if not completion.cached]
-        costs = [*(completion.cost_usd for completion in paid), *self.failed]
+        paid = [*(call.row for call in self.answered if not call.cached), *self.failed]
+        rows = [*(call.row for call in self.answered), *self.failed]
+        costs = [row.cost_usd for row in paid]
         return {
-            "calls": len(paid) + len(self.failed),
-            "calls_cached": len(self.completions) - len(paid),
-            "tokens_in": _sum([completion.tokens_in for completion in self.completions]),
-            "tokens_out": _sum([completion.tokens_out for completion in self.completions]),
+            "calls": len(paid),
+            "calls_cached": len(rows) - len(paid),
+            "tokens_in": _sum([row.tokens_in for row in rows]),
+            "tokens_out": _sum([row.tokens_out for row in rows]),
             "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
         }
 

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 import openai
 
+from llm.budget import Budget
 from llm.faults import classify
 from llm.ledger import call_key
-from llm.recorder import Recorder, current
+from llm.prices import Tokens, listed_price
+from llm.recorder import Answered, Recorder, current
 from specs.errors import InputError, describe
-from specs.protocols import Completion
 from store.records import CallRow, mended, new_id, now, to_json
 
 SomeClient = TypeVar("SomeClient", openai.OpenAI, openai.AsyncOpenAI)
@@ -141,21 +142,44 @@ def _awaited(original: Method, client: openai.AsyncOpenAI, name: str) -> Method:
 def _recorded(
     recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, given: Mapping[str, Any]
 ) -> Iterator[_Call]:
-    """Keep the call that the block makes, whether it is answered or fails, before anyone uses the answer."""
+    """Keep the call that the block makes, whether it is answered or fails, before anyone uses the answer.
+
+    Raises CallError, and makes no call, where the run's budget is spent.
+    """
     request = _request(given)
     row, made, began = _row(recorder, client, request), _Call(), time.perf_counter()
-    with step("llm", name, request) as note:
+    with step("llm", name, request) as note, _within(recorder.budget) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
         try:
             yield made
         except Exception as error:
-            recorder.failed.append(None)
-            recorder.keep(_failed(row, error, time.perf_counter() - began))
+            row = _failed(row, error, time.perf_counter() - began, client.api_key)
+            settle(row)
+            recorder.failed.append(row)
+            recorder.keep(row)
             raise
         row = _answered(row, made.answer, time.perf_counter() - began)
+        settle(row)
         recorder.keep(row)
-        recorder.completions.append(_completion(row, made.answer))
+        recorder.answered.append(Answered(row))
         note |= {"outputs": _content(made.answer), "tokens_in": row.tokens_in, "tokens_out": row.tokens_out}
+        note |= {"cost_usd": row.cost_usd}
+
+
+@contextmanager
+def _within(budget: Budget | None) -> Iterator[Callable[[CallRow], None]]:
+    """What settles a call with the run's budget; a call that ended in any other way was not paid."""
+    if budget is None:
+        yield lambda row: None
+        return
+    number = budget.reserve_now()
+    rows: list[CallRow] = []
+    try:
+        yield rows.append
+    finally:
+        paid = next((row for row in reversed(rows) if row.latency_s is not None), None)
+        cost, out = (paid.cost_usd, paid.tokens_out) if paid else (0.0, None)
+        budget.settle(number, cost, paid=paid is not None, tokens_out=out)
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,13 +209,17 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
     )
 
 
-def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:
+def _failed(row: CallRow, error: Exception, latency_s: float, key: str | None) -> CallRow:
     try:
         fault = classify(error)
         kind, text = fault.kind, str(fault)
     except Exception:
         kind, text = "raised", describe(error)
-    return replace(row, error=text, error_kind=kind, latency_s=latency_s, recorded_at=now())
+    if key:  # providers quote the key that they refuse
+        text = text.replace(key, "…")
+    priced = listed_price(row.model, row.base_url) is not None
+    cost = 0.0 if priced else None
+    return replace(row, error=text, error_kind=kind, latency_s=latency_s, cost_usd=cost, recorded_at=now())
 
 
 def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
@@ -199,31 +227,24 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
     usage, choice = getattr(answer, "usage", None), _choice(answer)
     details = _one_of(usage, "prompt_tokens_details", "input_tokens_details")
     content = _content(answer)
+    used = Tokens(
+        _one_of(usage, "prompt_tokens", "input_tokens"),
+        _one_of(details, "cached_tokens"),
+        _one_of(usage, "completion_tokens", "output_tokens"),
+    )
+    price = listed_price(row.model, row.base_url)
     return replace(
         row,
         status="ok",
         response=None if content is None else to_json(content, mend=True),
         finish_reason=_one_of(choice, "finish_reason") or _one_of(answer, "status"),
         answered_by=_one_of(answer, "model"),
-        tokens_in=_one_of(usage, "prompt_tokens", "input_tokens"),
-        tokens_cached=_one_of(details, "cached_tokens"),
-        tokens_out=_one_of(usage, "completion_tokens", "output_tokens"),
+        tokens_in=used.into,
+        tokens_cached=used.cached,
+        tokens_out=used.out,
+        cost_usd=price.cost(used) if price else None,
         latency_s=latency_s,
         recorded_at=now(),
-    )
-
-
-def _completion(row: CallRow, answer: Any) -> Completion:
-    message = (_content(answer) or {}).get("message", {})
-    return Completion(
-        text=message.get("content") or getattr(answer, "output_text", None) or "",
-        tool_calls=message.get("tool_calls") or [],
-        finish_reason=row.finish_reason,
-        model=row.answered_by or row.model,
-        call_id=row.call_id,
-        tokens_in=row.tokens_in,
-        tokens_out=row.tokens_out,
-        latency_s=row.latency_s,
     )
 
 

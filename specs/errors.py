@@ -19,11 +19,18 @@ ErrorKind = Literal[
     "raised",  # the user's own code raised
     "bad_return",  # the user's own code returned what cannot be kept
     "no_output",  # nothing to judge, since the target failed
-    "stopped",  # not attempted: a budget, a breaker, or a person ended the run
+    "stopped",  # not attempted: what it needs was down, or a person ended the run
+    "over_budget",  # not attempted: the money or the calls that the run may spend are spent
 ]
 
 TRANSIENT: frozenset[ErrorKind] = frozenset({"rate_limited", "server_error", "connection", "timeout", "bad_answer"})
 """Kinds that another attempt may cure."""
+
+UNREACHABLE: frozenset[ErrorKind] = TRANSIENT | {"authentication", "quota_exhausted"}
+"""Kinds that say nothing of the item at hand: nobody was asked, so a later run may bring what lacks."""
+
+NOT_ATTEMPTED: frozenset[ErrorKind] = frozenset({"stopped", "over_budget"})
+"""Kinds by which nothing was tried at all."""
 
 
 class InputError(Exception):
@@ -40,11 +47,20 @@ class IncompleteError(Exception):
 class CallError(Exception):
     """A model call that yielded no answer, after its retries."""
 
-    def __init__(self, kind: ErrorKind, message: str, *, attempts: int = 1, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        attempts: int = 1,
+        retry_after_s: float | None = None,
+        limit_is_empty: bool = False,
+    ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.attempts = attempts
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = retry_after_s  # what the provider asked for
+        self.limit_is_empty = limit_is_empty  # whether it said that nothing is left for now
 
 
 def first_problem(error: ValidationError, where: str) -> str:

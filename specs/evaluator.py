@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-class EvaluatorSpec(BaseModel):
+class FallbackSpec(BaseModel):
     """Which function judges, with which settings. A bare string is short for `use`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -16,12 +16,6 @@ class EvaluatorSpec(BaseModel):
     connection: str | None = Field(None, description="The connection that `complete` uses")
     model: str | None = Field(None, description="The model that `complete` asks; the connection's own where left out")
     version: str | None = Field(None, description="A version of your own, kept beside the hash of the source")
-    controls: int | None = Field(
-        None,
-        ge=2,
-        description="Try a judge of correctness on so many right and so many wrong answers: the references, and those "
-        "of other examples. What an unfit judge says decides nothing",
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -32,3 +26,19 @@ class EvaluatorSpec(BaseModel):
     def metric(self) -> str:
         """The name of the score, unless the function returns a name itself."""
         return self.name or self.use.rpartition(":")[2].rpartition(".")[2]
+
+
+class EvaluatorSpec(FallbackSpec):
+    """An evaluator of an experiment."""
+
+    controls: int | None = Field(
+        None,
+        ge=2,
+        description="Try a judge of correctness on so many right and so many wrong answers: the references, and those "
+        "of other examples. What an unfit judge says decides nothing",
+    )
+    fallback: FallbackSpec | None = Field(
+        None,
+        description="The evaluator that judges where this one is down; its scores bear this one's name, and say in "
+        "`decided_by` who gave them",
+    )

@@ -62,6 +62,16 @@ class ExperimentSpec(BaseModel):
         2, ge=0, description="How often Prefect runs a chunk again for calls that may yet succeed"
     )
     chunk_retry_delay_s: float = Field(10.0, ge=0, description="Seconds before that")
+    budget_usd: float | None = Field(
+        None,
+        ge=0,
+        description="Most money for the model calls of the whole run; spent, it ends incomplete",
+    )
+    max_calls: int | None = Field(None, ge=0, description="Most model calls that the whole run may pay for")
+    breaker_window: int = Field(
+        20, ge=2, description="Where more than half of so many last items failed, the rest is not attempted for now"
+    )
+    breaker_pause_s: float = Field(10.0, gt=0, description="Seconds until one item is tried again then")
     run_key: str | None = Field(
         None, description="Runs with the same key are one: a second one continues the first", min_length=1
     )
@@ -116,12 +126,21 @@ def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> Experiment
         raise InputError(
             f"{path}: got {type(content).__name__}, wanted a mapping with name, dataset, targets, evaluators"
         )
+    return _changed(content, changes, str(path))
+
+
+def change_experiment(spec: ExperimentSpec, changes: Sequence[str]) -> ExperimentSpec:
+    """A spec with changes such as `budget_usd=10` applied. Raises InputError for one that cannot be made."""
+    return _changed(spec.model_dump(mode="json"), changes, f"experiment {spec.name!r}") if changes else spec
+
+
+def _changed(content: dict[str, Any], changes: Sequence[str], where: str) -> ExperimentSpec:
     for change in changes:
         _apply(content, change)
     try:
         return ExperimentSpec.model_validate(content)
     except ValidationError as error:
-        raise InputError(first_problem(error, str(path))) from error
+        raise InputError(first_problem(error, where)) from error
 
 
 def _apply(content: dict[str, Any], change: str) -> None:

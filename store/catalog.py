@@ -23,8 +23,7 @@ def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnec
     """
     store = Store(root)
     connection = store.connect()
-    for path in view_files():
-        connection.execute(f"create view {path.stem} as {path.read_text(encoding='utf-8')}")
+    _create_views(connection)
     return connection
 
 
@@ -35,10 +34,17 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
     """
 
     def read() -> list[list[tuple[Any, ...]]]:
-        with connect(store.layout.root) as catalog:
+        with store.cursor() as catalog:
+            if not catalog.execute("select 1 from duckdb_views() where view_name = 'results'").fetchall():
+                _create_views(catalog)
             return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
 
     return store.steady(read)
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
+    for path in view_files():
+        connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
 
 
 def view_files() -> list[Path]:

@@ -1,5 +1,6 @@
 """Finding an experiment by what a person calls it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from specs.errors import InputError
@@ -43,3 +44,9 @@ def _known(rows: list[tuple[Any, ...]]) -> str:
         if rows
         else "which is empty"
     )
+
+
+def run_groups(store: Store, identities: Sequence[str]) -> list[str]:
+    """The starts that some experiments are of."""
+    query = "select distinct run_group from source.experiments where list_contains(?, experiment_id) order by 1"
+    return [group for (group,) in store.query(query, [list(identities)])]

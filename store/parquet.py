@@ -11,7 +11,9 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +25,7 @@ import pyarrow.parquet as pq
 from specs.errors import InputError
 from store.layout import Layout, files, newest
 from store.schemas import TABLES, schema_of, to_arrow, to_rows
-from store.source import connect_source, open_duckdb
+from store.source import connect_source, shared
 
 Result = TypeVar("Result")
 
@@ -44,6 +46,7 @@ class Store:
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
+        self._steady: ContextVar[bool] = ContextVar("evalflows_steady", default=False)
         try:
             self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
             if not self._is_prepared():
@@ -99,28 +102,48 @@ class Store:
         """A DuckDB with every table as a view in the schema `source`."""
         return connect_source(self.layout, self._fs)
 
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """The same, shared by the whole process, with the views of the catalog besides once it was asked."""
+        return shared.cursor(self.layout, self._fs, self.connect)
+
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query, asked again if an owner was sealed meanwhile: DuckDB lists files one after another."""
-        named = [table for table in TABLES if table in sql]
+        return self._asked(sql, parameters, duckdb.DuckDBPyConnection.fetchall)
 
-        def read() -> list[tuple[Any, ...]]:
-            with connect_source(self.layout, self._fs, named) as connection:
-                return connection.execute(sql, parameters).fetchall()
+    def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
+        """The columns of a query as numpy arrays, which for millions of rows take a tenth of what rows do."""
+        return self._asked(sql, parameters, duckdb.DuckDBPyConnection.fetchnumpy)
+
+    def _asked(
+        self, sql: str, parameters: Sequence[object], fetch: Callable[[duckdb.DuckDBPyConnection], Result]
+    ) -> Result:
+        def read() -> Result:
+            with self.cursor() as connection:
+                return fetch(connection.execute(sql, parameters))
 
         return self.steady(read)
 
     def steady(self, read: Callable[[], Result]) -> Result:
-        """What `read` returns, asked again if files came or went meanwhile: no owner is missed, or read half."""
-        while True:
-            before = self._states()
-            try:
-                found = read()
-            except duckdb.Error:
-                if self._states() == before:
-                    raise
-            else:
-                if self._states() == before:
-                    return found
+        """What `read` returns, asked again if files came or went meanwhile: no owner is missed, or read half.
+
+        Queries within `read` are all of them as the store is at one moment.
+        """
+        if self._steady.get():
+            return read()
+        token = self._steady.set(True)
+        try:
+            while True:
+                before = self._states()
+                try:
+                    found = read()
+                except duckdb.Error:
+                    if self._states() == before:
+                        raise
+                else:
+                    if self._states() == before:
+                        return found
+        finally:
+            self._steady.reset(token)
 
     def _prepare(self) -> None:
         """Write the files without rows, and the marker last: a store that bears it is whole."""
@@ -141,7 +164,7 @@ class Store:
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
         if not paths:
             return to_arrow(table, [])
-        with open_duckdb(self.layout, self._fs) as connection:
+        with self.cursor() as connection:
             return _as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
@@ -153,6 +176,8 @@ class Store:
 
     def _states(self) -> dict[str, object]:
         """Which files there are, and since when."""
+        if self.layout.is_local:
+            return dict(_local_states(Path(self.layout.root)))
         self._fs.invalidate_cache()
         found = self._fs.glob(f"{self.layout.root}/*/*/*/*.parquet", detail=True)
         return {path: next((info[key] for key in _SINCE if key in info), None) for path, info in found.items()}
@@ -173,6 +198,13 @@ class Store:
             sink = pa.BufferOutputStream()
             _write_parquet(data, sink)
             self._fs.pipe_file(path, sink.getvalue().to_pybytes())
+
+
+def _local_states(root: Path) -> Iterator[tuple[str, object]]:
+    """The same for a folder, where it takes a fifth of the time without fsspec."""
+    for path in root.glob("*/*/*/*.parquet"):
+        with suppress(FileNotFoundError):  # it went meanwhile
+            yield str(path), path.stat().st_mtime_ns
 
 
 def _owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:

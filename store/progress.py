@@ -28,6 +28,14 @@ def spent(store: Store, experiment_id: str) -> Spent:
     return Spent(calls=row[0], tokens_in=int(row[1]), tokens_out=int(row[2]), cost_usd=None if row[4] else row[3])
 
 
+def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:
+    """What the experiments of one start have paid: calls, USD, and how many of the calls have no known price."""
+    query = """select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null) from source.calls
+               where experiment_id in (select experiment_id from source.experiments where run_group = ?)"""
+    calls, usd, unpriced = store.query(query, [run_group])[0]
+    return int(calls), float(usd), int(unpriced)
+
+
 def cached_calls(store: Store, experiment_id: str) -> int:
     """How many answers came from the ledger."""
     query = """select coalesce(sum(calls_cached), 0) from (
@@ -53,6 +61,8 @@ def whats_missing(
 ) -> str | None:
     """What an experiment still lacks for each run to have its row and each evaluator's, in words; None if nothing.
 
+    A row that says that nothing was attempted is none; why, is said too.
+
     `summaries` are the evaluators that judge the experiment as a whole, and so give it one row at least.
     """
     planned = experiment.n_examples * experiment.repetitions
@@ -63,14 +73,27 @@ def whats_missing(
     judged = dict(
         store.query(
             """select evaluator, count(distinct subject_id) from source.scores
-               where experiment_id = ? and subject_kind in ('run', 'experiment') group by 1""",
+               where experiment_id = ? and subject_kind in ('run', 'experiment') and status <> 'not_attempted'
+               group by 1""",
             [experiment.experiment_id],
         )
     )
     lacking = [f"{planned - outputs + not_attempted} of {planned} answers"] if outputs - not_attempted < planned else []
     lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
     lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
-    return f"not done: {', '.join(lacking)}" if lacking else None
+    why = _why_not_attempted(store, experiment.experiment_id)
+    return f"not done: {', '.join(lacking)}{why}" if lacking else None
+
+
+def _why_not_attempted(store: Store, experiment_id: str) -> str:
+    """The reasons that the rows give, the most frequent one first; nothing if there is none."""
+    query = """select error from (
+                   select error, status, error_kind from source.outputs where experiment_id = $1
+                   union all select error, status, error_kind from source.scores where experiment_id = $1)
+               where status = 'not_attempted' and error_kind <> 'no_output' group by error
+               order by count(*) desc, error limit 3"""
+    reasons = [error.removeprefix("not attempted: ") for (error,) in store.query(query, [experiment_id])]
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
@@ -95,7 +118,7 @@ def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str
 
 
 def complete_scores(store: Store, experiment_id: str) -> None:
-    """Seal the scores so that each run has its row for every metric.
+    """Publish the scores anew, where they need it, so that each run has its row for every metric.
 
     An evaluator may give several metrics, or one by another name than its own. Where it failed or did not apply, the
     row that says so becomes one for each metric that it gave elsewhere; where it left a metric out, a row says so.
@@ -106,6 +129,8 @@ def complete_scores(store: Store, experiment_id: str) -> None:
         if row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator):
             metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
     several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
+    if not several:
+        return
     kept = [row for row in rows if (row.evaluator, row.evaluator_version) not in several]
     of_run: dict[tuple[str, str, str], list[ScoreRow]] = {}
     for row in rows:

@@ -46,6 +46,11 @@ def derived_id(*parts: str | int | None) -> str:
     return hashlib.blake2b(to_json(parts).encode(), digest_size=16).hexdigest()
 
 
+def controls_batch(run_group: str) -> str:
+    """The batch of checks in which the judges of one start were tried."""
+    return derived_id("controls", run_group)
+
+
 def _time(at: datetime) -> str:
     """Whole milliseconds, reckoned in integers: as a float, a time may fall short of its own millisecond."""
     return _letters(int(at.replace(microsecond=0).timestamp()) * 1000 + at.microsecond // 1000, 10)

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, get_args, get_type_hints
 
+import orjson
+
 from store.parquet import Store
 from store.schemas import TABLES
 
@@ -99,8 +101,8 @@ def recover(store: Store, owner: str) -> int:
 
 
 def _line(table: str, row: object) -> bytes:
-    values = {f.name: getattr(row, f.name) for f in fields(TABLES[table].record)}
-    return json.dumps({"table": table, "row": values}, default=datetime.isoformat).encode() + b"\n"
+    values = {name: getattr(row, name) for name in _names(table)}
+    return orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _read(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
@@ -111,6 +113,11 @@ def _read(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
         record = TABLES[entry["table"]].record
         times = {k: datetime.fromisoformat(v) for k, v in entry["row"].items() if v and k in _time_fields(record)}
         yield entry["table"], record(**entry["row"] | times)
+
+
+@cache
+def _names(table: str) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(TABLES[table].record))
 
 
 @cache

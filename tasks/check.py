@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluators.call import Level
-from llm.connections import key_of, resolve
+from evaluators.call import Bound, Level
+from llm import minilm
+from llm.connections import resolve
 from llm.local import gguf_of
-from specs.connection import LocalConnection
+from llm.prices import price_of
+from specs.connection import ConnectionSpec, LocalConnection
 from specs.errors import InputError
-from specs.evaluator import EvaluatorSpec
+from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.metric import MEASURES
 from specs.protocols import Completion
@@ -17,6 +19,7 @@ from specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
 from store.parquet import Store
 from store.records import ExampleRow
 from targets import NoRecordedAnswerError, Target, check_body, check_fields
+from tasks.keys import key_for
 from tasks.resolve import bind_evaluator, connection_name, is_ours, make_target
 from tasks.subject import example_view
 
@@ -80,14 +83,21 @@ def _said(recording: Target, example: ExampleRow) -> str:
 
 
 def _check_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, level: Level) -> None:
-    bound = bind_evaluator(evaluator, level)
-    if bound.asks_for("embed"):
-        raise InputError(f"evaluator {bound.name!r}: asks for 'embed', and no connection gives embeddings yet")
-    name = connection_name(evaluator, bound)
-    if name:
-        _check_connection(name, evaluator.model, f"evaluator {bound.name!r}", spec)
-    if evaluator.controls and (name is None or level == "run"):
+    bound = _check_judge(evaluator, spec, level)
+    if evaluator.fallback is not None:
+        _check_judge(evaluator.fallback, spec, level)
+    if evaluator.controls and (not bound.asks_for("complete") or level == "run"):
         raise InputError(f"evaluator {bound.name!r}: controls try a model that judges one answer, and this asks none")
+
+
+def _check_judge(evaluator: FallbackSpec, spec: ExperimentSpec, level: Level) -> Bound:
+    bound = bind_evaluator(evaluator, level)
+    who, name = f"evaluator {bound.name!r}", connection_name(evaluator, bound)
+    if name and bound.asks_for("complete"):
+        _check_connection(name, evaluator.model, who, spec)
+    if name and bound.asks_for("embed"):
+        _check_embedding(name, evaluator.model, who, spec)
+    return bound
 
 
 def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSpec) -> None:
@@ -95,12 +105,38 @@ def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSp
     if isinstance(connection, LocalConnection):
         gguf_of(connection)
         return
-    try:
-        key_of(name, connection)
-    except InputError as error:
-        raise InputError(f"{who}: {error}") from error
+    _check_key(name, connection, who)
     if not model and not connection.model:
         raise InputError(f"{who}: connection {name!r} has no model of its own, wanted a model to be named")
+    _check_price(name, connection, model or connection.model or "", who, spec)
+
+
+def _check_embedding(name: str, model: str | None, who: str, spec: ExperimentSpec) -> None:
+    connection = resolve(name, spec.connections)
+    if isinstance(connection, LocalConnection):
+        minilm.available()
+        return
+    _check_key(name, connection, who)
+    if not model and not connection.embedding_model:
+        raise InputError(f"{who}: connection {name!r} has no embedding_model, wanted one, or a model to be named")
+    _check_price(name, connection, model or connection.embedding_model or "", who, spec)
+
+
+def _check_key(name: str, connection: ConnectionSpec, who: str) -> None:
+    try:
+        key_for(name, connection)
+    except InputError as error:
+        raise InputError(f"{who}: {error}") from error
+
+
+def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: ExperimentSpec) -> None:
+    """A budget of money holds only where prices are known; a budget of calls holds besides."""
+    if spec.budget_usd is None or spec.max_calls is not None or price_of(connection, model) is not None:
+        return
+    raise InputError(
+        f"{who}: budget_usd cannot hold, as nobody knows the price of {model!r} on connection {name!r}; wanted "
+        f"usd_per_million_input_tokens and usd_per_million_output_tokens there, a price_list, or max_calls"
+    )
 
 
 def _check_weights(name: str, weights: Mapping[str, float], spec: ExperimentSpec) -> None:

@@ -12,7 +12,7 @@ from store.records import ExperimentRow
 
 MOST_CHUNKS = 40
 """Per experiment: each is two task runs, and the server wants no more than a few hundred of these in a flow run."""
-SMALLEST, LARGEST = 50, 2000
+SMALLEST, LARGEST = 250, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class TransientFailuresError(Exception):
 def chunk_size(n_examples: int, repetitions: int) -> int:
     """Examples a chunk takes, so that an experiment makes about MOST_CHUNKS at the most."""
     return max(SMALLEST, min(LARGEST, -(-n_examples * repetitions // MOST_CHUNKS)))
+
+
+def n_chunks(row: ExperimentRow) -> int:
+    """How many chunks an experiment has."""
+    return row.repetitions * -(-row.n_examples // row.chunk_size)
 
 
 def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:

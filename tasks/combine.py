@@ -15,6 +15,7 @@ from store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_jso
 from store.spool import Spool
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
 from tasks.judge import judged, run_score
+from tasks.provider_limit import within_provider_limits
 from tasks.resolve import composite_version
 from tasks.subject import evaluations_view, example_view, run_view
 
@@ -47,8 +48,12 @@ def _combine(ready: Experiment) -> None:
     ready.store.append("scores", identity, "composites", composites)
     for score in composites:
         of_run[score.run_id or ""].append(score)
-    with Spool(ready.store, identity, "summary") as spool:
-        for evaluator in ready.summary_evaluators:
+    judges = ready.summary_evaluators
+    with (
+        within_provider_limits(ready.judging_on if judges else [], 1, 1),
+        Spool(ready.store, identity, "summary") as spool,
+    ):
+        for evaluator in judges:
             loop.run(_summarise(ready, evaluator, _results(ready, outputs, of_run), spool))
 
 

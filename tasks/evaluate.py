@@ -11,14 +11,15 @@ from prefect.cache_policies import NO_CACHE
 
 from evaluators.call import offer_run
 from llm import loop
-from specs.errors import TRANSIENT
+from specs.errors import UNREACHABLE
 from store.records import ExampleRow, OutputRow, ScoreRow
 from store.spool import Spool
-from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
-from tasks.execute import DEAR_S
+from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, n_chunks, only_transient
+from tasks.execute import DEAR_S, MAY_PASS
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
 from tasks.judge import Fields, judged, run_score, unanswered
 from tasks.progress import tally
+from tasks.provider_limit import within_provider_limits
 from tasks.subject import evaluations_view, example_view, run_view
 
 Run = tuple[ExampleRow, OutputRow]
@@ -40,7 +41,10 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     outputs: list[OutputRow] = ready.store.read("outputs", chunk.experiment_id, [chunk.part])
     runs = [(examples[row.example_id], row) for row in outputs if in_chunk(row, chunk, examples)]
     scores: list[ScoreRow] = ready.store.read("scores", chunk.experiment_id, [chunk.part])
-    with Spool(ready.store, chunk.experiment_id, chunk.part) as spool:
+    with (
+        within_provider_limits(ready.judging_on, len(runs) * len(ready.evaluators), n_chunks(ready.row)),
+        Spool(ready.store, chunk.experiment_id, chunk.part) as spool,
+    ):
         judging = _Judging(ready, chunk, spool, scores)
         loop.run(judging.judge(runs))
     if judging.transient and not last:
@@ -55,7 +59,7 @@ def in_chunk(row: OutputRow, chunk: Chunk, examples: dict[str, ExampleRow]) -> b
 def is_settled(row: ScoreRow) -> bool:
     """Whether it is of no use to judge again. A missing answer's score is not settled: the answer may yet come."""
     if row.status == "failed":
-        return row.error_kind not in TRANSIENT and row.error_kind != "no_output"
+        return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
     return row.status != "not_attempted"
 
 
@@ -68,7 +72,12 @@ class _Judging:
         for row in before:
             if is_settled(row):
                 self._of_run[row.run_id or ""].append(row)
-        self.transient = 0
+        self._may_pass: list[ReadyEvaluator] = []  # for each judgement that another attempt may bring, who failed
+
+    @property
+    def transient(self) -> int:
+        """Judgements that another attempt may bring; none of those by whom was found down too often."""
+        return sum(not evaluator.breaker.gave_up for evaluator in self._may_pass)
 
     async def judge(self, runs: list[Run]) -> None:
         tally.begin(self._chunk, "judgements", 0)
@@ -79,8 +88,9 @@ class _Judging:
     async def _judge_with(self, evaluator: ReadyEvaluator, runs: list[Run]) -> None:
         wanting = [run for run in runs if not self._is_judged(run[1], evaluator)]
         tally.add(self._chunk, "judgements", len(runs) - len(wanting))
-        work = self._work(evaluator)
-        await self._ready.judging.run(work, wanting, is_async=evaluator.bound.is_async)
+        work, trial = self._work(evaluator), 1 if evaluator.breaker.is_open else 0
+        for some in (wanting[:trial], wanting[trial:]):  # where it was down, one judgement tells whether it still is
+            await self._ready.judging.run(work, some, is_async=evaluator.bound.is_async)
 
     def _is_judged(self, output: OutputRow, evaluator: ReadyEvaluator) -> bool:
         return any(row.evaluator == evaluator.bound.name for row in self._of_run[output.run_id])
@@ -91,7 +101,7 @@ class _Judging:
             began = time.perf_counter()
             found = await self._judged(evaluator, example, output) if output.status == "ok" else None
             for fields in unanswered(evaluator, output) if found is None else found:
-                self._keep(_score(evaluator, output, fields), time.perf_counter() - began)
+                self._keep(evaluator, _score(evaluator, output, fields), time.perf_counter() - began)
             tally.add(self._chunk, "judgements")
 
         return work
@@ -102,8 +112,8 @@ class _Judging:
         of = {"experiment_id": output.experiment_id, "subject_id": output.run_id}
         return await judged(evaluator, offered, spool=self._spool, **of)
 
-    def _keep(self, row: ScoreRow, elapsed: float) -> None:
-        self.transient += row.error_kind in TRANSIENT
+    def _keep(self, evaluator: ReadyEvaluator, row: ScoreRow, elapsed: float) -> None:
+        self._may_pass += [evaluator] if row.error_kind in MAY_PASS else []
         self._of_run[row.run_id or ""].append(row)
         self._spool.add("scores", row, dear=elapsed > DEAR_S)
 

@@ -11,18 +11,23 @@ from prefect.cache_policies import NO_CACHE
 
 from evaluators.subject import ExampleView
 from llm import loop
+from llm.faults import fault_of
 from llm.recorder import Recorder, recording
-from specs.errors import TRANSIENT, CallError, ErrorKind, describe
+from specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind
 from store.records import ExampleRow, OutputRow, derived_id, now, to_json
 from store.spool import Spool
 from targets import Answer, NoRecordedAnswerError, as_outputs, length_of
-from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, only_transient
+from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, n_chunks, only_transient
 from tasks.experiment import Experiment, experiment
 from tasks.progress import tally
+from tasks.provider_limit import within_provider_limits
 from tasks.subject import example_view
 
 DEAR_S = 0.01
 """What took longer than this is kept on disk at once; the rest is quicker made again."""
+
+MAY_PASS = TRANSIENT | {"stopped"}
+"""Kinds of error for which Prefect runs the chunk again after a pause."""
 
 
 @task(
@@ -37,10 +42,15 @@ def execute_chunk(chunk: Chunk) -> Chunk:
     done = {row.run_id for row in ready.store.read("outputs", chunk.experiment_id, [chunk.part]) if is_settled(row)}
     runs = [example for example in ready.examples[chunk.start : chunk.stop] if run_id(chunk, example) not in done]
     tally.begin(chunk, "answers", chunk.stop - chunk.start - len(runs))
-    with Spool(ready.store, chunk.experiment_id, chunk.part) as spool:
+    with (
+        within_provider_limits(ready.answering_on, len(runs), n_chunks(ready.row)),
+        Spool(ready.store, chunk.experiment_id, chunk.part) as spool,
+    ):
         answering = _Answering(ready, chunk, spool)
-        loop.run(ready.answering.run(answering.answer, runs, is_async=ready.target.is_async))
-    if answering.transient and not last:
+        trial = 1 if ready.target_breaker.is_open else 0
+        for some in (runs[:trial], runs[trial:]):  # where it was down, one answer tells whether it still is
+            loop.run(ready.answering.run(answering.answer, some, is_async=ready.target.is_async))
+    if answering.transient and not last and not ready.target_breaker.gave_up:
         raise TransientFailuresError(f"{answering.transient} of {len(runs)} answers failed for now")
     return chunk
 
@@ -51,7 +61,7 @@ def run_id(chunk: Chunk, example: ExampleRow) -> str:
 
 def is_settled(row: OutputRow) -> bool:
     """Whether it is of no use to try again."""
-    return row.status == "ok" or (row.status == "failed" and row.error_kind not in TRANSIENT)
+    return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
 
 
 class _Answering:
@@ -65,6 +75,7 @@ class _Answering:
             keep=lambda call: self._spool.add("calls", call),
             experiment_id=self._chunk.experiment_id,
             subject_id=identity,
+            budget=self._ready.budget,
         )
         started_at, began = now(), time.perf_counter()
         with recording(recorder):
@@ -72,9 +83,9 @@ class _Answering:
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
             # A call knows how long its last attempt took; the wait for a place is no latency of the target's.
-            single = recorder.completions[0].latency_s if self._ready.target_complete and recorder.completions else None
+            single = recorder.answered[0].row.latency_s if self._ready.target_complete and recorder.answered else None
             result["latency_s"] = elapsed if single is None else single
-        totals = recorder.totals() if recorder.completions or recorder.failed else {}
+        totals = recorder.totals() if recorder.answered or recorder.failed else {}
         if recorder.steps:
             totals["steps"] = to_json(recorder.steps, mend=True)
         row = OutputRow(
@@ -85,21 +96,31 @@ class _Answering:
             started_at=started_at,
             **({"attempts": recorder.attempts} | totals | result),
         )
-        self.transient += row.error_kind in TRANSIENT
+        self.transient += row.error_kind in MAY_PASS
         self._spool.add("outputs", row, dear=elapsed > DEAR_S)
         tally.add(self._chunk, "answers")
 
     async def _outcome(self, example: ExampleRow) -> dict[str, Any]:
+        """What becomes of an example, unless what the target asks is known to be down."""
+        breaker = self._ready.target_breaker
+        try:
+            is_trial = breaker.enter()
+        except CallError as error:
+            return _failed(error.kind, str(error))
+        result = await self._called(example)
+        breaker.leave(is_trial, result.get("error_kind"), result.get("error"))
+        return result
+
+    async def _called(self, example: ExampleRow) -> dict[str, Any]:
         try:
             returned = self._ready.target.call(self._offered(example_view(example)))
             if self._ready.target.is_async and isawaitable(returned):
                 returned = await returned
-        except CallError as error:
-            return _failed(error.kind, str(error)) | {"attempts": error.attempts}
         except NoRecordedAnswerError as error:
             return _failed("no_output", str(error))
         except Exception as error:
-            return _failed("raised", describe(error))
+            fault = fault_of(error)
+            return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts}
         answer = returned if isinstance(returned, Answer) else None
         try:
             outputs = as_outputs(answer.outputs if answer else returned)
@@ -125,4 +146,5 @@ def _known(answer: Answer) -> dict[str, Any]:
 
 
 def _failed(kind: ErrorKind, error: str) -> dict[str, Any]:
-    return {"status": "failed", "error_kind": kind, "error": error}
+    status = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
+    return {"status": status, "error_kind": kind, "error": error}

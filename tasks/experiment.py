@@ -1,22 +1,30 @@
 """An experiment as this process works on it: made ready once, shared by all its chunks."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from evaluators.call import Bound, Level
-from llm.connect import completer
+from llm.breaker import Breaker
+from llm.budget import Budget
+from llm.caller import Endpoint
+from llm.complete import Completer
+from llm.connect import completer, embedder
 from llm.connections import resolve
+from llm.embed import Embedder
 from llm.ledger import Ledger
-from specs.evaluator import EvaluatorSpec
+from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.metric import MetricSpec
-from specs.protocols import Complete
+from specs.protocols import Complete, Embed
 from specs.target import ChatTarget
 from store.parquet import Store
-from store.records import ExampleRow, ExperimentRow
+from store.progress import spent_by_group
+from store.records import ExampleRow, ExperimentRow, now
 from store.snapshots import load_snapshot
 from targets import Target
+from tasks.keys import key_for
 from tasks.resolve import bind_evaluator, connection_name, evaluator_version, make_target
 from tasks.workers import Workers
 
@@ -27,11 +35,16 @@ FEWEST_WORKERS = 16
 class ReadyEvaluator:
     """An evaluator that can be called."""
 
-    spec: EvaluatorSpec
+    spec: FallbackSpec
     bound: Bound
     version: str
     complete: Complete | None
+    embed: Embed | None
+    breaker: Breaker
     metrics: Mapping[str, MetricSpec]  # what is declared of its metrics, and of others
+    budget: Budget
+    fallback: "ReadyEvaluator | None" = None
+    controls: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +56,20 @@ class Experiment:
     examples: Sequence[ExampleRow]
     target: Target
     target_complete: Complete | None
+    target_breaker: Breaker
     spec: ExperimentSpec
     evaluators: Sequence[ReadyEvaluator]
     summary_evaluators: Sequence[ReadyEvaluator]
     answering: Workers
     judging: Workers
+    answering_on: Sequence[Endpoint]  # where the target's calls go
+    judging_on: Sequence[Endpoint]  # and the evaluators'
+    budget: Budget
+    made_at: datetime
 
 
 _ready: dict[str, Experiment] = {}
+_budgets: dict[str, Budget] = {}
 _making = threading.Lock()
 
 
@@ -62,15 +81,22 @@ def experiment(experiment_id: str) -> Experiment:
         return _ready[experiment_id]
 
 
-def forget(experiment_id: str) -> None:
+def is_ready(experiment_id: str) -> bool:
+    """Whether this process has worked on it."""
+    return experiment_id in _ready
+
+
+def forget(experiment_id: str, run_group: str) -> None:
     """Let go of it, when it has ended, and before it is begun: its spec may name another object of code then."""
     with _making:
         _ready.pop(experiment_id, None)
+        _budgets.pop(run_group, None)
 
 
 def workers_width(spec: ExperimentSpec, connections: set[str]) -> int:
-    """As wide as was asked for, else wide enough to keep the widest connection full."""
-    widths = [resolve(name, spec.connections).max_in_flight for name in connections]
+    """As wide as was asked for, else wide enough to keep the widest connection full, with some who wait already for
+    the next place while others see to what was answered."""
+    widths = [-(-5 * resolve(name, spec.connections).max_in_flight // 4) for name in connections]
     return spec.max_concurrency or max([FEWEST_WORKERS, *widths])
 
 
@@ -78,11 +104,12 @@ def _make(experiment_id: str) -> Experiment:
     store = Store()
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     spec = ExperimentSpec.model_validate_json(row.spec)
-    ledger = Ledger(store, experiment_id, fresh=spec.fresh)
+    making = _Making(spec, Ledger(store, experiment_id, fresh=spec.fresh), _budget(store, row, spec))
     examples = load_snapshot(store, row.snapshot_id)
     target = next(target for target in spec.targets if target.name == row.target)
-    complete = _completer(target.connection, spec, ledger) if isinstance(target, ChatTarget) else None
-    ready = [_ready_evaluator(evaluator, spec, ledger, "item") for evaluator in spec.evaluators]
+    complete = making.complete(target.connection) if isinstance(target, ChatTarget) else None
+    ready = [making.evaluator(evaluator, "item") for evaluator in spec.evaluators]
+    summaries = [making.evaluator(evaluator, "run") for evaluator in spec.summary_evaluators]
     judges = {name for e in ready if (name := connection_name(e.spec, e.bound))}
     asked = {target.connection} if isinstance(target, ChatTarget) else set()
     return Experiment(
@@ -91,26 +118,73 @@ def _make(experiment_id: str) -> Experiment:
         examples=examples,
         target=make_target(target, complete, examples, store),
         target_complete=complete,
+        target_breaker=making.breaker(),
         spec=spec,
         evaluators=ready,
-        summary_evaluators=[_ready_evaluator(judge, spec, ledger, "run") for judge in spec.summary_evaluators],
+        summary_evaluators=summaries,
         answering=Workers(workers_width(spec, asked)),
         judging=Workers(workers_width(spec, judges)),
+        answering_on=_endpoints([complete]),
+        judging_on=_endpoints(
+            [asks for e in (*ready, *summaries) for one in (e, e.fallback) if one for asks in (one.complete, one.embed)]
+        ),
+        budget=making.budget,
+        made_at=now(),
     )
 
 
-def _ready_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, ledger: Ledger, level: Level) -> ReadyEvaluator:
-    bound = bind_evaluator(evaluator, level)
-    name = connection_name(evaluator, bound)
-    complete = _completer(name, spec, ledger, evaluator.model) if name else None
-    return ReadyEvaluator(
-        spec=evaluator,
-        bound=bound,
-        version=evaluator_version(evaluator, bound, spec.connections),
-        complete=complete,
-        metrics=spec.metrics,
-    )
+def _budget(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
+    """What the whole run may spend, with what its experiments have spent before."""
+    if row.run_group not in _budgets:
+        calls, usd, unpriced = spent_by_group(store, row.run_group)
+        _budgets[row.run_group] = Budget(
+            usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced
+        )
+    return _budgets[row.run_group]
 
 
-def _completer(name: str, spec: ExperimentSpec, ledger: Ledger, model: str | None = None) -> Complete:
-    return completer(name, resolve(name, spec.connections), ledger, model=model)
+def _endpoints(asked: Iterable[object]) -> list[Endpoint]:
+    """Where calls go, each place once; what is asked on this machine without a server has none."""
+    found = {one.endpoint.name: one.endpoint for one in asked if isinstance(one, Completer | Embedder)}
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What the parts of an experiment are made of."""
+
+    spec: ExperimentSpec
+    ledger: Ledger
+    budget: Budget
+
+    def evaluator(self, evaluator: EvaluatorSpec, level: Level) -> ReadyEvaluator:
+        instead = evaluator.fallback
+        fallback = self._judge(instead.model_copy(update={"name": evaluator.metric}), level) if instead else None
+        return replace(self._judge(evaluator, level), fallback=fallback, controls=evaluator.controls)
+
+    def _judge(self, evaluator: FallbackSpec, level: Level) -> ReadyEvaluator:
+        bound = bind_evaluator(evaluator, level)
+        name = connection_name(evaluator, bound)
+        return ReadyEvaluator(
+            spec=evaluator,
+            bound=bound,
+            version=evaluator_version(evaluator, bound, self.spec.connections),
+            complete=self.complete(name, evaluator.model) if name and bound.asks_for("complete") else None,
+            embed=self._embed(name, evaluator.model) if name and bound.asks_for("embed") else None,
+            breaker=self.breaker(),
+            metrics=self.spec.metrics,
+            budget=self.budget,
+        )
+
+    def complete(self, name: str, model: str | None = None) -> Completer:
+        connection = resolve(name, self.spec.connections)
+        key = key_for(name, connection)
+        return completer(name, connection, self.ledger, key=key, model=model, budget=self.budget)
+
+    def _embed(self, name: str, model: str | None) -> Embed:
+        connection = resolve(name, self.spec.connections)
+        key = key_for(name, connection)
+        return embedder(name, connection, self.ledger, key=key, model=model, budget=self.budget)
+
+    def breaker(self) -> Breaker:
+        return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s)

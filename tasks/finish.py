@@ -1,8 +1,11 @@
 """Ending experiments: complete ones are sealed, the others stay open to be resumed."""
 
+import atexit
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from prefect import task
@@ -10,16 +13,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
 from llm import loop
-from specs.errors import TRANSIENT, IncompleteError
+from specs.errors import UNREACHABLE, IncompleteError
 from specs.experiment import ExperimentSpec
 from store.parquet import Store
 from store.progress import cached_calls, complete_scores, no_answers, no_judgements, spent, whats_missing
-from store.records import ExperimentRow, now
+from store.records import ExperimentRow, LimitRow, now
 from store.schemas import EXPERIMENT_TABLES
-from tasks.experiment import forget
-
-UNREACHABLE = TRANSIENT | {"authentication", "quota_exhausted"}
-"""Kinds of error by which a judge has not been asked at all, so that a later attempt may bring every judgement."""
+from tasks.experiment import experiment, forget, is_ready
+from tasks.limits import limit_rows
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -33,6 +34,7 @@ def finish_experiments(rows: list[ExperimentRow]) -> list[str]:
 def calls_end_with_the_flow() -> Iterator[None]:
     """Where the flow is stopped in this block, the calls under way end, and none begins. What has finished is kept."""
     loop.allow()
+    _spare_what_was_imported()
     try:
         yield
     except BaseException:
@@ -40,9 +42,18 @@ def calls_end_with_the_flow() -> Iterator[None]:
         raise
 
 
+@cache
+def _spare_what_was_imported() -> None:
+    """Have the search for garbage leave out what is in memory when the first calls begin: of Prefect, DuckDB and the
+    rest there is so much of it that every call would stand still for a third of a second each time."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # or DuckDB reports at the end what was not cleared away
+
+
 def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str]) -> None:
     """Raises the first exception of a step, else IncompleteError if anything lacks."""
     for step in steps:
+        step.wait()  # else its state is asked of the server
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
@@ -51,14 +62,26 @@ def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str
 
 def finish(store: Store, row: ExperimentRow) -> str | None:
     """Write an experiment's last row, and seal it if no row lacks. Returns what is wrong with it, in words."""
-    forget(row.experiment_id)
+    limits = _limits(row)
+    forget(row.experiment_id, row.run_group)
     if store.is_sealed("experiments", row.experiment_id):
         return _said(row)
+    ended = store.steady(lambda: _ended(store, row))
+    store.append("limits", row.experiment_id, "limits", limits)
+    store.append("experiments", row.experiment_id, "end", [ended])
+    if ended.state == "completed":
+        complete_scores(store, row.experiment_id)
+        store.seal(row.experiment_id, EXPERIMENT_TABLES)
+    return _said(ended)
+
+
+def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
+    """An experiment's last row: whether it is done, what it lacks, what it cost."""
     spec = ExperimentSpec.model_validate_json(row.spec)
     names = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
     lacking = whats_missing(store, row, names, [evaluator.metric for evaluator in spec.summary_evaluators])
     sums = spent(store, row.experiment_id)
-    ended = replace(
+    return replace(
         row,
         state="incomplete" if lacking else "completed",
         reason=lacking or no_answers(store, row) or no_judgements(store, row, UNREACHABLE),
@@ -70,11 +93,14 @@ def finish(store: Store, row: ExperimentRow) -> str | None:
         ended_at=now(),
         recorded_at=now(),
     )
-    store.append("experiments", row.experiment_id, "end", [ended])
-    if not lacking:
-        complete_scores(store, row.experiment_id)
-        store.seal(row.experiment_id, EXPERIMENT_TABLES)
-    return _said(ended)
+
+
+def _limits(row: ExperimentRow) -> list[LimitRow]:
+    """How wide the limiters were; none where this process has made no call for the experiment."""
+    if not is_ready(row.experiment_id):
+        return []
+    ready = experiment(row.experiment_id)
+    return limit_rows(row.experiment_id, [*ready.answering_on, *ready.judging_on], ready.made_at)
 
 
 def _said(row: ExperimentRow) -> str | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from evaluators.score import Judgement, normalise
 from llm import loop
+from llm.faults import fault_of
 from llm.recorder import Recorder, recording
-from specs.errors import CallError, ErrorKind, describe
+from specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind, describe
 from specs.metric import MetricSpec
 from store.records import OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
@@ -30,17 +31,35 @@ async def judged(
         experiment_id=experiment_id,
         subject_id=subject_id,
         evaluator=evaluator.bound.name,
+        budget=evaluator.budget,
     )
     began = time.perf_counter()
     with recording(recorder):
-        outcomes = await _outcomes(evaluator, {**offered, "complete": _complete_for(evaluator)})
+        outcomes = await _outcomes(evaluator, offered)
+        if evaluator.fallback and all(is_down(outcome) for outcome in outcomes):
+            outcomes = await _instead(evaluator.fallback, offered, outcomes)
     return _priced(outcomes, recorder, time.perf_counter() - began)
+
+
+def is_down(outcome: Mapping[str, Any]) -> bool:
+    """Whether a judgement failed, or was not attempted, since what it asks is down."""
+    return outcome.get("error_kind") in UNREACHABLE | {"stopped"}
+
+
+async def _instead(fallback: ReadyEvaluator, offered: Mapping[str, Any], first: list[Fields]) -> list[Fields]:
+    """What the fallback says; if that is down too, what was said first, with that."""
+    outcomes = await _outcomes(fallback, offered)
+    name = fallback.spec.use
+    if all(is_down(outcome) for outcome in outcomes):
+        return [one | {"error": f"{one['error']}; so is its fallback {name}: {outcomes[0]['error']}"} for one in first]
+    return [outcome | {"decided_by": f"fallback {name}"} for outcome in outcomes]
 
 
 def unanswered(evaluator: ReadyEvaluator, output: OutputRow) -> list[Fields]:
     """What becomes of a judgement for which there is no answer: it costs nothing, and has an error."""
     error = f"no output to judge: {output.error or output.status}"
-    return [_failed(evaluator, "no_output", error) | {"cost_usd": 0.0}]
+    status = "not_attempted" if output.status == "not_attempted" else "failed"
+    return [_failed(evaluator, "no_output", error) | {"status": status, "cost_usd": 0.0}]
 
 
 def run_score(output: OutputRow, *, evaluator: str, version: str, **fields: Any) -> ScoreRow:
@@ -61,29 +80,44 @@ def run_score(output: OutputRow, *, evaluator: str, version: str, **fields: Any)
 
 def _priced(outcomes: list[Fields], recorder: Recorder, elapsed: float) -> list[Fields]:
     """What several metrics cost together stands at the first, so that sums are right."""
-    models = sorted({completion.model for completion in recorder.completions})
     rows: list[Fields] = []
     for index, outcome in enumerate(outcomes):
         spent = recorder.totals() if index == 0 else {"cost_usd": 0.0}
         latency = elapsed if outcome["status"] in ("scored", "not_applicable") else None
-        rows.append({"judge_model": ", ".join(models) or None, "latency_s": latency} | spent | outcome)
+        rows.append({"judge_model": ", ".join(recorder.models) or None, "latency_s": latency} | spent | outcome)
     return rows
 
 
 def _failed(evaluator: ReadyEvaluator, kind: ErrorKind, error: str) -> Fields:
     """No value, and an error: never a zero."""
-    return {"metric": evaluator.bound.name, "status": "failed", "error_kind": kind, "error": error}
+    status = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
+    return {"metric": evaluator.bound.name, "status": status, "error_kind": kind, "error": error}
 
 
 async def _outcomes(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> list[Fields]:
+    """What an evaluator says, unless what it asks is known to be down."""
+    try:
+        is_trial = evaluator.breaker.enter()
+    except CallError as error:
+        return [_failed(evaluator, error.kind, str(error))]
+    given = {
+        **offered,
+        "complete": _plainly(evaluator, evaluator.complete),
+        "embed": _plainly(evaluator, evaluator.embed),
+    }
+    outcomes = await _called(evaluator, given)
+    evaluator.breaker.leave(is_trial, outcomes[0].get("error_kind"), outcomes[0].get("error"))
+    return outcomes
+
+
+async def _called(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> list[Fields]:
     try:
         returned = evaluator.bound.call(offered)
         if evaluator.bound.is_async and isawaitable(returned):
             returned = await returned
-    except CallError as error:
-        return [_failed(evaluator, error.kind, str(error)) | {"attempts": error.attempts}]
     except Exception as error:
-        return [_failed(evaluator, "raised", describe(error))]
+        fault = fault_of(error)
+        return [_failed(evaluator, fault.kind, str(fault)) | {"attempts": fault.attempts}]
     try:
         return [_scored(judgement, evaluator.metrics) for judgement in normalise(returned, evaluator.bound.name)]
     except Exception as error:  # also what a property of the user's object raises
@@ -96,14 +130,14 @@ def _scored(judgement: Judgement, metrics: Mapping[str, MetricSpec]) -> Fields:
         low, high = declared.range
         if not low <= judgement.value <= high:
             raise ValueError(f"{judgement.metric}: got {judgement.value:g}, wanted {low:g} to {high:g}")
-    names = ("metric", "value", "label", "data_type", "comment", "config_id", "status")
+    of_a_judge = ("prompt_hash", "repeats", "spread")
+    names = ("metric", "value", "label", "data_type", "comment", "config_id", "status", *of_a_judge)
     metadata = None if judgement.metadata is None else to_json(dict(judgement.metadata), mend=True)
     return {name: getattr(judgement, name) for name in names} | {"metadata": metadata}
 
 
-def _complete_for(evaluator: ReadyEvaluator) -> Callable[..., Any] | None:
-    """`complete` as it is for an async evaluator; for a plain one, a function that waits for the answer."""
-    complete = evaluator.complete
-    if complete is None or evaluator.bound.is_async:
-        return complete
-    return lambda *args, **kwargs: loop.run(complete(*args, **kwargs))
+def _plainly(evaluator: ReadyEvaluator, asks: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """What an async evaluator awaits, as it is; for a plain one, a function that waits for the answer."""
+    if asks is None or evaluator.bound.is_async:
+        return asks
+    return lambda *args, **kwargs: loop.run(asks(*args, **kwargs))

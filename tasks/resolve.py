@@ -12,7 +12,7 @@ from llm.post import poster
 from specs.columns import answer_row
 from specs.connection import ConnectionSpec, LocalConnection
 from specs.errors import InputError
-from specs.evaluator import EvaluatorSpec
+from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.metric import CompositeSpec
 from specs.paths import located
@@ -87,7 +87,7 @@ def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: s
     return [connection.base_url.rstrip("/"), model or connection.model]
 
 
-def bind_evaluator(spec: EvaluatorSpec, level: Level = "item") -> Bound:
+def bind_evaluator(spec: FallbackSpec, level: Level = "item") -> Bound:
     """Load and check an evaluator. Raises InputError for one that does not exist, or asks for what does not."""
     short = is_ours(spec)
     if not short and ":" not in spec.use:
@@ -97,7 +97,7 @@ def bind_evaluator(spec: EvaluatorSpec, level: Level = "item") -> Bound:
     return bind(function, name=spec.metric, settings=spec.args, level=level)
 
 
-def is_ours(spec: EvaluatorSpec) -> bool:
+def is_ours(spec: FallbackSpec) -> bool:
     return spec.use in evaluators.SHORT_NAMES
 
 
@@ -107,10 +107,12 @@ def reference_to(function: Callable[..., object]) -> str:
     return short if getattr(evaluators, short, None) is function else refer(function)
 
 
-def evaluator_version(spec: EvaluatorSpec, bound: Bound, connections: Mapping[str, ConnectionSpec]) -> str:
-    """A hash of an evaluator's source, constants and settings, and of which model it asks, where."""
+def evaluator_version(spec: FallbackSpec, bound: Bound, connections: Mapping[str, ConnectionSpec]) -> str:
+    """A hash of an evaluator's source, constants and settings, of which model it asks, where, and of its fallback's."""
     judge = served(connection_name(spec, bound), connections, spec.model)
-    return version_of(bound.function, sorted(spec.args.items()), judge)
+    fallback = spec.fallback if isinstance(spec, EvaluatorSpec) else None
+    instead = [evaluator_version(fallback, bind_evaluator(fallback), connections)] if fallback else []
+    return version_of(bound.function, sorted(spec.args.items()), judge, *instead)
 
 
 def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:
@@ -119,7 +121,7 @@ def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:
     return version_of(combined, composite.model_dump(exclude={"name"}), bounds)
 
 
-def connection_name(spec: EvaluatorSpec, bound: Bound) -> str | None:
+def connection_name(spec: FallbackSpec, bound: Bound) -> str | None:
     """The connection that an evaluator uses, if it asks for one at all."""
     return (spec.connection or DEFAULT_CONNECTION) if bound.asks_for("complete", "embed") else None
 

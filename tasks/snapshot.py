@@ -11,6 +11,8 @@ from store.lookup import find_experiments
 from store.parquet import Store
 from store.suite import load_expectations
 from tasks.check import check_spec
+from tasks.connections import settled_connections
+from tasks.prompts import with_prompts
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -23,12 +25,13 @@ def freeze_checked(spec: ExperimentSpec) -> ExperimentSpec:
     """Check everything that a spec says, then freeze its dataset. Raises InputError, with nothing written.
 
     What it says of files and of names that move is settled: the dataset is a snapshot, a suite of expectations is
-    their list, another experiment is its id.
+    their list, a prompt is its text, another experiment is its id, a shared connection stands in the spec.
     """
     store = Store()
     loaded = load_dataset(store, spec.dataset)
     expectations = load_expectations(spec.dataset.expectations)
-    spec = spec.model_copy(update={"targets": [_settled(target, store) for target in spec.targets]})
+    spec = with_prompts(spec.model_copy(update={"targets": [_settled(target, store) for target in spec.targets]}))
+    spec = settled_connections(spec)
     check_spec(spec, loaded.taken, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     return spec.model_copy(update={"dataset": dataset})

@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from evaluators.call import Level
-from specs.errors import TRANSIENT, InputError
+from specs.errors import UNREACHABLE, InputError
 from specs.evaluator import EvaluatorSpec
 from specs.experiment import ExperimentSpec
 from specs.target import TargetSpec
@@ -21,6 +21,7 @@ from store.schemas import EXPERIMENT_TABLES
 from store.spool import recover
 from tasks.chunk import chunk_size
 from tasks.experiment import forget
+from tasks.provider_limit import limit_name, limit_size
 from tasks.resolve import bind_evaluator, composite_version, evaluator_version, target_version
 
 SAME = ("snapshot_id", "repetitions", "target_version", "evaluators")
@@ -35,8 +36,12 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
 
     Gone on with are those of the run group `resume`, of the same run key, or of this very flow run, run again.
 
-    Raises InputError where such an experiment was made from something else than this spec.
+    Raises InputError where such an experiment was made from something else than this spec, and for a limit that
+    Prefect does not know.
     """
+    for connection in spec.connections.values():
+        if name := limit_name(connection):
+            limit_size(name)
     store, group = Store(), resume or run_group(spec)
     rows = [_row(store, spec, target, group) for target in spec.targets]
     return [_begin(store, row) for row in rows]
@@ -85,6 +90,8 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         evalflows_version=version("evalflows"),
         flow_run_id=str(context.flow_run.id) if context and context.flow_run else None,
         state="running",
+        budget_usd=spec.budget_usd,
+        max_calls=spec.max_calls,
         started_at=before.started_at if before else now(),
     )
     if before:
@@ -132,9 +139,9 @@ def _labels(evaluators: str) -> set[str]:
 def _begin(store: Store, row: ExperimentRow) -> ExperimentRow:
     """Open the experiment, with what a dead process has left of it, unless it has nothing left to do."""
     identity = row.experiment_id
-    forget(identity)
+    forget(identity, row.run_group)
     recover(store, identity)
-    if store.is_sealed("experiments", identity) and not open_work(store, identity, TRANSIENT):
+    if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
         (finished,) = store.read("experiments", identity)
         return finished  # type: ignore[no-any-return]
     store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from heapq import heappop, heappush
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -16,6 +18,9 @@ Work = Callable[[Item], Coroutine[Any, Any, None]]
 class Workers:
     """As many hands as `width` for one stage of an experiment, shared by all its chunks in this process.
 
+    Whoever came first is served first: were the hands shared out evenly, all chunks would end at the same time, and
+    nothing would be under way while the next stage begins.
+
     Async work is awaited on the loop, plain work runs on threads that draw from one queue: so a slow function keeps
     `width` threads busy, and a quick one costs no hand-over per item.
     """
@@ -23,7 +28,8 @@ class Workers:
     def __init__(self, width: int) -> None:
         self._width = width
         self._threads = ThreadPoolExecutor(width, thread_name_prefix="evalflows-items")
-        self._places = asyncio.Semaphore(width)
+        self._places = _Places(width)
+        self._turns = count()
 
     async def run(self, work: Work[Item], items: Iterable[Item], *, is_async: bool) -> None:
         """Handle every item. The first exception that `work` raises is raised when the others have ended."""
@@ -32,7 +38,8 @@ class Workers:
             queue.put(item)
         hands = min(self._width, queue.qsize())
         if is_async:
-            jobs: list[Any] = [self._draw_async(work, queue) for _ in range(hands)]
+            turn = next(self._turns)
+            jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(hands)]
         else:
             running = asyncio.get_running_loop()
             jobs = [
@@ -43,14 +50,45 @@ class Workers:
             if isinstance(error, BaseException):
                 raise error
 
-    async def _draw_async(self, work: Work[Item], queue: "SimpleQueue[Item]") -> None:
-        while True:
-            async with self._places:
-                try:
-                    item = queue.get_nowait()
-                except Empty:
-                    return
-                await work(item)
+    async def _draw_async(self, work: Work[Item], queue: "SimpleQueue[Item]", turn: int) -> None:
+        while not queue.empty():
+            await self._places.take(turn)
+            try:
+                await work(queue.get_nowait())
+            except Empty:
+                return
+            finally:
+                self._places.give()
+
+
+class _Places:
+    """A semaphore that lets the lowest turn in first."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+
+    async def take(self, turn: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (turn, next(self._arrivals), place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._waiting:
+            _, _, place = heappop(self._waiting)
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
 
 
 def _draw(work: Work[Item], queue: "SimpleQueue[Item]") -> None:

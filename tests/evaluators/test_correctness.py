@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -36,7 +37,9 @@ def judged(
     inputs: dict[str, Any] = QUESTION,
     **settings: Any,
 ) -> Score | None:
-    return asyncio.run(correctness(inputs, outputs, reference, judge or Judge(), **settings))
+    """Its score, but for the hash of the prompt."""
+    score = asyncio.run(correctness(inputs, outputs, reference, judge or Judge(), **settings))
+    return score and replace(score, prompt_hash=None)
 
 
 def asked(outputs: dict[str, Any], **settings: Any) -> str:
@@ -185,3 +188,14 @@ def test_without_reasoning_the_verdict_alone_is_asked_for() -> None:
     assert judged({"output": "Paris"}, judge=judge, reasoning=False, temperature=None) == Score(value=True)
     ((_, parameters),) = judge.requests
     assert parameters["schema"]["required"] == ["correct"] and "temperature" not in parameters
+
+
+def test_the_hash_is_of_the_prompt_before_it_is_filled() -> None:
+    def hash_of(answer: str, **settings: Any) -> str:
+        score = asyncio.run(correctness(QUESTION, {"output": answer}, REFERENCE, Judge(), **settings))
+        assert score and score.prompt_hash and len(score.prompt_hash) == 16
+        return score.prompt_hash
+
+    others: list[dict[str, Any]] = [{"prompt": f"{PROMPT} "}, {"instructions": "Be kind."}, {"reasoning": False}]
+    assert hash_of("Paris") == hash_of("Lyon")
+    assert len({hash_of("Paris"), *(hash_of("Paris", **other) for other in others)}) == 4

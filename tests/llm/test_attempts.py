@@ -8,13 +8,14 @@ from typing import Any, get_args
 import pytest
 
 from llm import faults
-from llm.attempts import attempted
-from llm.faults import LONGEST_PAUSE_S, http_status_kind, pause_s, retry_after_s
-from specs.errors import TRANSIENT, CallError, ErrorKind
+from llm.attempts import TRIED_AGAIN, attempted
+from llm.faults import LONGEST_PAUSE_S, http_status_kind, pause_s
+from llm.told import retry_after_s
+from specs.errors import CallError, ErrorKind
 
 KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-PASSING = sorted(TRANSIENT)
-FINAL = sorted({*KINDS} - TRANSIENT)
+PASSING = sorted(TRIED_AGAIN)
+FINAL = sorted({*KINDS} - TRIED_AGAIN)
 
 
 @pytest.fixture(autouse=True)
@@ -192,7 +193,8 @@ def test_a_response_may_say_until_when_to_wait() -> None:
         (405, "bad_request"),
         (408, "timeout"),
         (409, "server_error"),
-        (413, "bad_request"),
+        (402, "quota_exhausted"),
+        (413, "context_too_long"),
         (422, "bad_request"),
         (429, "rate_limited"),
         (500, "server_error"),

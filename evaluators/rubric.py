@@ -1,0 +1,207 @@
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from evaluators.answer import answer_text, reference_value
+from evaluators.fence import fenced
+from evaluators.prompt import check_prompt, prompt_hash
+from evaluators.score import Score
+from evaluators.sheet import Combine, Labels, Reasoning, Scale, Sheet, Verdict
+from evaluators.text import as_text
+from specs.errors import short
+from specs.metric import MEASURES
+from specs.protocols import Complete
+from specs.template import fill, placeholders
+
+SCALE = (1, 5)
+PROMPT = (Path(__file__).parent / "prompts" / "rubric.md").read_text(encoding="utf-8")
+
+_NONE = "(none)"
+_YAML = "in YAML, yes, no, on and off are no texts unless they are quoted"
+_TAKEN = ("reasoning", *MEASURES)
+
+
+async def rubric(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    metadata: dict[str, Any] | None,
+    complete: Complete,
+    *,
+    rubric: str = "",
+    prompt: str = PROMPT,
+    criteria: Mapping[str, Mapping[str, Any] | str | None] | None = None,
+    scale: Sequence[int] = SCALE,
+    labels: Sequence[str] | Mapping[str, float] | None = None,
+    reasoning: Reasoning = "before",
+    temperature: float | Literal["auto"] | None = "auto",
+    repeats: int = 1,
+    combine: Combine | None = None,
+) -> Score | list[Score]:
+    """How well a model finds that the answer meets a rubric; the comment is its reasoning. Higher is better.
+
+    The score is a whole number of `scale` (lowest, highest), or one of the `labels`: texts, or texts with the number
+    that each stands for. With `criteria` (name -> what it means, or {"description", "weight"}) one call judges them
+    all; each is a score under its own name, and the first score is their weighted mean. Criteria with labels need
+    numbers.
+
+    A `prompt` of your own asks for {inputs}, {outputs}, {reference_outputs}, {metadata}, or {input}, {output},
+    {expected_output}, which are the same, and for {rubric} (with the criteria) and {scale} (what is to be given).
+    A reference or metadata that is not there reads (none).
+
+    It is asked `repeats` times, and `combine` makes one score of them: the mean where nothing is said, the median, or
+    the majority, of which the one said first wins a tie; labels take the majority. Each criterion is combined by
+    itself. If one repeat fails, so does the judgement: fewer would be another estimate. `spread` is the sample's
+    standard deviation over the repeats, the comment that of the first repeat that is nearest to the score.
+    A `temperature` of "auto" is 0 for one repeat, and 1 for several, since at 0 they would say the same; None leaves
+    it to the model.
+
+    Raises ValueError for a setting that cannot be used, before anything is asked. It cannot see whether the reference
+    is right, and is as good as its model: compare it with people before you rely on it.
+    """
+    weights, lines = _weights(criteria), _lines(rubric, criteria)
+    sheet = Sheet(_answers(scale, labels, combine, weights), weights, _one_of("reasoning", reasoning, Reasoning))
+    texts = _texts(inputs, outputs, reference_outputs, metadata) | {"rubric": lines, "scale": sheet.words()}
+    _check(prompt, texts)
+    parameters, schema = _parameters(temperature, _count(repeats)), sheet.schema()
+    verdicts = await _verdicts(complete, fill(prompt, texts), schema, repeats, parameters)
+    hashed = prompt_hash(prompt, lines, texts["scale"], schema)
+    scores = [replace(score, prompt_hash=hashed, repeats=repeats) for score in sheet.scores(verdicts)]
+    return scores[0] if weights is None else scores
+
+
+async def _verdicts(
+    complete: Complete, request: str, schema: dict[str, Any], repeats: int, parameters: dict[str, Any]
+) -> list[Verdict]:
+    """What each repeat says. All are waited for, also where one fails: what they cost is this judgement's."""
+    asked = (complete(request, schema=schema, repeat=number, **parameters) for number in range(repeats))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer.parsed for answer in answers if not isinstance(answer, BaseException)]
+
+
+def _texts(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    metadata: dict[str, Any] | None,
+) -> dict[str, str]:
+    """What an example fills in, fenced, under the names of both spellings."""
+    question, answer = (fenced(answer_text(side or {}, None)) for side in (inputs, outputs))
+    without = reference_value(reference_outputs, None) is None
+    reference = _NONE if without else fenced(answer_text(reference_outputs or {}, None))
+    texts = {"inputs": question, "outputs": answer, "reference_outputs": reference}
+    texts |= {"input": question, "output": answer, "expected_output": reference}
+    return texts | {"metadata": fenced(as_text(metadata)) if metadata else _NONE}
+
+
+def _lines(rubric: str, criteria: Mapping[str, Any] | None) -> str:
+    """What to judge by: the rubric, then a line of each criterion. Weights are for reckoning, not for the judge."""
+    if not isinstance(rubric, str):
+        raise ValueError(f"rubric: got {short(rubric)}, wanted a text")
+    says = {name: _criterion(name, given)[1] for name, given in (criteria or {}).items()}
+    lines = [f"- {name}: {text}" if text else f"- {name}" for name, text in says.items()]
+    return "\n".join([rubric, *lines] if rubric.strip() else lines)
+
+
+def _weights(criteria: Mapping[str, Any] | None) -> dict[str, float] | None:
+    if criteria is None:
+        return None
+    if not isinstance(criteria, Mapping) or not criteria:
+        raise ValueError(f"criteria: got {short(criteria)}, wanted a mapping from names to what they mean")
+    for name in criteria:
+        _text("criteria", name)
+        if name in _TAKEN:
+            raise ValueError(f"criteria: got the name {name!r}, wanted another than {', '.join(_TAKEN)}")
+    weights = {name: _criterion(name, given)[0] for name, given in criteria.items()}
+    if not any(weights.values()):
+        raise ValueError("criteria: got weights that are all 0, wanted one above 0")
+    return weights
+
+
+def _criterion(name: str, given: Any) -> tuple[float, str]:
+    """Its weight, and what it means."""
+    fields = given if isinstance(given, Mapping) else {"description": given}
+    weight, description = fields.get("weight", 1.0), fields.get("description")
+    if unknown := fields.keys() - {"weight", "description"}:
+        raise ValueError(f"criteria: {name}: got {short(min(unknown, key=str))}, wanted weight or description")
+    if not _is_number(weight) or weight < 0:
+        raise ValueError(f"criteria: {name}: got the weight {short(weight)}, wanted a number of at least 0")
+    if description is not None and not isinstance(description, str):
+        raise ValueError(f"criteria: {name}: got {short(description)}, wanted a text, or description and weight")
+    return float(weight), description or ""
+
+
+def _answers(scale: Any, labels: Any, combine: Any, weights: Mapping[str, float] | None) -> Scale | Labels:
+    how = None if combine is None else _one_of("combine", combine, Combine)
+    if labels is None:
+        return Scale(*_ends(scale), how or "mean")
+    if how not in (None, "majority"):
+        raise ValueError(f"combine: got {how!r} with labels, wanted 'majority'")
+    if weights is not None and not isinstance(labels, Mapping):
+        raise ValueError("labels: got texts only with criteria, wanted a number for each, for their weighted mean")
+    return Labels(_numbers(labels))
+
+
+def _ends(scale: Any) -> tuple[int, int]:
+    ends = list(scale) if isinstance(scale, list | tuple) else []
+    whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
+    if len(ends) != 2 or not whole or ends[0] >= ends[1]:
+        raise ValueError(f"scale: got {short(scale)}, wanted two whole numbers, the lowest first")
+    return ends[0], ends[1]
+
+
+def _numbers(labels: Any) -> dict[str, float | None]:
+    """The labels, each with its number if it has one."""
+    if not isinstance(labels, Mapping | list | tuple) or len({*map(str, labels)}) < max(2, len(labels)):
+        raise ValueError(f"labels: got {short(labels)}, wanted at least two, all of them different")
+    for label in labels:
+        _text("labels", label)
+    if not isinstance(labels, Mapping):
+        return dict.fromkeys(labels)
+    if wrong := [label for label, number in labels.items() if not _is_number(number)]:
+        raise ValueError(f"labels: {wrong[0]}: got {short(labels[wrong[0]])}, wanted a number")
+    return {label: float(number) for label, number in labels.items()}
+
+
+def _parameters(temperature: Any, repeats: int) -> dict[str, Any]:
+    if temperature is None:
+        return {}
+    if temperature == "auto":
+        return {"temperature": 0.0 if repeats == 1 else 1.0}
+    if not _is_number(temperature) or temperature < 0:
+        raise ValueError(f"temperature: got {short(temperature)}, wanted a number of at least 0, 'auto' or null")
+    return {"temperature": temperature}
+
+
+def _count(repeats: Any) -> int:
+    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+        raise ValueError(f"repeats: got {short(repeats)}, wanted a whole number of at least 1")
+    return repeats
+
+
+def _one_of(setting: str, got: Any, wanted: Any) -> Any:
+    if got not in get_args(wanted):
+        raise ValueError(f"{setting}: got {short(got)}, wanted {', '.join(get_args(wanted))}")
+    return got
+
+
+def _text(setting: str, name: Any) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"{setting}: got {short(name)}, wanted a text ({_YAML})")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check(prompt: str, texts: Mapping[str, str]) -> None:
+    by = [["rubric"]] if texts["rubric"] else []
+    check_prompt(prompt, texts, needed=[["outputs", "output"], *by])
+    if not by and "rubric" in placeholders(prompt):
+        raise ValueError("rubric: got nothing to judge by, wanted a rubric, criteria, or a prompt that says it")

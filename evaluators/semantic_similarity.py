@@ -1,0 +1,69 @@
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from evaluators.answer import answer_text, reference_value
+from evaluators.text import as_text, pick
+from specs.errors import short
+from specs.protocols import Embed
+
+
+async def semantic_similarity(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    embed: Embed,
+    *,
+    key: str | None = None,
+    model: str | None = None,
+) -> float | None:
+    """How close answer and reference are in meaning: the cosine of their vectors, 0 (unrelated) to 1 (the same).
+
+    A cosine below 0 is 0. Where the reference is a list, the most similar element counts, unless the answer is a list
+    itself: then both are compared whole, as JSON. None without a reference, or with an empty one; an empty answer is
+    0, and nothing is called. `model` is an embedding model of the connection. Raises ValueError for vectors that have
+    no cosine. It cannot see truth: a wrong fact, a negation or a wrong number is about as close as a paraphrase.
+    """
+    reference = reference_value(reference_outputs, key)
+    references = [] if reference is None else _references(reference, pick(outputs, key))
+    if not references:
+        return None
+    answer = answer_text(outputs, key)
+    if not answer.strip():
+        return 0.0
+    texts, named = [answer, *references], {} if model is None else {"model": model}
+    first, *others = _units(await embed(texts, **named), len(texts))
+    return max(_cosine(first, other) for other in others)
+
+
+def _references(reference: Any, answer: Any) -> list[str]:
+    """The texts to compare with, without those that say nothing."""
+    listed = isinstance(reference, list | tuple)
+    texts = [as_text(part) for part in (reference if listed else [reference]) if part not in (None, {}, [])]
+    texts = [text for text in texts if text.strip()]
+    whole = listed and isinstance(answer, list | tuple)
+    return [as_text(reference)] if texts and whole else texts
+
+
+def _units(vectors: Sequence[Sequence[float]], wanted: int) -> list[list[float]]:
+    """The vectors brought to length 1."""
+    if len(vectors) != wanted:
+        raise ValueError(f"embed: got {len(vectors)} vectors for {wanted} texts")
+    sizes = sorted({len(vector) for vector in vectors})
+    if len(sizes) > 1:
+        raise ValueError(f"embed: got vectors of {sizes[0]} and of {sizes[-1]} numbers, wanted one length")
+    return [_unit(vector) for vector in vectors]
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    odd = next((number for number in vector if not math.isfinite(number)), None)
+    if odd is not None:
+        raise ValueError(f"embed: got {short(odd)} in a vector, wanted finite numbers")
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise ValueError(f"embed: got a vector of length {length:g}, which has no direction")
+    return [number / length for number in vector]
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Within 0 and 1: rounding may go beyond, and opposite is not less alike than unrelated."""
+    return min(1.0, max(0.0, math.fsum(a * b for a, b in zip(one, other, strict=True))))

@@ -1,0 +1,51 @@
+"""`embed`: texts as vectors, each text paid once."""
+
+import asyncio
+import base64
+import json
+import math
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from llm.caller import Caller
+from llm.client import Response
+from specs.errors import CallError
+from store.records import to_json
+
+
+class Embedder:
+    """`embed` for one connection and one experiment. A call a text: so that any text is found again by itself."""
+
+    def __init__(self, caller: Caller, model: str | None) -> None:
+        self.endpoint, self._caller, self._model = caller.endpoint, caller, model
+
+    async def __call__(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
+        model = model or self._model
+        if not model:
+            name = self.endpoint.name
+            raise CallError("bad_request", f"connection {name!r}: no embedding_model is named, wanted one in the spec")
+        return await asyncio.gather(*(self._one(text, model) for text in texts))
+
+    async def _one(self, text: str, model: str) -> list[float]:
+        row, _ = await self._caller.call("embedding", {"model": model, "input": text}, _read)
+        return list(array("f", base64.b64decode(json.loads(row.response or "{}")["vector"])))
+
+
+def _read(response: Response) -> dict[str, Any]:
+    """The vector as 32-bit floats in base64: a quarter of what it takes as text."""
+    data = response.body.get("data")
+    vector = data[0].get("embedding") if isinstance(data, list) and data and isinstance(data[0], dict) else None
+    if not isinstance(vector, list) or not vector or not all(_is_number(part) for part in vector):
+        raise CallError("bad_answer", "the answer has no vector of numbers")
+    packed = base64.b64encode(array("f", vector).tobytes()).decode()
+    model = response.body.get("model")
+    return {
+        "reusable": True,
+        "response": to_json({"vector": packed}),
+        "answered_by": model if isinstance(model, str) else None,
+    }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,39 @@
+"""Prompts of judges that stand in files."""
+
+from typing import TypeVar
+
+from specs.errors import InputError
+from specs.evaluator import EvaluatorSpec, FallbackSpec
+from specs.experiment import ExperimentSpec
+from specs.paths import located
+from tasks.resolve import is_ours
+
+Judge = TypeVar("Judge", EvaluatorSpec, FallbackSpec)
+
+ENDINGS = (".md", ".txt")
+"""What tells a file's name from a prompt."""
+
+
+def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
+    """The spec with the text of every prompt in place of its file's name: so it is part of the judge's version, and
+    whoever goes on with the run asks the same. Raises InputError for a file that cannot be read."""
+    judges = {name: [_both(judge) for judge in getattr(spec, name)] for name in ("evaluators", "summary_evaluators")}
+    return spec.model_copy(update=judges)
+
+
+def _both(judge: EvaluatorSpec) -> EvaluatorSpec:
+    """An evaluator, and its fallback."""
+    fallback = None if judge.fallback is None else _one(judge.fallback)
+    return _one(judge).model_copy(update={"fallback": fallback})
+
+
+def _one(judge: Judge) -> Judge:
+    prompt = judge.args.get("prompt")
+    if not is_ours(judge) or not isinstance(prompt, str) or not prompt.endswith(ENDINGS) or "\n" in prompt:
+        return judge
+    try:
+        text = located(prompt).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        says = getattr(error, "strerror", None) or error
+        raise InputError(f"evaluator {judge.metric!r}: prompt {prompt!r}: cannot be read: {says}") from error
+    return judge.model_copy(update={"args": {**judge.args, "prompt": text}})

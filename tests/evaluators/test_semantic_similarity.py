@@ -1,0 +1,196 @@
+"""semantic_similarity: the cosine of what a model makes of two texts, and what the real one makes of wrong answers."""
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluators.semantic_similarity import semantic_similarity
+from llm import minilm
+
+DOCS = Path(__file__).parents[2] / "docs" / "evaluators.md"
+
+
+class Known:
+    """Vectors that are given; and what was asked for."""
+
+    def __init__(self, vectors: Mapping[str, list[float]]) -> None:
+        self.vectors = vectors
+        self.asked: list[tuple[list[str], dict[str, Any]]] = []
+
+    async def __call__(self, texts: Sequence[str], **parameters: Any) -> list[list[float]]:
+        self.asked.append((list(texts), parameters))
+        return [self.vectors[text] for text in texts]
+
+
+class Real:
+    """The model on this machine."""
+
+    async def __call__(self, texts: Sequence[str], **parameters: Any) -> list[list[float]]:
+        return minilm.embed(texts)
+
+
+def similarity(answer: Any, wanted: Any, embed: Any, **settings: Any) -> float | None:
+    return asyncio.run(semantic_similarity({"output": answer}, {"answer": wanted}, embed, **settings))
+
+
+def of(one: list[float], other: list[float]) -> float | None:
+    return similarity("one", "other", Known({"one": one, "other": other}))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "value"),
+    [
+        ([1.0, 0.0], [1.0, 0.0], 1.0),
+        ([1.0, 0.0], [0.0, 1.0], 0.0),
+        ([1.0, 0.0], [3.0, 4.0], 0.6),
+        ([2.0, 0.0, 0.0], [1.0, 1.0, 0.0], math.sqrt(0.5)),
+        ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 32 / math.sqrt(14 * 77)),
+        ([1.0, 0.0], [-1.0, 0.0], 0.0),  # the cosine is -1
+        ([1.0, 1.0], [-3.0, 2.0], 0.0),
+        ([1, 0], [3, 4], 0.6),  # whole numbers, as JSON may have them
+        ([1e-200, 0.0], [3e-200, 4e-200], 0.6),  # whose squares are 0
+        ([1e200, 0.0], [3e200, 4e200], 0.6),  # whose squares are infinite
+    ],
+)
+def test_known_cosines(one: list[float], other: list[float], value: float) -> None:
+    assert of(one, other) == pytest.approx(value, abs=1e-12)
+    assert of(other, one) == pytest.approx(value, abs=1e-12)
+
+
+vector = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3).filter(lambda numbers: math.hypot(*numbers) > 1e-3)
+
+
+@settings(deadline=None)
+@given(vector, vector, st.floats(1e-3, 1e3))
+def test_it_is_within_0_and_1_the_same_both_ways_and_whatever_the_lengths(
+    one: list[float], other: list[float], times: float
+) -> None:
+    value = of(one, other)
+    assert value is not None
+    assert 0.0 <= value <= 1.0
+    assert of(other, one) == pytest.approx(value, abs=1e-9)
+    assert of([number * times for number in one], other) == pytest.approx(value, abs=1e-9)
+    assert of(one, one) == pytest.approx(1.0)
+
+
+def test_both_texts_are_asked_for_in_one_call_and_a_model_only_where_one_is_given() -> None:
+    embed = Known({"one": [1.0, 0.0], "other": [3.0, 4.0]})
+    similarity("one", "other", embed)
+    similarity("one", "other", embed, model="small")
+    assert embed.asked == [(["one", "other"], {}), (["one", "other"], {"model": "small"})]
+
+
+VECTORS = {"a": [1.0, 0.0], "b": [3.0, 4.0], "c": [4.0, 3.0], '["a", "b"]': [0.0, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("references", "value", "asked"),
+    [
+        (["b", "c"], 0.8, ["a", "b", "c"]),
+        (["c", "b"], 0.8, ["a", "c", "b"]),
+        (["b"], 0.6, ["a", "b"]),
+        (("b", "c"), 0.8, ["a", "b", "c"]),
+        (["b", "", None, " ", {}, []], 0.6, ["a", "b"]),
+    ],
+)
+def test_of_several_references_the_most_similar_counts(references: Any, value: float, asked: list[str]) -> None:
+    embed = Known(VECTORS)
+    assert similarity("a", references, embed) == pytest.approx(value)
+    assert embed.asked == [(asked, {})]
+
+
+def test_an_answer_that_is_a_list_is_compared_with_the_whole_list() -> None:
+    embed = Known(VECTORS)
+    assert similarity(["a", "b"], ["a", "b"], embed) == 1.0
+    assert embed.asked == [(['["a", "b"]', '["a", "b"]'], {})]
+
+
+NOTHING: list[dict[str, Any] | None] = [
+    *(None, {}, {"answer": None}, {"answer": ""}, {"answer": " \n"}),
+    *({"answer": []}, {"answer": {}}, {"answer": ["", None]}),
+]
+
+
+@pytest.mark.parametrize("reference", NOTHING)
+@pytest.mark.parametrize("answer", ["a", "", ["a"], None])
+def test_without_a_reference_it_does_not_apply_and_asks_nobody(reference: dict[str, Any] | None, answer: Any) -> None:
+    embed = Known({})
+    assert asyncio.run(semantic_similarity({"output": answer}, reference, embed)) is None
+    assert embed.asked == []
+
+
+@pytest.mark.parametrize("answer", ["", "  \n", None])
+def test_an_empty_answer_is_like_nothing_and_asks_nobody(answer: str | None) -> None:
+    embed = Known({})
+    assert similarity(answer, "a", embed) == 0.0
+    assert embed.asked == []
+
+
+def test_what_is_no_text_is_compared_as_json() -> None:
+    embed = Known({"42": [1.0, 0.0], '{"a": 2, "b": 1}': [3.0, 4.0], "0": [1.0], "false": [1.0]})
+    assert similarity(42, {"b": 1, "a": 2}, embed) == pytest.approx(0.6)
+    assert similarity(False, 0, embed) == 1.0
+
+
+def test_a_key_names_the_field() -> None:
+    outputs, embed = {"answer": "a", "reasoning": "b"}, Known(VECTORS)
+    for reference in ({"wanted": "c"}, {"answer": "c", "note": "easy"}):
+        assert asyncio.run(semantic_similarity(outputs, reference, embed, key="answer")) == pytest.approx(0.8)
+    with pytest.raises(KeyError, match="no field 'text', got answer, reasoning"):
+        asyncio.run(semantic_similarity(outputs, {"wanted": "c"}, embed, key="text"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        ([1.0, 0.0], [1.0, 0.0, 0.0], "embed: got vectors of 2 and of 3 numbers, wanted one length"),
+        ([1.0, 0.0], [0.0, 0.0], "embed: got a vector of length 0, which has no direction"),
+        ([], [], "embed: got a vector of length 0, which has no direction"),
+        ([math.nan, 0.0], [1.0, 0.0], "embed: got nan in a vector, wanted finite numbers"),
+        ([1.0, 0.0], [1.0, -math.inf], "embed: got -inf in a vector, wanted finite numbers"),
+        ([1.7e308, 1.7e308], [1.0, 0.0], "embed: got a vector of length inf, which has no direction"),
+    ],
+)
+def test_vectors_without_a_cosine_are_an_error(one: list[float], other: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        of(one, other)
+
+
+def test_a_vector_too_few_is_an_error() -> None:
+    async def embed(texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
+        return [[1.0]]
+
+    with pytest.raises(ValueError, match=r"^embed: got 1 vectors for 2 texts$"):
+        similarity("one", "other", embed)
+
+
+def measured() -> list[tuple[str, str, str, float]]:
+    """The rows of the table in the docs."""
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \| ([01]\.\d\d) \|$", DOCS.read_text(encoding="utf-8"), flags=re.M)
+    return [(kind, answer, reference, float(value)) for kind, answer, reference, value in rows]
+
+
+@pytest.mark.parametrize(("kind", "answer", "reference", "value"), measured())
+def test_the_figures_in_the_docs_are_those_of_the_model(kind: str, answer: str, reference: str, value: float) -> None:
+    assert similarity(answer, reference, Real()) == pytest.approx(value, abs=0.015)
+
+
+def test_right_and_wrong_answers_overlap_as_the_docs_say() -> None:
+    right = [value for kind, _, _, value in measured() if kind.startswith("the same")]
+    wrong = [value for kind, _, _, value in measured() if kind in ("a wrong fact", "a negation", "a wrong number")]
+    assert (len(right), len(wrong), len(measured())) == (5, 4, 13)
+    assert min(wrong) > 0.75 > min(right)
+    assert max(right) > min(wrong)
+
+
+def test_the_same_text_is_1_and_several_references_work_with_the_real_model() -> None:
+    assert similarity("Paris", "Paris", Real()) == pytest.approx(1.0, abs=1e-9)
+    nearest = similarity("It is Paris.", ["Bananas", "Paris"], Real())
+    assert nearest == similarity("It is Paris.", "Paris", Real())

@@ -1,0 +1,225 @@
+"""Connections by name: whose wins, what is wrong in the shared file, and that no key is told."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm import connections
+from llm.connections import address, key_of, known, resolve, shared, whence_key, without_secrets
+from specs import EndpointConnection, InputError, LocalConnection
+
+KEY = "sk-proj-AbC123dEf456"
+URL = "http://127.0.0.1:1/v1"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, and an environment that knows no provider."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("EVALFLOWS_CONNECTIONS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def endpoint(**fields: Any) -> EndpointConnection:
+    return EndpointConnection.model_validate({"base_url": URL} | fields)
+
+
+def write(text: str, name: str = connections.FILE) -> None:
+    Path(name).write_text(text)
+
+
+def refused(text: str) -> str:
+    write(text)
+    with pytest.raises(InputError) as caught:
+        shared()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Whose wins
+
+
+def test_a_specs_own_comes_first_then_the_shared_file_then_ours() -> None:
+    write(f"ours: {{base_url: {URL}, model: shared}}\nopenai: {{base_url: {URL}, model: shared}}\n")
+    own = {"ours": endpoint(model="own")}
+    assert [resolve(name, own).model for name in ("ours", "openai")] == ["own", "shared"]
+    assert resolve("ours", {}) == endpoint(model="shared")
+    assert resolve("local", own) == LocalConnection()
+    assert list(known(own)) == ["ours", "openai", "auto", "local"]
+
+
+def test_auto_is_of_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(f"openai: {{base_url: {URL}}}")
+    assert resolve("auto", {}) == LocalConnection()
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    found = resolve("auto", {})
+    assert isinstance(found, EndpointConnection) and found.base_url == "https://api.openai.com/v1"
+    assert (found.model, found.api_key_env) == (connections.AUTO_MODEL, "OPENAI_API_KEY")
+
+
+def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
+    write(f"theirs: {{base_url: {URL}}}")
+    with pytest.raises(InputError, match=r"^connection 'x': wanted one of ours, theirs, auto, local, openai$"):
+        resolve("x", {"ours": endpoint()})
+
+
+def test_a_name_of_the_spec_needs_no_shared_file() -> None:
+    write("[broken")
+    assert resolve("ours", {"ours": endpoint()}) == endpoint()
+
+
+# The shared file
+
+
+def test_without_a_file_nothing_is_shared() -> None:
+    assert shared() == {}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}"])
+def test_an_empty_file_is_no_error(text: str) -> None:
+    write(text)
+    assert shared() == {}
+
+
+def test_kind_may_be_left_out_where_there_is_an_address() -> None:
+    write(f"a: {{base_url: {URL}, max_in_flight: 3}}\nb: {{kind: endpoint, base_url: {URL}}}\nc: {{kind: local}}")
+    assert shared() == {"a": endpoint(max_in_flight=3), "b": endpoint(), "c": LocalConnection()}
+
+
+def test_another_file_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(f"here: {{base_url: {URL}}}")
+    write(f"there: {{base_url: {URL}}}", "other.yaml")
+    monkeypatch.setenv("PLACE", str(folder))
+    monkeypatch.setenv("EVALFLOWS_CONNECTIONS", "${PLACE}/other.yaml")
+    assert list(shared()) == ["there"]
+    monkeypatch.setenv("EVALFLOWS_CONNECTIONS", "nowhere.yaml")
+    with pytest.raises(InputError, match=r"^EVALFLOWS_CONNECTIONS: no file at 'nowhere.yaml'$"):
+        shared()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a", "connections.yaml: got list, wanted a mapping of names to connections"),
+        ("a: {b: [", "connections.yaml:1: not YAML: "),
+        ("1: {kind: local}", "connections.yaml: 1: wanted a name as text"),
+        ("x: http://a", "connections.yaml: x: got str, wanted a mapping with base_url, or with kind: local"),
+        ("x: {model: m}", "connections.yaml: x: no base_url, wanted one, or kind: local"),
+        ("x: {kind: endpiont}", "connections.yaml: x: kind: got 'endpiont', wanted one of endpoint, local"),
+        ("x: {kind: [local]}", "connections.yaml: x: kind: got ['local'], wanted one of endpoint, local"),
+        ("x: {kind: endpoint}", "connections.yaml: x: base_url: Field required"),
+        (
+            f"x: {{base_url: {URL}, max_in_flight: 0}}",
+            "connections.yaml: x: max_in_flight: Input should be greater than or equal to 1, got 0",
+        ),
+        (
+            f"x: {{base_url: {URL}, api_key_env: A, api_key_block: b}}",
+            "connections.yaml: x: got api_key_env and api_key_block, wanted one of them",
+        ),
+    ],
+)
+def test_a_broken_file_is_one_line(text: str, message: str) -> None:
+    assert message in refused(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x: {{base_url: {URL}, api_key: {KEY}}}",
+        f"x: {{api_key: {KEY}}}",
+        f"x: {{kind: openai, api_key: {KEY}}}",
+        f"x: [{KEY}]",
+        f"x:\n  api_key: {KEY}\n base_url: {URL}",
+        f"x: {{api_key: {KEY}, : [",
+    ],
+)
+def test_a_key_that_stands_in_the_file_by_mistake_is_not_told(text: str) -> None:
+    assert KEY not in refused(text)
+
+
+# Keys
+
+
+def test_a_key_is_its_variables_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_KEY", f"{KEY}\n")
+    assert key_of("ours", endpoint(api_key_env="OUR_KEY")) == KEY, "the line's end is not part of it"
+    assert key_of("ours", endpoint()) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "connection 'ours': the environment variable OUR_KEY is not set"),
+        (" \n", "connection 'ours': the environment variable OUR_KEY is not set"),
+        (f"{KEY}\n{KEY}", "connection 'ours': the environment variable OUR_KEY is no key, wanted plain characters"),
+        (f"{KEY}é", "connection 'ours': the environment variable OUR_KEY is no key, wanted plain characters"),
+    ],
+)
+def test_what_can_be_no_key_is_told_without_it(
+    value: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("OUR_KEY", value)
+    with pytest.raises(InputError) as caught:
+        key_of("ours", endpoint(api_key_env="OUR_KEY"))
+    assert str(caught.value).startswith(message) and KEY not in str(caught.value)
+
+
+def test_a_key_in_the_place_of_its_variables_name_is_not_told() -> None:
+    slip = endpoint(api_key_env=KEY)
+    with pytest.raises(InputError, match="the environment variable … is not set"):
+        key_of("ours", slip)
+    assert whence_key(slip) == "…: not set"
+    assert whence_key(endpoint(api_key_block=KEY)) == "Secret block '…'"
+
+
+def test_where_a_key_comes_from_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("our_key", KEY)
+    assert whence_key(endpoint(api_key_env="our_key")) == "our_key: set"
+    assert whence_key(endpoint(api_key_env="OTHER_KEY")) == "OTHER_KEY: not set"
+    assert whence_key(endpoint(api_key_block="openai-prod-2")) == "Secret block 'openai-prod-2'"
+    assert whence_key(endpoint()) == whence_key(LocalConnection()) == "none needed"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (f"no such key: {KEY}, {KEY}!", "no such key: …, …!"),
+        (f"a message that was cut: {KEY[:9]}", "a message that was cut: …"),
+        ("http://me:hunter22@host refused", "http://me:…@host refused"),
+        ("nothing of it", "nothing of it"),
+    ],
+)
+def test_a_message_is_told_without_secrets(text: str, wanted: str) -> None:
+    assert without_secrets(text, endpoint(base_url="http://me:hunter22@host/v1"), KEY) == wanted
+
+
+def test_what_is_too_short_to_be_a_secret_blots_out_nothing() -> None:
+    assert without_secrets("a banana", endpoint(), "a") == "a banana"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://api.openai.com/v1", "https://api.openai.com/v1"),
+        ("http://me:p@ss@host:8000/v1?key=abc#d", "http://host:8000/v1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("https://host/@team/v1", "https://host/@team/v1"),
+        ("me:hunter22@host", "no address"),
+        ("http://me:hunter/22@host", "no address"),
+        ("http://[", "no address"),
+    ],
+)
+def test_an_address_is_shown_without_who_asks(url: str, shown: str) -> None:
+    assert address(endpoint(base_url=url)) == shown
+    assert without_secrets("as it was", endpoint(base_url=url), None) == "as it was"
+
+
+@pytest.mark.parametrize("field", sorted({*EndpointConnection.model_fields, *LocalConnection.model_fields}))
+def test_every_field_of_a_connection_is_described(field: str) -> None:
+    docs = (Path(__file__).parent.parent.parent / "docs" / "specs.md").read_text(encoding="utf-8")
+    section = re.split(r"^## ", docs.partition("## Connections\n")[2], flags=re.M)[0]
+    assert f"| `{field}` |" in section

@@ -39,6 +39,8 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.sealed_scores
+	$(BIN)/python -m benchmarks.calls
+	$(BIN)/python -m benchmarks.moving_cap
 
 clean:
 	rm -rf $(VENV) data/store data/spool

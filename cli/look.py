@@ -85,17 +85,19 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
     )
     out = console()
     out.print(_metrics(results))
-    for sentence in sentences(results):
+    said = sentences(results)
+    for sentence in said:
         out.print(Text(sentence, style="bold"))
     for judge, passed, message in judges:
-        out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
+        if not any(message in sentence for sentence in said):
+            out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
     for overview in overviews:
         out.print(_in_words(*overview))
     for name, what, error, count in errors:
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
     for name, calls, budget in unpriced:
-        said = f"  {name}: nobody knows the price of {calls} calls, which are not counted in its {budget:g} USD"
-        out.print(Text(said, style="bold red"))
+        lacks = f"  {name}: nobody knows the price of {calls} calls, which are not counted in its {budget:g} USD"
+        out.print(Text(lacks, style="bold red"))
     for connection, low, high, count in cuts:
         out.print(f"  {connection}: {low} to {high} calls at once, cut {count} times as calls were refused")
     if since:

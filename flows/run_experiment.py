@@ -39,8 +39,9 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
     spec = freeze_dataset(spec)
     validate_snapshot(spec)
     experiments = start_experiments(spec, resume)
+    delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
     execute, evaluate = (
-        step.with_options(retries=spec.chunk_retries, retry_delay_seconds=spec.chunk_retry_delay_s)
+        step.with_options(retries=spec.chunk_retries, retry_delay_seconds=delays)
         for step in (execute_chunk, evaluate_chunk)
     )
     with calls_end_with_the_flow():

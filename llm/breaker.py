@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from specs.errors import UNREACHABLE, CallError, ErrorKind
+from specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind
 
 COUNTED: frozenset[ErrorKind] = UNREACHABLE | {"bad_request"}
 """Kinds of error that speak of what is asked, not of the item it is asked about."""
@@ -45,7 +45,7 @@ class Breaker:
             if self._open_until is None:
                 return False
             if self._on_trial or self.gave_up or self._clock() < self._open_until:
-                raise CallError("stopped", f"not attempted: {self._why}")
+                raise CallError("stopped", f"not attempted: {self._why}", attempts=0)
             self._on_trial = True
             return True
 
@@ -55,6 +55,9 @@ class Breaker:
         with self._lock:
             if is_trial:
                 self._on_trial = False
+            if kind in NOT_ATTEMPTED:
+                return  # nobody was asked: it tells nothing
+            if is_trial:
                 if failed:
                     self._open(self._why)
                 else:

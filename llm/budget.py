@@ -52,6 +52,17 @@ class Budget:
             raise self.spent()
         return number
 
+    def set_aside(self, number: int, usd: float) -> None:
+        """Set aside another sum for a call under way, one more attempt at which is to begin.
+
+        Raises CallError where that does not fit. It does not wait: whoever it waited for might wait for it.
+        """
+        with self._lock:
+            others = sum(self._aside.values()) - self._aside[number]
+            if self.usd is not None and usd > self.usd - self.spent_usd - others:
+                raise self.spent()
+            self._aside[number] = usd
+
     def settle(self, number: int, cost_usd: float | None, *, paid: bool = True, tokens_out: int | None = None) -> None:
         """Say what a call cost; None for a cost that nobody knows. One that was not made at all is not `paid`."""
         with self._lock:
@@ -71,7 +82,7 @@ class Budget:
             limits.append(f"{self.spent_calls} of {self.calls} calls")
         if self.usd is not None:
             limits.append(f"{self.spent_usd:.4f} of {self.usd:g} USD")
-        return CallError("over_budget", f"not attempted: the budget is spent ({', '.join(limits)})")
+        return CallError("over_budget", f"not attempted: the budget is spent ({', '.join(limits)})", attempts=0)
 
     def _reserved(self, estimate_usd: float) -> int | None:
         """A number if it fits. Called with the lock held."""

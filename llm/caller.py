@@ -1,6 +1,7 @@
 """The one path of a call: ledger, budget, limiter, attempts, reading the answer, recording what it took."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from llm.budget import Budget
 from llm.client import Client, Response
 from llm.ledger import Ledger, key_of_text
 from llm.limiter import Limiter, outcome_of
-from llm.prices import Tokens, price_of
+from llm.prices import Price, Tokens, price_of
 from llm.recorder import Answered, current
 from llm.told import Told, told
 from specs.connection import ConnectionSpec
@@ -23,8 +24,8 @@ Read = Callable[[Response], dict[str, Any]]
 """From a response to the fields of its row that are its own; raises CallError for one that is of no use."""
 
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
-CHARACTERS_A_TOKEN = 3
-"""For estimates, which are to be too high rather than too low."""
+BYTES_A_TOKEN = 3
+"""For estimates, which are to be too high rather than too low: a Chinese letter is three bytes, and about a token."""
 LONG_ANSWER = 500
 """Tokens that an answer is taken to have at the most, before any was seen and where the request has no limit."""
 
@@ -44,8 +45,16 @@ class Endpoint:
 class _Attempts:
     """What the attempts at one call took, all together: providers charge for answers that are of no use."""
 
+    number: int  # by which the budget knows the call
+    estimate: float | None  # USD an attempt, from above
     used: Tokens = field(default_factory=Tokens)
-    answered: int = 0
+    cost: float | None = 0.0  # None where nobody knows it
+
+    def add(self, used: Tokens, price: Price | None) -> None:
+        """One more. Each is priced by itself: a long prompt may cost more a token, and two short ones are none."""
+        cost = price.cost(used) if price else None
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.used += used
 
 
 class Caller:
@@ -53,7 +62,6 @@ class Caller:
 
     def __init__(self, endpoint: Endpoint, ledger: Ledger, budget: Budget) -> None:
         self.endpoint, self._ledger, self._budget = endpoint, ledger, budget
-        self._under_way: dict[str, asyncio.Future[CallRow]] = {}
 
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         """The row of the call that answers a request, and whether it was there already.
@@ -61,11 +69,11 @@ class Caller:
         Raises CallError where no attempt was answered, or the budget is spent.
         """
         text = to_json(request)
-        key = key_of_text(self.endpoint.identity, text, repeat, kind)
+        key = key_of_text(self.endpoint.identity, text + _order(request), repeat, kind)
         row = await self._ledger.find(key)
+        while row is None and key in self._ledger.under_way:
+            row = await _shared(self._ledger.under_way[key])
         cached = row is not None
-        if row is None and key in self._under_way:
-            row, cached = await asyncio.shield(self._under_way[key]), True
         if row is None:
             row = await self._pay(self._row(kind, key, text, request, repeat), request, read)
         if row.status == "failed":
@@ -76,7 +84,7 @@ class Caller:
 
     async def _pay(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
         """Make the call, and keep it before its answer is used. Whoever asks the same meanwhile waits for it."""
-        future = self._under_way[row.call_key] = asyncio.get_running_loop().create_future()
+        future = self._ledger.under_way[row.call_key] = asyncio.get_running_loop().create_future()
         try:
             row = await self._within_budget(row, request, read)
             if recorder := current():
@@ -85,26 +93,33 @@ class Caller:
             self._ledger.add(row)
             future.set_result(row)
             return row
+        except Exception as error:  # the budget is spent: for whoever waits too
+            future.set_exception(error)
+            future.exception()  # seen, also where nobody waits
+            raise
         finally:
-            del self._under_way[row.call_key]
+            del self._ledger.under_way[row.call_key]
             if not future.done():
                 future.cancel()
 
     async def _within_budget(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
         tokens = self._estimate(row, request)
         price = price_of(self.endpoint.connection, row.model)
-        number = await self._budget.reserve(price.cost(tokens) if price else None)
-        made = None
+        estimate = price.cost(tokens) if price else None
+        number = await self._budget.reserve(estimate)
+        taken, made = _Attempts(number, estimate), None
         try:
-            made = await self._attempted(row, request, read, (tokens.into or 0) + (tokens.out or 0))
+            made = await self._attempted(row, request, read, (tokens.into or 0) + (tokens.out or 0), taken)
             return made
         finally:
             cost, out = (made.cost_usd, made.tokens_out) if made else (0.0, None)
             self._budget.settle(number, cost, paid=made is not None, tokens_out=out)
 
-    async def _attempted(self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float) -> CallRow:
+    async def _attempted(
+        self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, taken: _Attempts
+    ) -> CallRow:
         """The row of a call as it ended, answered or not."""
-        taken, began = _Attempts(), time.perf_counter()
+        began = time.perf_counter()
         try:
             fields, attempts = await attempted(
                 lambda: self._once(row, request, read, tokens, taken), self.endpoint.connection.attempts
@@ -115,7 +130,7 @@ class Caller:
                 row,
                 error=str(error),
                 error_kind=error.kind,
-                attempts=error.attempts,
+                attempts=error.attempts - (error.kind == "over_budget"),  # the last was not made
                 latency_s=time.perf_counter() - began,
                 recorded_at=now(),
                 **self._bill(row, taken),
@@ -124,8 +139,10 @@ class Caller:
     async def _once(
         self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, taken: _Attempts
     ) -> dict[str, Any]:
+        if taken.cost:  # what came was of no use, and is paid: the next attempt comes on top
+            self._budget.set_aside(taken.number, taken.cost + (taken.estimate or 0.0))
         response, used, latency = await self._posted(row, request, tokens)
-        taken.used, taken.answered = taken.used + used, taken.answered + 1
+        taken.add(used, price_of(self.endpoint.connection, row.model))
         fields = {"latency_s": latency, "provider_request_id": response.headers.get("x-request-id")}
         return fields | read(response)
 
@@ -148,8 +165,12 @@ class Caller:
         """What all attempts together used and cost. A provider takes nothing for an error; where it has no price, even
         that is not known."""
         price, used = price_of(self.endpoint.connection, row.model), taken.used
-        cost = price.cost(used if taken.answered else Tokens(0, 0, 0)) if price else None
-        return {"tokens_in": used.into, "tokens_cached": used.cached, "tokens_out": used.out, "cost_usd": cost}
+        return {
+            "tokens_in": used.into,
+            "tokens_cached": used.cached,
+            "tokens_out": used.out,
+            "cost_usd": taken.cost if price else None,
+        }
 
     def _estimate(self, row: CallRow, request: Mapping[str, Any]) -> Tokens:
         """The tokens of a call, from above."""
@@ -158,7 +179,7 @@ class Caller:
             out = 0
         elif not isinstance(out, int):
             out = max(LONG_ANSWER, 2 * self._budget.most_tokens_out)
-        return Tokens(-(-len(row.request) // CHARACTERS_A_TOKEN), None, out)
+        return Tokens(-(-len(row.request.encode()) // BYTES_A_TOKEN), None, out)
 
     def _row(self, kind: Kind, key: str, text: str, request: Mapping[str, Any], repeat: int) -> CallRow:
         recorder = current()
@@ -178,6 +199,23 @@ class Caller:
             reusable=False,
             started_at=now(),
         )
+
+
+async def _shared(under_way: asyncio.Future[CallRow]) -> CallRow | None:
+    """What a call comes to that another has begun; None where it was broken off, and this one was not."""
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if not under_way.cancelled() or (task and task.cancelling()):
+            raise
+        return None
+
+
+def _order(request: Mapping[str, Any]) -> str:
+    """The order of the fields of a schema, in which a model fills them in: in the text of a request they are sorted."""
+    shapes = [request[name] for name in ("response_format", "tools") if name in request]
+    return json.dumps(shapes) if shapes else ""
 
 
 def tokens_of(body: Mapping[str, Any]) -> Tokens:

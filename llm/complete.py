@@ -28,18 +28,22 @@ class Completer:
         **parameters: Any,
     ) -> Completion:
         request = self._request(messages, schema, model, parameters)
-        form = self.endpoint.connection.answer_form
 
         def read(response: Response) -> dict[str, Any]:
             fields = answered(response.body)
-            if schema is not None:
-                forms.read(json.loads(fields["response"])["message"], schema, form, fields["finish_reason"])
+            self._parsed(json.loads(fields["response"])["message"], schema, fields["finish_reason"])
             return fields
 
         row, cached = await self._caller.call("chat", request, read, repeat)
         message = json.loads(row.response or "{}").get("message", {})
-        parsed = None if schema is None else forms.read(message, schema, form, row.finish_reason)
-        return _completion(row, message, parsed, cached)
+        return _completion(row, message, self._parsed(message, schema, row.finish_reason), cached)
+
+    def _parsed(self, message: Mapping[str, Any], schema: dict[str, Any] | None, finish_reason: str | None) -> Any:
+        """The answer as JSON; None where none was asked for, or the model calls one of the request's own tools."""
+        form = self.endpoint.connection.answer_form
+        if schema is None or (form == "json_schema" and message.get("tool_calls")):
+            return None
+        return forms.read(message, schema, form, finish_reason)
 
     def _request(
         self, messages: str | Sequence[Message], schema: dict[str, Any] | None, model: str | None, given: dict[str, Any]
@@ -67,7 +71,8 @@ def answered(body: Mapping[str, Any]) -> dict[str, Any]:
         raise CallError("bad_answer", "the answer's first choice has no message")
     message = {name: value for name, value in message.items() if value is not None}
     if finish == "content_filter" or message.get("refusal"):
-        raise CallError("refused", str(message.get("refusal") or "stopped by the provider's content filter"))
+        says = " ".join(str(message.get("refusal") or "").split())
+        raise CallError("refused", says or "stopped by the provider's content filter")
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(content, str | None) or not isinstance(calls, list | None):
         got = type(calls if isinstance(content, str | None) else content).__name__

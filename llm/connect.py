@@ -16,6 +16,7 @@ from llm.limiter import Limiter
 from llm.local import MODEL as LOCAL_MODEL
 from llm.local import identity_of, serve
 from specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
+from specs.errors import CallError
 from specs.protocols import Embed
 
 
@@ -63,6 +64,10 @@ def embedder(
 
 
 async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
+    if model not in (None, minilm.MODEL):
+        raise CallError(
+            "bad_request", f"connection 'local': got the embedding model {model!r}, has {minilm.MODEL} only"
+        )
     return await asyncio.to_thread(minilm.embed, texts)
 
 

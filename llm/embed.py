@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import math
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,9 @@ from llm.caller import Caller
 from llm.client import Response
 from specs.errors import CallError
 from store.records import to_json
+
+LARGEST = 3.4028234663852886e38
+"""Number in 32 bits."""
 
 
 class Embedder:
@@ -25,7 +27,8 @@ class Embedder:
         if not model:
             name = self.endpoint.name
             raise CallError("bad_request", f"connection {name!r}: no embedding_model is named, wanted one in the spec")
-        return await asyncio.gather(*(self._one(text, model) for text in texts))
+        found = await asyncio.gather(*(self._one(text, model) for text in texts), return_exceptions=True)
+        return [_vector(one) for one in found]  # when all have ended: what is paid is kept with whoever asked
 
     async def _one(self, text: str, model: str) -> list[float]:
         row, _ = await self._caller.call("embedding", {"model": model, "input": text}, _read)
@@ -47,5 +50,12 @@ def _read(response: Response) -> dict[str, Any]:
     }
 
 
+def _vector(found: list[float] | BaseException) -> list[float]:
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number that 32 bits can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST

@@ -31,7 +31,7 @@ def asked(request: dict[str, Any], schema: Schema, form: AnswerForm) -> dict[str
     """
     _validator(_text_of(schema))
     if form == "json_schema":
-        wanted = {"name": str(schema.get("title", "answer")), "schema": schema}
+        wanted = {"name": _name(schema), "schema": schema}
         return request | {"response_format": {"type": "json_schema", "json_schema": wanted}}
     if form == "tool_call":
         return request | _tool(request, schema)
@@ -59,7 +59,7 @@ def read(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_re
 
 def _read(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_reason: str | None) -> Any:
     if form == "tool_call":
-        return _json(_arguments(message, _tool_name(schema)))
+        return _json(_arguments(message, _name(schema)))
     content = message.get("content")
     if not isinstance(content, str):
         raise ValueError(f"wanted text, got {'nothing' if content is None else type(content).__name__}")
@@ -76,14 +76,14 @@ def _tool(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     if schema.get("type") != "object":
         got = short(schema.get("type"))
         raise CallError("bad_request", f"answer_form tool_call: got a schema of type {got}, wanted 'object'")
-    name = _tool_name(schema)
+    name = _name(schema)
     says = str(schema.get("description", "Give the answer."))
     tool = {"type": "function", "function": {"name": name, "description": says, "parameters": schema}}
     return {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": name}}}
 
 
-def _tool_name(schema: Schema) -> str:
-    """The schema's title, in the letters that a tool's name may have."""
+def _name(schema: Schema) -> str:
+    """The schema's title, in the letters that the name of a tool, or of a schema, may have."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "answer")))[:64] or "answer"
 
 

@@ -24,7 +24,7 @@ def key_of_text(identity: str, request: Json, repeat: int, kind: str = "chat") -
 
 
 class Ledger:
-    """The calls that an experiment may use again: its own, and other experiments' unless a fresh answer is wanted.
+    """The calls that may be used again: those of all experiments; where a fresh answer is wanted, one's own only.
 
     Used on one event loop. Which keys there are is read once, as numbers (12 bytes a call); the answers themselves
     come when one is first asked for, with all others of the experiment that paid for it.
@@ -36,6 +36,7 @@ class Ledger:
         self._rows: dict[str, CallRow] = {}
         self._read: set[str] = set()
         self._reading = asyncio.Lock()
+        self.under_way: dict[str, asyncio.Future[CallRow]] = {}  # calls that somebody waits for
 
     async def find(self, key: str) -> CallRow | None:
         """The finished call under a key, if there is one that may be used again."""

@@ -34,9 +34,8 @@ class Price:
         if tokens.into is None:
             return None
         if self.listed is not None:
-            usage = Usage(
-                input_tokens=tokens.into, cache_read_tokens=tokens.cached or None, output_tokens=tokens.out or None
-            )
+            cached = min(tokens.cached or 0, tokens.into)  # some count the two apart
+            usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
             return float(self.listed.calc_price(usage)["total_price"])
         out = (tokens.out or 0) * self.usd_per_million_output_tokens
         return (tokens.into * self.usd_per_million_input_tokens + out) / 1e6

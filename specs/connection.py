@@ -1,6 +1,6 @@
 """A connection: where a model is served, and how it may be used. The key itself never stands here."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,6 +23,12 @@ class _Connection(BaseModel):
     )
     usd_per_million_input_tokens: float | None = Field(None, ge=0, description="Your own price; else the price list's")
     usd_per_million_output_tokens: float | None = Field(None, ge=0, description="Your own price; else the price list's")
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.usd_per_million_input_tokens is None) != (self.usd_per_million_output_tokens is None):
+            raise ValueError("got one of usd_per_million_input_tokens and usd_per_million_output_tokens, wanted both")
+        return self
 
 
 class EndpointConnection(_Connection):

@@ -59,9 +59,9 @@ class ExperimentSpec(BaseModel):
         None, ge=1, description="Items a Prefect task run takes; chosen by their number where left out"
     )
     chunk_retries: int = Field(
-        2, ge=0, description="How often Prefect runs a chunk again for calls that may yet succeed"
+        2, ge=0, le=10, description="How often Prefect runs a chunk again for calls that may yet succeed"
     )
-    chunk_retry_delay_s: float = Field(10.0, ge=0, description="Seconds before that")
+    chunk_retry_delay_s: float = Field(10.0, ge=0, description="Seconds before the first time; each later one, twice")
     budget_usd: float | None = Field(
         None,
         ge=0,

@@ -26,7 +26,8 @@ def chat(spec: ChatTarget, complete: Complete) -> Target:
     parameters = {name: value for name, value in given.items() if value is not None} | spec.extra
 
     async def call(offered: Mapping[str, Any]) -> dict[str, Any]:
-        return _outputs(await complete(_messages(spec, offered["inputs"]), model=spec.model, **parameters))
+        asked = _messages(spec, offered["inputs"])
+        return _outputs(await complete(asked, model=spec.model, repeat=offered.get("repetition", 0), **parameters))
 
     return Target(call=call, is_async=True)
 

@@ -96,7 +96,7 @@ def _check_judge(evaluator: FallbackSpec, spec: ExperimentSpec, level: Level) ->
     if name and bound.asks_for("complete"):
         _check_connection(name, evaluator.model, who, spec)
     if name and bound.asks_for("embed"):
-        _check_embedding(name, evaluator.model, who, spec)
+        _check_embedding(name, evaluator.model or evaluator.args.get("model"), who, spec)
     return bound
 
 

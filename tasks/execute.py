@@ -106,7 +106,7 @@ class _Answering:
         try:
             is_trial = breaker.enter()
         except CallError as error:
-            return _failed(error.kind, str(error))
+            return _failed(error.kind, str(error)) | {"attempts": 0}
         result = await self._called(example)
         breaker.leave(is_trial, result.get("error_kind"), result.get("error"))
         return result

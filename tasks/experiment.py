@@ -69,7 +69,8 @@ class Experiment:
 
 
 _ready: dict[str, Experiment] = {}
-_budgets: dict[str, Budget] = {}
+_budgets: dict[str, Budget] = {}  # of a run group
+_ledgers: dict[str, Ledger] = {}
 _making = threading.Lock()
 
 
@@ -91,6 +92,7 @@ def forget(experiment_id: str, run_group: str) -> None:
     with _making:
         _ready.pop(experiment_id, None)
         _budgets.pop(run_group, None)
+        _ledgers.pop(run_group, None)
 
 
 def workers_width(spec: ExperimentSpec, connections: set[str]) -> int:
@@ -104,7 +106,7 @@ def _make(experiment_id: str) -> Experiment:
     store = Store()
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     spec = ExperimentSpec.model_validate_json(row.spec)
-    making = _Making(spec, Ledger(store, experiment_id, fresh=spec.fresh), _budget(store, row, spec))
+    making = _Making(spec, _ledger(store, row, spec), _budget(store, row, spec))
     examples = load_snapshot(store, row.snapshot_id)
     target = next(target for target in spec.targets if target.name == row.target)
     complete = making.complete(target.connection) if isinstance(target, ChatTarget) else None
@@ -131,6 +133,15 @@ def _make(experiment_id: str) -> Experiment:
         budget=making.budget,
         made_at=now(),
     )
+
+
+def _ledger(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Ledger:
+    """One for all experiments of a start, so that what two of them ask is paid once; for fresh answers each its own."""
+    if spec.fresh:
+        return Ledger(store, row.experiment_id, fresh=True)
+    if row.run_group not in _ledgers:
+        _ledgers[row.run_group] = Ledger(store, row.experiment_id)
+    return _ledgers[row.run_group]
 
 
 def _budget(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
@@ -164,13 +175,14 @@ class _Making:
 
     def _judge(self, evaluator: FallbackSpec, level: Level) -> ReadyEvaluator:
         bound = bind_evaluator(evaluator, level)
-        name = connection_name(evaluator, bound)
+        name, asks = connection_name(evaluator, bound), bound.asks_for("complete")
         return ReadyEvaluator(
             spec=evaluator,
             bound=bound,
-            version=evaluator_version(evaluator, bound, self.spec.connections),
-            complete=self.complete(name, evaluator.model) if name and bound.asks_for("complete") else None,
-            embed=self._embed(name, evaluator.model) if name and bound.asks_for("embed") else None,
+            version=evaluator_version(evaluator, bound, self.spec.connections, level),
+            complete=self.complete(name, evaluator.model) if name and asks else None,
+            # Whoever asks for both has its model complete, and the connection's embed.
+            embed=self._embed(name, None if asks else evaluator.model) if name and bound.asks_for("embed") else None,
             breaker=self.breaker(),
             metrics=self.spec.metrics,
             budget=self.budget,

@@ -7,9 +7,10 @@ from typing import Any
 
 from evaluators.score import Judgement, normalise
 from llm import loop
+from llm.breaker import COUNTED
 from llm.faults import fault_of
 from llm.recorder import Recorder, recording
-from specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind, describe
+from specs.errors import NOT_ATTEMPTED, CallError, ErrorKind, describe
 from specs.metric import MetricSpec
 from store.records import OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
@@ -43,7 +44,7 @@ async def judged(
 
 def is_down(outcome: Mapping[str, Any]) -> bool:
     """Whether a judgement failed, or was not attempted, since what it asks is down."""
-    return outcome.get("error_kind") in UNREACHABLE | {"stopped"}
+    return outcome.get("error_kind") in COUNTED | {"stopped"}
 
 
 async def _instead(fallback: ReadyEvaluator, offered: Mapping[str, Any], first: list[Fields]) -> list[Fields]:
@@ -84,7 +85,8 @@ def _priced(outcomes: list[Fields], recorder: Recorder, elapsed: float) -> list[
     for index, outcome in enumerate(outcomes):
         spent = recorder.totals() if index == 0 else {"cost_usd": 0.0}
         latency = elapsed if outcome["status"] in ("scored", "not_applicable") else None
-        rows.append({"judge_model": ", ".join(recorder.models) or None, "latency_s": latency} | spent | outcome)
+        asked = {"judge_model": ", ".join(recorder.models) or None, "attempts": recorder.attempts, "latency_s": latency}
+        rows.append(asked | spent | outcome)
     return rows
 
 
@@ -99,7 +101,7 @@ async def _outcomes(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> li
     try:
         is_trial = evaluator.breaker.enter()
     except CallError as error:
-        return [_failed(evaluator, error.kind, str(error))]
+        return [_failed(evaluator, error.kind, str(error)) | {"attempts": 0}]
     given = {
         **offered,
         "complete": _plainly(evaluator, evaluator.complete),

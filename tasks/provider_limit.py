@@ -1,6 +1,7 @@
 """A limit over all processes and runs: Prefect's, taken once a chunk and lent to the limiter of the connection."""
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from prefect.client.orchestration import get_client
@@ -22,15 +23,35 @@ LEASE_S = 60.0
 @contextmanager
 def within_provider_limits(endpoints: Iterable[Endpoint], items: int, chunks: int) -> Iterator[None]:
     """Hold places of the limits that the endpoints name, while the block calls them; as many as fit `items` calls."""
-    limited = {name: endpoint for endpoint in endpoints if (name := limit_name(endpoint.connection))}
+    of_limit: defaultdict[str, list[Endpoint]] = defaultdict(list)
+    for endpoint in endpoints if items else ():
+        if name := limit_name(endpoint.connection):
+            of_limit[name].append(endpoint)
     with ExitStack() as held:
-        for name in sorted(limited):  # in one order everywhere, so that no two chunks wait for each other
-            endpoint = limited[name]
-            share = max(1, limit_size(name) // min(SHARES, max(1, chunks)))
-            places = max(1, min(share, items, endpoint.connection.max_in_flight))
-            held.enter_context(concurrency(name, occupy=places, strict=True, lease_duration=LEASE_S))
-            held.enter_context(_lent(endpoint.limiter, places))
+        for name in sorted(of_limit):  # in one order everywhere, so that no two chunks wait for each other
+            shares = _shares(of_limit[name], limit_size(name), items, chunks)
+            places = sum(shares)
+            # A lease that was not renewed once is no reason to break off calls that are paid.
+            held.enter_context(
+                concurrency(name, places, strict=True, lease_duration=LEASE_S, raise_on_lease_renewal_failure=False)
+            )
+            for endpoint, share in zip(of_limit[name], shares, strict=True):
+                held.enter_context(_lent(endpoint.limiter, share))
         yield
+
+
+def _shares(endpoints: Sequence[Endpoint], size: int, items: int, chunks: int) -> list[int]:
+    """How many places each of the endpoints gets that share a limit: taken together, or two chunks could each hold
+    what the other waits for. Raises InputError where there is not one for each."""
+    if size < len(endpoints):
+        name = limit_name(endpoints[0].connection)
+        raise InputError(
+            f"provider_limit {name!r}: has {size} places, wanted one for each of {len(endpoints)} connections"
+        )
+    widest = sum(endpoint.connection.max_in_flight for endpoint in endpoints)
+    places = max(len(endpoints), min(size // min(SHARES, max(1, chunks)), items, widest))
+    each, more = divmod(places, len(endpoints))
+    return [each + (number < more) for number in range(len(endpoints))]
 
 
 def limit_name(connection: ConnectionSpec) -> str | None:

@@ -107,11 +107,13 @@ def reference_to(function: Callable[..., object]) -> str:
     return short if getattr(evaluators, short, None) is function else refer(function)
 
 
-def evaluator_version(spec: FallbackSpec, bound: Bound, connections: Mapping[str, ConnectionSpec]) -> str:
+def evaluator_version(
+    spec: FallbackSpec, bound: Bound, connections: Mapping[str, ConnectionSpec], level: Level = "item"
+) -> str:
     """A hash of an evaluator's source, constants and settings, of which model it asks, where, and of its fallback's."""
     judge = served(connection_name(spec, bound), connections, spec.model)
     fallback = spec.fallback if isinstance(spec, EvaluatorSpec) else None
-    instead = [evaluator_version(fallback, bind_evaluator(fallback), connections)] if fallback else []
+    instead = [evaluator_version(fallback, bind_evaluator(fallback, level), connections)] if fallback else []
     return version_of(bound.function, sorted(spec.args.items()), judge, *instead)
 
 

@@ -105,7 +105,7 @@ def _evaluators(spec: ExperimentSpec) -> str:
         {
             "name": evaluator.metric,
             "use": evaluator.use,
-            "version": evaluator_version(evaluator, bind_evaluator(evaluator, level), spec.connections),
+            "version": evaluator_version(evaluator, bind_evaluator(evaluator, level), spec.connections, level),
             "declared_version": evaluator.version,
             "level": level,
         }

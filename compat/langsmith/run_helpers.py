@@ -9,7 +9,7 @@ from typing import Any
 
 from compat.langsmith.refusal import refusing
 from llm.recorder import current
-from llm.wrap import step
+from llm.wrapped import step
 from specs.errors import InputError
 from specs.reference import is_async, name_of
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from compat.langsmith.refusal import refusing
-from llm.wrap import SomeClient, wrap
+from llm.wrapped import SomeClient, wrap
 
 
 @refusing(

@@ -233,7 +233,7 @@ def judged_spec(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
 def test_a_judge_that_tells_right_from_wrong_decides() -> None:
     with serving(Endpoint(answer=answers(lambda reference, answer: reference == answer))) as endpoint:
         run(judged_spec(endpoint))
-    assert rows("select passed, n_checked from checks where subject_kind = 'judge'") == [(True, 20)]
+    assert rows("select passed, n_checked from checks where subject_kind = 'judge'") == [(True, 30)]
     assert verdict("judge")[:2] == ("worse", None)
     assert endpoint.calls <= 2 * N + 20
 

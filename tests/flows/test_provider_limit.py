@@ -76,3 +76,16 @@ def test_a_limit_that_prefect_does_not_know_is_refused_before_anything_is_called
         with pytest.raises(InputError, match=wanted):
             run(ExperimentSpec.model_validate(spec(endpoint, "none", "nowhere")))
     assert endpoint.calls == 0
+
+
+def test_two_connections_that_share_a_limit_share_its_places() -> None:
+    create("cap-of-shared", 6)
+    with serving(Endpoint(latency_s=0.02, answer=answer)) as endpoint:
+        shared = spec(endpoint, "shared", "cap-of-shared")
+        connections = {"mock": shared["connections"]["mock"], "other": shared["connections"]["mock"]}  # type: ignore[index]
+        judges = [
+            {"use": "correctness", "name": name, "connection": name, "model": f"judge of {name}"}
+            for name in connections
+        ]
+        run(ExperimentSpec.model_validate(shared | {"connections": connections, "evaluators": judges}))
+    assert (endpoint.calls, endpoint.peak <= 6) == (3 * ITEMS, True)

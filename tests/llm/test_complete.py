@@ -235,3 +235,32 @@ def test_messages_may_be_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _await(awaitable: Awaitable[Completion]) -> Completion:
     return await awaitable
+
+
+def test_the_order_of_a_schema_is_part_of_the_question() -> None:
+    """A model fills the fields in as they come: reasoning before a verdict is another question than after it."""
+    first = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    second = {"type": "object", "properties": dict(reversed(first["properties"].items()))}  # type: ignore[attr-defined]
+    with serving(Endpoint(answer=lambda _: completion('{"a": 1, "b": 2}'))) as endpoint:
+        for schema in (first, second, first):
+            ask(endpoint, "hello", schema=schema)
+        assert endpoint.calls == 3  # nothing was kept: each is an experiment of its own
+        complete = completer("mock", connection(endpoint), Ledger(Store(), "exp-1"))
+
+        async def all_three() -> list[bool]:
+            return [(await complete("hello", schema=schema)).cached for schema in (first, second, first)]
+
+        assert loop.run(all_three()) == [False, False, True]
+
+
+def test_two_experiments_of_one_start_pay_once_for_what_both_ask() -> None:
+    with serving(Endpoint(latency_s=0.05)) as endpoint:
+        ledger = Ledger(Store(), "exp-1")
+        two = [completer("mock", connection(endpoint), ledger) for _ in range(2)]
+
+        async def at_once_and_later() -> list[bool]:
+            answers = list(await asyncio.gather(*(complete("hello") for complete in two)))
+            return [answer.cached for answer in (*answers, await two[0]("hello"))]
+
+        assert loop.run(at_once_and_later()) == [False, True, True]
+        assert endpoint.calls == 1

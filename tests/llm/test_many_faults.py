@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import random
 from collections import Counter
 from typing import Any
 
@@ -15,11 +14,13 @@ from llm.complete import Completer
 from llm.connect import completer
 from llm.ledger import Ledger
 from llm.recorder import Recorder, recording
-from specs import Completion, EndpointConnection
+from specs import CallError, Completion, EndpointConnection
+from specs.errors import ErrorKind
 from store import Store
 from store.records import CallRow
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+N = 2000
 MOST = 64
 SHARE = 0.3
 TIMEOUT_S = 2.0
@@ -34,9 +35,16 @@ QUICK: tuple[Reply, ...] = (
     Reply({"id": "1", "object": "chat.completion", "created": 1, "model": "mock-1", "choices": []}),
     completion('{"score": 12', finish_reason="length"),
 )
+NOT_REFUSED = QUICK[2:]
 SLOW = completion('{"score": 1}')
 SLOW.drip_s = 0.1
 """A byte every tenth of a second: each read is quick, and the whole takes ten times as long as it may."""
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
 
 
 def score_of(question: str) -> int:
@@ -60,16 +68,15 @@ class Faulty:
 def drawn(questions: list[str]) -> dict[str, tuple[Reply, Reply]]:
     """Two faults for SHARE of the questions, drawn by their text from the first four fifths, the kinds in turn.
 
-    A slow one, which takes as long as the time-out is, comes for every 25th question as its first fault.
+    A slow one, which takes as long as the time-out is, comes for every 25th question as its first fault. Its second
+    attempt comes when most of the run is over, and so is not refused.
     """
     early = questions[: len(questions) * 4 // 5]
-    chance = random.Random(SEED)
     keys = {question: hashlib.sha256(f"{SEED} {question}".encode()).digest() for question in early}
     chosen = sorted(early, key=lambda question: keys[question])[: int(SHARE * len(questions))]
-    return {
-        question: (SLOW if turn % 25 == 0 else QUICK[turn % len(QUICK)], chance.choice(QUICK))
-        for turn, question in enumerate(chosen)
-    }
+    kinds = [(QUICK[turn % len(QUICK)], QUICK[(turn + 3) % len(QUICK)]) for turn in range(len(chosen))]
+    kinds[::25] = [(SLOW, NOT_REFUSED[turn % len(NOT_REFUSED)]) for turn in range(len(kinds[::25]))]
+    return dict(zip(chosen, kinds, strict=True))
 
 
 def connection(endpoint: Endpoint, **changes: Any) -> EndpointConnection:
@@ -84,6 +91,10 @@ def connection(endpoint: Endpoint, **changes: Any) -> EndpointConnection:
     return EndpointConnection.model_validate(fields | changes)
 
 
+def completion_of(endpoint: Endpoint) -> Completer:
+    return completer("mock", connection(endpoint), Ledger(Store(), "exp-1"))
+
+
 def answers(complete: Completer, questions: list[str], kept: list[CallRow]) -> list[Completion]:
     """The answers to all questions, asked at once."""
     recorder = Recorder(keep=kept.append, experiment_id="exp-1", subject_id="run-1")
@@ -95,19 +106,20 @@ def answers(complete: Completer, questions: list[str], kept: list[CallRow]) -> l
     return loop.run(all_at_once())
 
 
-def hold(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What must be true of `n` questions, of which SHARE meet two faults each.
+def is_fault(reply: Reply) -> bool:
+    return reply is SLOW or reply in QUICK
 
-    The faulty ones are among the first four fifths of the questions in the order of asking, so that the last fifth of
-    first attempts, and all third ones, are clean: the limiter can find its width again.
+
+def test_two_thousand_calls_through_faults_come_out_as_without_them() -> None:
+    """600 of the questions meet two faults each.
+
+    These are among the first four fifths of the questions in the order of asking, so that the first attempts of the
+    last fifth, and all third attempts, are clean: the limiter can find its full width again.
     """
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
-    questions = [f"question {i}" for i in range(n)]
+    questions = [f"question {i}" for i in range(N)]
+    faulty, kept = drawn(questions), list[CallRow]()
     with serving(Endpoint(answer=Faulty({}))) as sound:
         wanted = [answer.parsed for answer in answers(completion_of(sound), questions, [])]
-    kept: list[CallRow] = []
-    faulty = drawn(questions)
     with serving(Endpoint(answer=Faulty(faulty))) as endpoint:
         complete = completion_of(endpoint)
         assert [answer.parsed for answer in answers(complete, questions, kept)] == wanted
@@ -116,29 +128,65 @@ def hold(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         again = answers(complete, questions, kept)
         Store().publish("calls", "exp-1", kept)
         later = answers(completion_of(endpoint), questions, kept)
-    assert endpoint.calls == calls == n + 2 * len(faulty), "the second and third time nobody was asked"
+    assert endpoint.calls == calls == N + 2 * len(faulty), "the second and the third time nobody was asked"
     assert all(answer.cached for answer in [*again, *later])
     assert [answer.parsed for answer in again] == [answer.parsed for answer in later] == wanted
-    assert len(faulty) == SHARE * n
+    assert len(faulty) == SHARE * N and len(kept) == N and {row.status for row in kept} == {"ok"}
     attempts = {json.loads(row.request)["messages"][0]["content"]: row.attempts for row in kept}
     assert attempts == {question: 3 if question in faulty else 1 for question in questions}
-    assert len(kept) == n and {row.status for row in kept} == {"ok"}
-    good = Counter(request["messages"][0]["content"] for request, reply in endpoint.sent if is_whole(request, reply))
-    assert good == Counter(questions), "one whole answer each"
+    good = Counter(request["messages"][0]["content"] for request, reply in endpoint.sent if not is_fault(reply))
+    assert good == Counter(questions), "one whole answer each, and none after it"
 
 
-def completion_of(endpoint: Endpoint) -> Completer:
-    return completer("mock", connection(endpoint), Ledger(Store(), "exp-1"))
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (error(401, "no such key:\nask for one"), "authentication"),
+        (error(403, "not\nyours"), "authentication"),
+        (completion(None, refusal="I will not.\nSorry."), "refused"),
+        (completion("half of\n it", finish_reason="content_filter"), "refused"),
+        (error(400, "filtered\nout", code="content_filter"), "refused"),
+        (error(400, "too\nlong", code="context_length_exceeded"), "context_too_long"),
+        (error(400, "This model's maximum context length is 8192 tokens.\nYou sent 9000."), "context_too_long"),
+        (error(400, "prompt is too long: 9000 tokens"), "context_too_long"),
+        (error(413, "entity\ntoo large"), "context_too_long"),
+        (error(429, "You exceeded your\ncurrent quota", code="insufficient_quota"), "quota_exhausted"),
+        (error(402, "payment\nrequired"), "quota_exhausted"),
+        (error(400, "wrong\nparameter"), "bad_request"),
+    ],
+)
+def test_what_no_attempt_can_cure_is_asked_once_and_kept_with_its_kind_in_one_line(
+    reply: Reply, kind: ErrorKind
+) -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: reply)) as endpoint:
+        with pytest.raises(CallError) as caught:
+            answers(completion_of(endpoint), ["hello"], kept)
+        assert endpoint.calls == 1
+    (row,) = kept
+    assert (caught.value.kind, caught.value.attempts) == (row.error_kind, row.attempts) == (kind, 1)
+    assert (row.status, row.reusable) == ("failed", False)
+    assert str(caught.value) == row.error and row.error
+    assert len(row.error.splitlines()) == 1
 
 
-def is_whole(request: Request, reply: Reply) -> bool:
-    """Whether it is the answer to the question, and not one of the faults."""
-    return reply is not SLOW and reply not in QUICK
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(QUICK[1], "rate_limited"), (QUICK[3], "connection"), (QUICK[6], "truncated")]
+)
+def test_a_fault_that_does_not_pass_is_kept_with_all_its_attempts(fault: Reply, kind: ErrorKind) -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: fault)) as endpoint, pytest.raises(CallError):
+        answers(completion_of(endpoint), ["hello"], kept)
+    assert [(row.error_kind, row.attempts, row.status) for row in kept] == [(kind, 4, "failed")]
+    assert endpoint.calls == 4 and len((kept[0].error or "").splitlines()) == 1
 
 
-def test_three_hundred_calls_through_faults_come_out_as_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(300, monkeypatch)
-
-
-def test_two_thousand_calls_through_faults_come_out_as_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(2000, monkeypatch)
+def test_an_answer_that_drips_is_no_answer_in_time() -> None:
+    """Every read is quick; the time-out is of the whole."""
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: SLOW)) as endpoint, pytest.raises(CallError) as caught:
+        complete = completer("mock", connection(endpoint, timeout_s=0.4, attempts=1), Ledger(Store(), "exp-1"))
+        answers(complete, ["hello"], kept)
+    assert (caught.value.kind, str(caught.value)) == ("timeout", "no whole answer within 0.4 s")
+    assert [(row.error_kind, row.attempts) for row in kept] == [("timeout", 1)]
+    assert endpoint.calls == 1 and not endpoint.sent

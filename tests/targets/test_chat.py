@@ -23,6 +23,7 @@ class Model:
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     messages: Any = None
     parameters: dict[str, Any] = field(default_factory=dict)
+    repeats: list[int] = field(default_factory=list)
 
     async def __call__(
         self,
@@ -33,7 +34,7 @@ class Model:
         repeat: int = 0,
         **parameters: Any,
     ) -> Completion:
-        assert repeat == 0
+        self.repeats.append(repeat)
         given = {} if schema is None else {"schema": schema}
         self.messages, self.parameters = messages, {"model": model} | given | parameters
         return Completion(
@@ -193,6 +194,14 @@ def test_parameters_that_are_given_are_passed_on() -> None:
     model = Model()
     answer(spec(model="small", temperature=0.0, max_tokens=5, seed=0), model, question="Why?")
     assert model.parameters == {"model": "small", "temperature": 0.0, "max_tokens": 5, "seed": 0}
+
+
+def test_each_repetition_is_asked_by_itself() -> None:
+    model = Model()
+    target = chat(spec(), model)
+    for repetition in (0, 2):
+        asyncio.run(target.call({"inputs": {"question": "Why?"}, "repetition": repetition}))  # type: ignore[arg-type]
+    assert model.repeats == [0, 2]
 
 
 def test_parameters_that_are_none_are_left_out() -> None:

@@ -11,7 +11,7 @@ from endpoint import Endpoint, Reply, completion, error, serving
 from pydantic import BaseModel
 
 from llm.recorder import Recorder, recording
-from llm.wrap import CONNECTION, plain, step, wrap
+from llm.wrapped import CONNECTION, plain, step, wrap
 from specs import InputError
 from store.records import CallRow, to_json
 

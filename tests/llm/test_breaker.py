@@ -1,0 +1,251 @@
+"""The circuit breaker: when it opens, what it lets through meanwhile, when it closes or is given up."""
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
+
+import pytest
+
+from llm.breaker import COUNTED, TRIALS, Breaker
+from specs.errors import CallError, ErrorKind
+
+DOWN: ErrorKind = "server_error"
+CONTENT: tuple[ErrorKind, ...] = ("refused", "context_too_long", "truncated", "raised", "bad_return", "no_output")
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def breaker(window: int = 10, pause_s: float = 5.0) -> tuple[Breaker, Clock]:
+    clock = Clock()
+    return Breaker(window, pause_s, clock), clock
+
+
+def go(one: Breaker, kinds: Iterable[ErrorKind | None]) -> None:
+    """So many items go through, one after another, and end in these ways."""
+    for number, kind in enumerate(kinds):
+        one.leave(one.enter(), kind, None if kind is None else f"{kind} {number}")
+
+
+def opened(window: int = 10, pause_s: float = 5.0) -> tuple[Breaker, Clock]:
+    one, clock = breaker(window, pause_s)
+    go(one, [DOWN] * (window // 2))
+    assert one.is_open
+    return one, clock
+
+
+def lets_through(one: Breaker) -> bool:
+    try:
+        one.enter()
+    except CallError:
+        return False
+    return True
+
+
+def trial(one: Breaker, kind: ErrorKind | None) -> None:
+    """The one item that is let through."""
+    is_trial = one.enter()
+    assert is_trial
+    one.leave(is_trial, kind, kind)
+
+
+def test_it_is_closed_at_first_and_while_all_goes_well() -> None:
+    one, _ = breaker()
+    go(one, [None] * 100)
+    assert not one.is_open and not one.gave_up
+    assert one.enter() is False
+
+
+def test_it_opens_when_more_than_half_of_the_window_failed() -> None:
+    one, _ = breaker()
+    go(one, [None] * 5 + [DOWN] * 5)
+    assert not one.is_open, "exactly half"
+    go(one, [DOWN])  # the oldest good one leaves the window
+    assert one.is_open
+
+
+def test_half_of_the_items_may_fail_for_ever() -> None:
+    one, _ = breaker()
+    go(one, [None, DOWN] * 200)
+    assert not one.is_open
+
+
+def test_nothing_opens_it_before_half_a_window_was_seen() -> None:
+    one, _ = breaker(window=10)
+    go(one, [DOWN] * 4)
+    assert not one.is_open
+    go(one, [DOWN])
+    assert one.is_open
+
+
+def test_half_a_window_of_odd_size_is_rounded_up() -> None:
+    one, _ = breaker(window=11)
+    go(one, [DOWN] * 5)
+    assert not one.is_open
+    go(one, [DOWN])
+    assert one.is_open
+
+
+def test_in_a_half_full_window_half_of_what_was_seen_is_not_enough_either() -> None:
+    one, _ = breaker(window=20)
+    go(one, [None] * 5 + [DOWN] * 5)
+    assert not one.is_open
+    go(one, [DOWN])
+    assert one.is_open
+
+
+def test_what_left_the_window_counts_no_more() -> None:
+    one, _ = breaker(window=10)
+    go(one, [None] * 10 + [DOWN] * 5 + [None] * 10 + [DOWN] * 5)
+    assert not one.is_open
+
+
+@pytest.mark.parametrize("kind", sorted(COUNTED))
+def test_errors_that_speak_of_what_is_asked_count(kind: ErrorKind) -> None:
+    one, _ = breaker()
+    go(one, [kind] * 5)
+    assert one.is_open
+
+
+@pytest.mark.parametrize("kind", sorted({*get_args(ErrorKind)} - COUNTED))
+def test_errors_that_speak_of_the_item_do_not_count(kind: ErrorKind) -> None:
+    one, _ = breaker()
+    go(one, [kind] * 100)
+    assert not one.is_open
+
+
+def test_which_errors_speak_of_the_item() -> None:
+    assert not COUNTED & {*CONTENT}
+    assert {"rate_limited", "server_error", "connection", "timeout", "authentication", "quota_exhausted"} <= COUNTED
+
+
+def test_while_it_is_open_nothing_is_let_through_and_it_says_why_in_one_line() -> None:
+    one, clock = opened()
+    clock.now += 4.99
+    for _ in range(3):
+        with pytest.raises(CallError) as caught:
+            one.enter()
+        assert caught.value.kind == "stopped"
+        assert str(caught.value) == "not attempted: 5 of the last 5 failed, the last one by: server_error 4"
+
+
+def test_after_the_pause_one_item_alone_is_let_through() -> None:
+    one, clock = opened()
+    clock.now += 5.0
+    assert one.enter() is True
+    clock.now += 1000.0
+    assert not lets_through(one), "while the trial is under way"
+
+
+def test_a_trial_that_succeeds_closes_it_and_the_window_begins_anew() -> None:
+    one, clock = opened()
+    clock.now += 5.0
+    trial(one, None)
+    assert not one.is_open and one.enter() is False
+    go(one, [DOWN] * 4)
+    assert not one.is_open, "what failed before is forgotten"
+    go(one, [DOWN])
+    assert one.is_open
+    clock.now += 5.0
+    assert lets_through(one), "and the pause is the first one again"
+
+
+@pytest.mark.parametrize("kind", CONTENT)
+def test_a_trial_that_failed_by_its_item_was_answered(kind: ErrorKind) -> None:
+    one, clock = opened()
+    clock.now += 5.0
+    trial(one, kind)
+    assert not one.is_open
+
+
+@pytest.mark.parametrize("kind", ["stopped", "over_budget"])
+def test_a_trial_that_was_not_attempted_says_nothing(kind: ErrorKind) -> None:
+    """It is open as before, and the next item is the trial."""
+    one, clock = opened()
+    clock.now += 5.0
+    trial(one, kind)
+    assert one.is_open and not one.gave_up
+    trial(one, None)
+    assert not one.is_open
+
+
+def test_each_trial_that_fails_doubles_the_pause_until_it_is_given_up() -> None:
+    one, clock = opened(pause_s=5.0)
+    for pause in [5.0 * 2**n for n in range(TRIALS - 1)]:
+        assert not one.gave_up
+        clock.now += pause - 0.01
+        assert not lets_through(one)
+        clock.now += 0.01
+        trial(one, DOWN)
+        assert one.is_open
+    assert one.gave_up
+    clock.now += 1e9
+    assert not lets_through(one), "given up is for good"
+
+
+def test_a_trial_that_succeeds_makes_the_next_failures_count_from_anew() -> None:
+    one, clock = opened(pause_s=5.0)
+    clock.now += 5.0
+    trial(one, DOWN)
+    clock.now += 10.0
+    trial(one, None)
+    go(one, [DOWN] * 5)
+    assert one.is_open and not one.gave_up
+    clock.now += 5.0
+    trial(one, DOWN)
+    assert not one.gave_up
+
+
+def test_what_was_under_way_when_it_opened_changes_nothing() -> None:
+    one, clock = breaker()
+    under_way = [one.enter() for _ in range(20)]
+    for is_trial in under_way[:5]:
+        one.leave(is_trial, DOWN, "down")
+    assert one.is_open
+    for is_trial in under_way[5:12]:
+        one.leave(is_trial, None, None)
+    assert one.is_open, "good answers from before it opened do not close it"
+    for is_trial in under_way[12:]:
+        one.leave(is_trial, DOWN, "down")
+    assert not one.gave_up
+    clock.now += 5.0
+    assert one.enter() is True, "and bad ones do not make the pause longer"
+
+
+def test_of_many_threads_that_come_when_the_pause_is_over_one_is_let_through() -> None:
+    one, clock = opened()
+    clock.now += 5.0
+    begin = threading.Barrier(8)
+
+    def come(_: int) -> int:
+        begin.wait(10)
+        return sum(lets_through(one) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(come, range(8))) == 1
+
+
+def test_however_many_threads_find_it_down_at_once_it_opens_once() -> None:
+    one, clock = breaker(pause_s=5.0)
+    under_way = [[one.enter() for _ in range(500)] for _ in range(8)]
+    begin = threading.Barrier(8)
+
+    def leave(passes: list[bool]) -> None:
+        begin.wait(10)
+        for is_trial in passes:
+            one.leave(is_trial, DOWN, "down")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(leave, under_way))
+    clock.now += 4.99
+    assert not lets_through(one)
+    clock.now += 0.01
+    assert one.enter() is True, "the pause is the first one"

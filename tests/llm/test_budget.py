@@ -1,0 +1,328 @@
+"""What a run may spend: never more, however many calls are under way, and as much of it as can be used."""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+import pytest
+from endpoint import Endpoint, Reply, Request, completion, error, serving
+
+from llm import faults, loop
+from llm.budget import Budget
+from llm.connect import completer
+from llm.ledger import Ledger
+from llm.recorder import Recorder, recording
+from llm.wrapped import wrap
+from specs import CallError, Completion, EndpointConnection
+from store import Store
+from store.records import CallRow
+
+INTO, OUT = 1.0, 10.0  # USD a million
+PRICES = {"usd_per_million_input_tokens": INTO, "usd_per_million_output_tokens": OUT}
+SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+MOST_OUT = 100
+Outcome = Completion | BaseException
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+
+
+class Varying:
+    """Answers whose length varies from call to call, up to MOST_OUT tokens; every third one is no JSON at first."""
+
+    def __init__(self, seed: int, *, spoilt: bool = False) -> None:
+        self.chance, self.spoilt, self.usd = random.Random(seed), spoilt, 0.0
+
+    def __call__(self, request: Request) -> Reply:
+        out, into = self.chance.randint(1, MOST_OUT), len(json.dumps(request)) // 5
+        self.usd += (into * INTO + out * OUT) / 1e6
+        bad = self.spoilt and self.chance.random() < 1 / 3
+        reply = completion("no JSON" if bad else '{"score": 1}')
+        return Reply(reply.body | {"usage": {"prompt_tokens": into, "completion_tokens": out}})
+
+
+def ask(
+    endpoint: Endpoint,
+    budget: Budget,
+    questions: Sequence[str],
+    kept: list[CallRow] | None = None,
+    connection: dict[str, Any] | None = None,
+    **parameters: Any,
+) -> list[Outcome]:
+    """What becomes of the questions, asked at once within a budget."""
+    fields = {"base_url": endpoint.base_url, "model": "m", **(PRICES if connection is None else connection)}
+    spec = EndpointConnection.model_validate(fields)
+    complete = completer("mock", spec, Ledger(Store(), "exp-1"), budget=budget)
+
+    async def all_at_once() -> list[Outcome]:
+        with recording(Recorder(keep=([] if kept is None else kept).append, experiment_id="exp-1")):
+            asked = (complete(question, **parameters) for question in questions)
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    return loop.run(all_at_once())
+
+
+def answered(outcomes: Sequence[Outcome]) -> int:
+    others = [outcome for outcome in outcomes if not isinstance(outcome, Completion)]
+    assert all(isinstance(outcome, CallError) and outcome.kind == "over_budget" for outcome in others), others
+    return len(outcomes) - len(others)
+
+
+def questions(count: int) -> list[str]:
+    return [f"question {number}" for number in range(count)]
+
+
+# Calls
+
+
+def test_no_call_is_made_beyond_the_most_however_many_come_at_once() -> None:
+    budget, kept = Budget(calls=37), list[CallRow]()
+    with serving(Endpoint(latency_s=0.002)) as endpoint:
+        outcomes = ask(endpoint, budget, questions(200), kept)
+    assert answered(outcomes) == endpoint.calls == len(kept) == budget.spent_calls == 37
+
+
+def test_the_same_question_counts_once_and_whoever_asks_it_is_answered() -> None:
+    budget, kept = Budget(calls=10), list[CallRow]()
+    asked = [question for question in questions(10) for _ in range(5)]
+    random.Random(5).shuffle(asked)
+    with serving(Endpoint(latency_s=0.002)) as endpoint:
+        outcomes = ask(endpoint, budget, asked, kept)
+    assert answered(outcomes) == 50
+    assert endpoint.calls == len(kept) == budget.spent_calls == 10
+
+
+def test_whoever_waits_for_a_call_that_the_budget_has_no_room_for_is_told_so_too() -> None:
+    budget, kept = Budget(calls=2), list[CallRow]()
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        outcomes = ask(endpoint, budget, [*questions(3), *questions(3), *questions(3)], kept)
+    assert answered(outcomes) == 6
+    assert endpoint.calls == len(kept) == budget.spent_calls == 2
+
+
+def test_no_calls_at_all() -> None:
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, Budget(calls=0), questions(5))) == 0
+        assert answered(ask(endpoint, Budget(usd=0.0), questions(5))) == 0
+        assert endpoint.calls == 0
+
+
+def test_a_call_that_failed_is_a_call() -> None:
+    budget = Budget(calls=3)
+    with serving(Endpoint(answer=lambda _: error(400, "wrong"))) as endpoint:
+        outcomes = ask(endpoint, budget, questions(5))
+    kinds = [outcome.kind for outcome in outcomes if isinstance(outcome, CallError)]
+    assert sorted(kinds) == ["bad_request"] * 3 + ["over_budget"] * 2
+    assert endpoint.calls == budget.spent_calls == 3
+
+
+def test_what_was_spent_before_counts() -> None:
+    budget = Budget(calls=10, spent_calls=8)
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, budget, questions(5))) == 2
+    assert budget.spent_calls == 10
+
+
+def test_an_answer_of_the_ledger_costs_nothing() -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, Budget(), questions(5), kept)) == 5
+        Store().publish("calls", "exp-1", kept)
+        assert answered(ask(endpoint, Budget(calls=0, usd=0.0), questions(5))) == 5
+        assert endpoint.calls == 5
+
+
+# Money
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("parameters", [{}, {"max_tokens": MOST_OUT}], ids=["unlimited", "limited"])
+def test_no_more_is_spent_than_is_allowed(seed: int, parameters: dict[str, Any]) -> None:
+    allowed = 0.02 * (1 + seed)
+    budget, answer, kept = Budget(usd=allowed), Varying(seed), list[CallRow]()
+    with serving(Endpoint(latency_s=0.001, answer=answer)) as endpoint:
+        outcomes = ask(endpoint, budget, questions(400), kept, **parameters)
+    assert 0 < answered(outcomes) == endpoint.calls == len(kept)
+    assert answer.usd <= allowed
+    assert sum(row.cost_usd or 0.0 for row in kept) == pytest.approx(answer.usd) == budget.spent_usd
+    assert allowed - answer.usd < 0.01, "and hardly less, where there is more to ask"
+    assert budget.unpriced == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_that_are_of_no_use_do_not_overdraw_it_either(seed: int) -> None:
+    """They are paid, and the attempts after them come on top."""
+    allowed = 0.03
+    budget, answer, kept = Budget(usd=allowed), Varying(seed, spoilt=True), list[CallRow]()
+    with serving(Endpoint(latency_s=0.001, answer=answer)) as endpoint:
+        outcomes = ask(endpoint, budget, questions(200), kept, schema=SCHEMA, max_tokens=MOST_OUT)
+    assert 0 < len([outcome for outcome in outcomes if isinstance(outcome, Completion)]) < 200
+    assert answer.usd <= allowed
+    assert sum(row.cost_usd or 0.0 for row in kept) == pytest.approx(answer.usd) == budget.spent_usd
+    assert sum(row.attempts for row in kept) == endpoint.calls
+
+
+def test_calls_near_the_limit_wait_for_those_under_way_and_go_on_if_money_is_left() -> None:
+    """Each is taken to cost as much as MOST_OUT tokens, and costs a tenth of that."""
+    budget = Budget(usd=2.5 * MOST_OUT * OUT / 1e6)
+    cheap = Reply(completion("x").body | {"usage": {"prompt_tokens": 0, "completion_tokens": MOST_OUT // 10}})
+    with serving(Endpoint(latency_s=0.02, answer=lambda _: cheap)) as endpoint:
+        assert answered(ask(endpoint, budget, questions(12), max_tokens=MOST_OUT)) == 12
+        assert endpoint.peak == 2
+    assert budget.spent_usd == pytest.approx(12 * 10 * OUT / 1e6)
+
+
+def test_a_call_that_costs_less_may_still_fit_where_another_did_not() -> None:
+    budget = Budget(usd=0.002)
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, budget, ["long"], max_tokens=1000)) == 0
+        assert answered(ask(endpoint, budget, ["short"], max_tokens=100)) == 1
+
+
+def test_an_estimate_rests_on_the_longest_answer_so_far() -> None:
+    long = Reply(completion("x").body | {"usage": {"prompt_tokens": 1, "completion_tokens": 5000}})
+    budget = Budget(usd=0.12)
+    with serving(Endpoint(answer=lambda _: long)) as endpoint:
+        assert answered(ask(endpoint, budget, ["first"])) == 1
+        assert answered(ask(endpoint, budget, ["second"])) == 0, "10,000 tokens of it would be 0.1, and 0.07 are left"
+        assert endpoint.calls == 1
+
+
+def test_a_prompt_of_other_letters_is_not_taken_for_a_short_one() -> None:
+    """A character of Chinese is a token or so, and three bytes."""
+    budget = Budget(usd=0.001)
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, budget, ["\u4f60\u597d" * 500], max_tokens=1)) == 0
+        assert answered(ask(endpoint, budget, ["hi" * 500], max_tokens=1)) == 1
+
+
+def test_a_call_whose_cost_nobody_knows_is_counted_as_such() -> None:
+    budget = Budget(usd=1.0, calls=4)
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, budget, questions(6), connection={})) == 4
+    assert (budget.unpriced, budget.spent_usd, budget.spent_calls) == (4, 0.0, 4)
+    silent = Reply({name: value for name, value in completion("x").body.items() if name != "usage"})
+    priced = Budget()
+    with serving(Endpoint(answer=lambda _: silent)) as endpoint:
+        ask(endpoint, priced, questions(2))
+    assert (priced.unpriced, priced.spent_calls) == (2, 2)
+
+
+def test_what_is_free_may_be_asked_when_the_money_is_spent() -> None:
+    free = {"usd_per_million_input_tokens": 0.0, "usd_per_million_output_tokens": 0.0}
+    with serving(Endpoint()) as endpoint:
+        assert answered(ask(endpoint, Budget(usd=1.0, spent_usd=1.0), questions(3), connection=free)) == 3
+
+
+# What is said
+
+
+def test_over_budget_is_said_in_one_line_and_is_no_row() -> None:
+    kept: list[CallRow] = []
+    recorder = Recorder(keep=kept.append)
+    with serving(Endpoint()) as endpoint, recording(recorder):
+        spec = EndpointConnection(base_url=endpoint.base_url, model="m", **PRICES)
+        complete = completer("mock", spec, Ledger(Store(), "e"), budget=Budget(usd=0.5, spent_usd=0.5, calls=9))
+        with pytest.raises(CallError) as caught:
+            loop.run(_awaited(complete))
+    assert caught.value.kind == "over_budget"
+    assert str(caught.value) == "not attempted: the budget is spent (0 of 9 calls, 0.5000 of 0.5 USD)"
+    assert kept == recorder.failed == [] and recorder.totals()["calls"] == endpoint.calls == 0
+
+
+async def _awaited(complete: Any) -> Completion:
+    answer: Completion = await complete("hello")
+    return answer
+
+
+# A client of the user's
+
+
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def test_a_wrapped_client_is_stopped_before_it_calls() -> None:
+    kept: list[CallRow] = []
+    budget = Budget(calls=2)
+    with serving(Endpoint()) as endpoint:
+        client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key="k", max_retries=0))
+        with recording(Recorder(keep=kept.append, budget=budget)) as recorder:
+            for _ in range(2):
+                client.chat.completions.create(**ASKED)
+            with pytest.raises(CallError) as caught:
+                client.chat.completions.create(**ASKED)
+        assert endpoint.calls == len(kept) == budget.spent_calls == 2
+    assert (caught.value.kind, budget.unpriced) == ("over_budget", 2)
+    assert recorder.totals()["calls"] == 2
+
+
+def test_a_wrapped_async_client_is_stopped_before_it_calls() -> None:
+    kept: list[CallRow] = []
+    budget = Budget(calls=5)
+
+    async def ask_many(client: openai.AsyncOpenAI) -> list[BaseException]:
+        with recording(Recorder(keep=kept.append, budget=budget)):
+            asked = (client.chat.completions.create(**ASKED | {"seed": n}) for n in range(20))
+            found = await asyncio.gather(*asked, return_exceptions=True)
+        return [one for one in found if isinstance(one, BaseException)]
+
+    with serving(Endpoint(latency_s=0.01)) as endpoint:
+        client = wrap(openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="k", max_retries=0))
+        stopped = asyncio.run(ask_many(client))
+        assert endpoint.calls == len(kept) == budget.spent_calls == 5
+    assert [one.kind for one in stopped if isinstance(one, CallError)] == ["over_budget"] * 15
+
+
+@pytest.mark.parametrize("spent", [0.5, 0.7])
+def test_a_wrapped_client_is_stopped_when_the_money_is_spent(spent: float) -> None:
+    with serving(Endpoint()) as endpoint:
+        client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key="k", max_retries=0))
+        with recording(Recorder(keep=[].append, budget=Budget(usd=0.5, spent_usd=spent))), pytest.raises(CallError):
+            client.chat.completions.create(**ASKED)
+        assert endpoint.calls == 0
+
+
+def test_a_wrapped_call_that_failed_is_a_call_and_frees_its_place() -> None:
+    budget = Budget(calls=2)
+    with serving(Endpoint()) as endpoint:
+        endpoint.faults.append(error(500, "down"))
+        client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key="k", max_retries=0))
+        with recording(Recorder(keep=[].append, budget=budget)):
+            for _ in range(2):
+                with contextlib.suppress(openai.InternalServerError):
+                    client.chat.completions.create(**ASKED)
+            with pytest.raises(CallError):
+                client.chat.completions.create(**ASKED)
+        assert endpoint.calls == budget.spent_calls == 2
+    assert not budget._aside
+
+
+# Calls that are broken off
+
+
+def test_a_call_that_is_broken_off_gives_its_place_back_and_whoever_asked_the_same_makes_it() -> None:
+    budget, kept = Budget(calls=1), list[CallRow]()
+    with serving(Endpoint(latency_s=0.05)) as endpoint:
+        spec = EndpointConnection(base_url=endpoint.base_url, model="m")
+        complete = completer("mock", spec, Ledger(Store(), "exp-1"), budget=budget)
+
+        async def impatient_and_patient() -> list[Outcome]:
+            with recording(Recorder(keep=kept.append)):
+                impatient = asyncio.create_task(complete("hello"))  # type: ignore[arg-type]
+                await asyncio.sleep(0.02)
+                patient = [asyncio.create_task(complete("hello")) for _ in range(3)]  # type: ignore[arg-type]
+                await asyncio.sleep(0.005)
+                impatient.cancel()
+                return await asyncio.gather(impatient, *patient, return_exceptions=True)
+
+        first, *others = loop.run(impatient_and_patient())
+    assert isinstance(first, asyncio.CancelledError)
+    assert [type(one) for one in others] == [Completion] * 3
+    assert endpoint.calls == 2 and len(kept) == budget.spent_calls == 1
+    assert not budget._aside

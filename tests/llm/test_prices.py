@@ -1,0 +1,264 @@
+"""What a call costs: by a connection's own prices, by the price list, or unknown."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, Reply, completion, error, serving
+from genai_prices import Usage, calc_price
+
+from llm import faults, loop
+from llm.caller import tokens_of
+from llm.connect import completer
+from llm.ledger import Ledger
+from llm.prices import Price, Tokens, listed_price, price_of
+from llm.recorder import Recorder, recording
+from specs import EndpointConnection, LocalConnection
+from store import Store
+from store.records import CallRow
+
+MODEL = "gpt-4o-mini"
+OPENAI = "https://api.openai.com/v1"
+LONG = "gemini-2.5-pro"
+"""Of Google's: a prompt of more than 200,000 tokens costs more a token."""
+SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+
+
+def connection(base_url: str = "http://127.0.0.1:1/v1", **fields: Any) -> EndpointConnection:
+    return EndpointConnection(base_url=base_url, **fields)
+
+
+def price(model: str, **fields: Any) -> Price:
+    found = price_of(connection(**fields), model)
+    assert found is not None
+    return found
+
+
+def by_the_list(provider: str, model: str, **usage: int) -> float:
+    return float(calc_price(Usage(**usage), model, provider_id=provider).total_price)
+
+
+# Whose price
+
+
+def test_ones_own_price_beats_the_list() -> None:
+    own = {"usd_per_million_input_tokens": 2.0, "usd_per_million_output_tokens": 10.0}
+    for fields in ({"base_url": OPENAI}, {"price_list": "openai"}, {}):
+        found = price("gpt-4o-mini", **own, **fields)
+        assert found.listed is None
+        assert found.cost(Tokens(1_000_000, None, 100_000)) == pytest.approx(2.0 + 1.0)
+
+
+def test_a_price_of_nothing_is_a_price() -> None:
+    own = {"usd_per_million_input_tokens": 0.0, "usd_per_million_output_tokens": 0.0}
+    assert price("gpt-4o-mini", base_url=OPENAI, **own).cost(Tokens(1_000_000, None, 1_000_000)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"base_url": OPENAI},
+        {"base_url": f"{OPENAI}/"},
+        {"price_list": "openai"},
+        {"base_url": "http://127.0.0.1:1/v1", "price_list": "openai"},
+    ],
+)
+@pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-4o"])
+def test_the_list_is_looked_up_by_address_or_by_name(fields: dict[str, Any], model: str) -> None:
+    wanted = by_the_list("openai", model, input_tokens=1234, output_tokens=567)
+    assert price(model, **fields).cost(Tokens(1234, None, 567)) == pytest.approx(wanted) != 0.0
+
+
+def test_the_list_that_is_named_beats_the_address() -> None:
+    named = price(LONG, base_url=OPENAI, price_list="google")
+    assert named.cost(Tokens(1000, None, 0)) == pytest.approx(by_the_list("google", LONG, input_tokens=1000))
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        ("no-such-model", {"base_url": OPENAI}),
+        ("no-such-model", {"price_list": "openai"}),
+        ("gpt-4o", {}),
+        ("gpt-4o", {"price_list": "no-such-provider"}),
+        ("gpt-4o", {"base_url": "https://models.example.com/v1"}),
+        ("", {"base_url": OPENAI}),
+    ],
+)
+def test_what_nobody_knows_has_no_price(model: str, fields: dict[str, Any]) -> None:
+    assert price_of(connection(**fields), model) is None
+
+
+def test_this_machine_is_free() -> None:
+    free = price_of(LocalConnection(), "anything")
+    assert free is not None and free.cost(Tokens(10**9, None, 10**9)) == 0.0
+
+
+def test_a_wrapped_client_is_priced_by_its_address() -> None:
+    found = listed_price("gpt-4o", OPENAI)
+    assert found is not None and found.cost(Tokens(1000, None, 0)) == by_the_list("openai", "gpt-4o", input_tokens=1000)
+    assert listed_price("gpt-4o", "http://127.0.0.1:1/v1") is None
+
+
+# How much
+
+
+def test_tokens_that_the_provider_had_in_its_cache_are_cheaper() -> None:
+    found = price("gpt-4o-mini", price_list="openai")
+    wanted = by_the_list("openai", "gpt-4o-mini", input_tokens=1000, cache_read_tokens=800, output_tokens=10)
+    whole, cached = (found.cost(Tokens(1000, from_cache, 10)) for from_cache in (None, 800))
+    assert cached == pytest.approx(wanted)
+    assert whole is not None and cached is not None and cached < whole
+    assert found.cost(Tokens(1000, 0, 10)) == whole
+
+
+def test_more_from_the_cache_than_was_sent_is_taken_for_all_of_it() -> None:
+    """Some providers count apart what others count as part of the whole."""
+    found = price("gpt-4o-mini", price_list="openai")
+    assert found.cost(Tokens(1000, 5000, 10)) == found.cost(Tokens(1000, 1000, 10))
+
+
+def test_of_ones_own_price_the_cache_is_no_part() -> None:
+    own = price("m", usd_per_million_input_tokens=1.0, usd_per_million_output_tokens=1.0)
+    assert own.cost(Tokens(1000, 800, 0)) == own.cost(Tokens(1000, None, 0)) == pytest.approx(0.001)
+
+
+def test_a_long_prompt_costs_more_a_token_where_the_list_says_so() -> None:
+    found = price(LONG, price_list="google")
+    below, above = found.cost(Tokens(150_000, None, 1000)), found.cost(Tokens(300_000, None, 1000))
+    assert below == pytest.approx(by_the_list("google", LONG, input_tokens=150_000, output_tokens=1000))
+    assert above == pytest.approx(by_the_list("google", LONG, input_tokens=300_000, output_tokens=1000))
+    assert below is not None and above is not None and above > 2.5 * below
+    assert found.usd_per_million_input_tokens * 150_000 / 1e6 < below, "the plain price is that of short ones"
+
+
+def test_a_vector_has_no_tokens_that_come_out() -> None:
+    found = price("text-embedding-3-small", price_list="openai")
+    assert found.cost(Tokens(1_000_000, None, None)) == pytest.approx(
+        by_the_list("openai", "text-embedding-3-small", input_tokens=1_000_000)
+    )
+    assert found.usd_per_million_output_tokens == 0.0
+    own = price("e", usd_per_million_input_tokens=0.02, usd_per_million_output_tokens=0.0)
+    assert own.cost(Tokens(1_000_000, None, None)) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("tokens", [Tokens(), Tokens(None, None, 5), Tokens(None, 3, None)])
+def test_what_the_provider_does_not_say_costs_nobody_knows_what(tokens: Tokens) -> None:
+    assert price("gpt-4o-mini", price_list="openai").cost(tokens) is None
+    assert price("m", usd_per_million_input_tokens=1.0, usd_per_million_output_tokens=1.0).cost(tokens) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, Tokens(10, None, 5)),
+        ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}, Tokens(10, 4, None)),
+        ({"prompt_tokens": 10, "prompt_tokens_details": None}, Tokens(10, None, None)),
+        ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": None}}, Tokens(10, None, None)),
+        ({"prompt_tokens": "10", "completion_tokens": True}, Tokens()),
+        ({"prompt_tokens": -1, "completion_tokens": 1.5}, Tokens()),
+        ({}, Tokens()),
+        (None, Tokens()),
+        ([1], Tokens()),
+    ],
+)
+def test_what_a_response_says_that_it_used(usage: Any, tokens: Tokens) -> None:
+    assert tokens_of({"usage": usage}) == tokens
+
+
+# What is paid for answers that are of no use
+
+
+def used(reply: Reply, into: int, out: int, **details: Any) -> Reply:
+    """A reply that says that it used so much."""
+    usage = {"prompt_tokens": into, "completion_tokens": out, **details}
+    return Reply(reply.body | {"usage": usage}, reply.status)
+
+
+def asked(*replies: Reply, model: str = MODEL, **fields: Any) -> CallRow:
+    """The row of one call that gets these replies, one an attempt."""
+    kept: list[CallRow] = []
+    coming = iter(replies)
+    with serving(Endpoint(answer=lambda _: next(coming))) as endpoint:
+        complete = completer("mock", connection(endpoint.base_url, **fields), Ledger(Store(), "exp-1"), model=model)
+
+        async def ask() -> None:
+            with recording(Recorder(keep=kept.append)):
+                await asyncio.gather(complete("hello", schema=SCHEMA), return_exceptions=True)
+
+        loop.run(ask())
+        assert endpoint.calls == len(replies)
+    (row,) = kept
+    return row
+
+
+GOOD, BAD = completion('{"score": 1}'), completion("not JSON")
+OWN = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+
+
+def test_bad_answers_and_the_good_one_after_them_are_billed_together() -> None:
+    row = asked(used(BAD, 100, 7), used(BAD, 100, 9), used(GOOD, 100, 5), **OWN)
+    assert (row.status, row.attempts, row.tokens_in, row.tokens_out) == ("ok", 3, 300, 21)
+    assert row.cost_usd == pytest.approx((300 * 1 + 21 * 10) / 1e6)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        completion(None, refusal="I will not"),
+        completion("half", finish_reason="content_filter"),
+        completion('{"sco', finish_reason="length"),
+        BAD,
+    ],
+)
+def test_an_answer_that_is_of_no_use_is_billed(reply: Reply) -> None:
+    row = asked(used(reply, 100, 7), **OWN, attempts=1)
+    assert (row.status, row.tokens_in, row.tokens_out) == ("failed", 100, 7)
+    assert row.cost_usd == pytest.approx((100 * 1 + 7 * 10) / 1e6)
+
+
+def test_what_the_cache_held_of_all_attempts_is_added_up() -> None:
+    cached = {"prompt_tokens_details": {"cached_tokens": 80}}
+    row = asked(used(BAD, 100, 5), used(GOOD, 100, 5, **cached), price_list="openai")
+    assert (row.tokens_in, row.tokens_cached, row.tokens_out) == (200, 80, 10)
+    first, second = ({"input_tokens": 100, "output_tokens": 5} | more for more in ({}, {"cache_read_tokens": 80}))
+    wanted = by_the_list("openai", MODEL, **first) + by_the_list("openai", MODEL, **second)
+    assert row.cost_usd == pytest.approx(wanted)
+
+
+def test_two_attempts_are_not_one_long_prompt() -> None:
+    row = asked(used(BAD, 150_000, 100), used(GOOD, 150_000, 100), model=LONG, price_list="google")
+    wanted = 2 * by_the_list("google", LONG, input_tokens=150_000, output_tokens=100)
+    assert row.cost_usd == pytest.approx(wanted)
+
+
+def test_an_error_costs_nothing_and_the_answer_after_it_what_it_says() -> None:
+    row = asked(error(500, "down"), used(GOOD, 100, 5), **OWN)
+    assert (row.attempts, row.tokens_in) == (2, 100)
+    assert row.cost_usd == pytest.approx((100 * 1 + 5 * 10) / 1e6)
+    assert asked(error(400, "wrong"), **OWN).cost_usd == 0.0
+
+
+def test_where_one_of_the_attempts_does_not_say_what_it_used_nobody_knows_the_cost() -> None:
+    silent = Reply({name: value for name, value in BAD.body.items() if name != "usage"})
+    row = asked(silent, used(GOOD, 100, 5), **OWN)
+    assert (row.status, row.attempts, row.tokens_in, row.cost_usd) == ("ok", 2, 100, None)
+
+
+def test_an_answer_whose_usage_is_odd_is_still_an_answer() -> None:
+    odd = used(GOOD, 10, 5, prompt_tokens_details={"cached_tokens": 4000})
+    row = asked(odd, price_list="openai")
+    assert (row.status, json.loads(row.response or "")["message"]["content"]) == ("ok", '{"score": 1}')
+    assert row.cost_usd is not None
+
+
+def test_a_call_without_a_price_has_no_cost_answered_or_not() -> None:
+    assert asked(used(GOOD, 100, 5)).cost_usd is None
+    failed = asked(error(400, "wrong"))
+    assert (failed.status, failed.cost_usd, failed.error_kind) == ("failed", None, "bad_request")

@@ -6,16 +6,41 @@ import re
 
 import openai
 
+from llm.connections import without_secrets
 from llm.told import told
+from specs.connection import LocalConnection
 from specs.errors import CallError, ErrorKind, describe
 
 _TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
 """How servers say it that have no code for it."""
 
+_NOWHERE = LocalConnection()
+
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 600.0
 """However long a provider asks to wait: a run that waits longer is better broken off and resumed."""
+
+
+SHORTEST_OF_A_PROVIDER = 16
+"""Characters of a key that is put out of answers too: what is shorter may be a word, as local servers have them."""
+
+_keys: set[str] = set()
+"""Of the user's own clients, whose errors and answers pass through the user's own code."""
+
+
+def remember_key(key: str | None) -> None:
+    """Have a key put out of whatever the user's own code makes of errors and answers that quote it."""
+    if key:
+        _keys.add(key)
+
+
+def without_keys(text: str, shortest: int = 0) -> str:
+    """A text without the keys of the user's own clients, of those at least that have so many characters."""
+    for key in _keys:
+        if len(key) >= shortest:
+            text = without_secrets(text, _NOWHERE, key)
+    return text
 
 
 def classify(error: Exception) -> CallError:
@@ -44,9 +69,9 @@ def _root(error: BaseException) -> BaseException:
 
 def fault_of(error: Exception) -> CallError:
     """What the user's own code raised: a call's error, also of an OpenAI client of theirs, else that it raised."""
-    if isinstance(error, CallError | openai.APIError):
-        return classify(error)
-    return CallError("raised", describe(error))
+    fault = classify(error) if isinstance(error, CallError | openai.APIError) else CallError("raised", describe(error))
+    fault.args = (without_keys(str(fault)),)
+    return fault
 
 
 def pause_s(attempt: int, retry_after_s: float | None) -> float:

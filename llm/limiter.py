@@ -149,14 +149,13 @@ class Limiter:
         self._tell_drained()
 
     def lend(self, places: int) -> None:
-        """A limit over all processes lets this one have so many more at once."""
+        """A limit over all processes lets this one have so many more at once; below 0, so many fewer."""
         self._lent = (self._lent or 0) + places
         self._admit()
 
-    async def give_back(self, places: int) -> None:
-        """Return when no more calls are under way than this process may have without so many."""
-        self._lent = (self._lent or 0) - places
-        while self._in_flight > self._lent:
+    async def drained(self) -> None:
+        """Return when no more calls are under way than were lent."""
+        while self._in_flight > (self._lent or 0):
             drained = asyncio.get_running_loop().create_future()
             self._drained.append(drained)
             await drained

@@ -43,6 +43,11 @@ def call(function: Callable[..., Result], *arguments: Any) -> Result:
     return run(called())
 
 
+def soon(function: Callable[..., object], *arguments: Any) -> None:
+    """Have a plain function called on the loop, also when everything else there was stopped."""
+    _running().call_soon_threadsafe(function, *arguments)
+
+
 def stop() -> None:
     """End everything that is under way on the loop, and whatever would begin, until `allow`: it gets CancelledError."""
     _stopped.set()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import openai
 
 from llm.budget import Budget
-from llm.faults import classify
+from llm.faults import SHORTEST_OF_A_PROVIDER, classify, remember_key, without_keys
 from llm.ledger import call_key
 from llm.prices import Tokens, listed_price
 from llm.recorder import Answered, Recorder, current
@@ -153,11 +153,13 @@ def _recorded(
         try:
             yield made
         except Exception as error:
-            row = _failed(row, error, time.perf_counter() - began, client.api_key)
+            remember_key(client.api_key)
+            row = _failed(row, error, time.perf_counter() - began)
             settle(row)
             recorder.failed.append(row)
             recorder.keep(row)
             raise
+        remember_key(client.api_key)
         row = _answered(row, made.answer, time.perf_counter() - began)
         settle(row)
         recorder.keep(row)
@@ -209,14 +211,13 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
     )
 
 
-def _failed(row: CallRow, error: Exception, latency_s: float, key: str | None) -> CallRow:
+def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:
     try:
         fault = classify(error)
         kind, text = fault.kind, str(fault)
     except Exception:
         kind, text = "raised", describe(error)
-    if key:  # providers quote the key that they refuse
-        text = text.replace(key, "…")
+    text = without_keys(text)  # providers quote the key that they refuse
     priced = listed_price(row.model, row.base_url) is not None
     cost = 0.0 if priced else None
     return replace(row, error=text, error_kind=kind, latency_s=latency_s, cost_usd=cost, recorded_at=now())
@@ -236,7 +237,7 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
     return replace(
         row,
         status="ok",
-        response=None if content is None else to_json(content, mend=True),
+        response=None if content is None else without_keys(to_json(content, mend=True), SHORTEST_OF_A_PROVIDER),
         finish_reason=_one_of(choice, "finish_reason") or _one_of(answer, "status"),
         answered_by=_one_of(answer, "model"),
         tokens_in=used.into,

@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evaluators.subject import ExampleView
 from llm import loop
-from llm.faults import fault_of
+from llm.faults import SHORTEST_OF_A_PROVIDER, fault_of, without_keys
 from llm.recorder import Recorder, recording
 from specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind
 from store.records import ExampleRow, OutputRow, derived_id, now, to_json
@@ -87,7 +87,7 @@ class _Answering:
             result["latency_s"] = elapsed if single is None else single
         totals = recorder.totals() if recorder.answered or recorder.failed else {}
         if recorder.steps:
-            totals["steps"] = to_json(recorder.steps, mend=True)
+            totals["steps"] = without_keys(to_json(recorder.steps, mend=True), SHORTEST_OF_A_PROVIDER)
         row = OutputRow(
             run_id=identity,
             experiment_id=self._chunk.experiment_id,
@@ -124,7 +124,8 @@ class _Answering:
         answer = returned if isinstance(returned, Answer) else None
         try:
             outputs = as_outputs(answer.outputs if answer else returned)
-            kept = {"status": "ok", "outputs": to_json(outputs, mend=True), "length": length_of(outputs)}
+            text = without_keys(to_json(outputs, mend=True), SHORTEST_OF_A_PROVIDER)
+            kept = {"status": "ok", "outputs": text, "length": length_of(outputs)}
             return kept | (_known(answer) if answer else {})
         except (TypeError, ValueError) as error:
             return _failed("bad_return", f"outputs cannot be kept as JSON: {error}")

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager, suppress
 
 from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
@@ -72,8 +73,10 @@ def limit_size(name: str) -> int:
 
 @contextmanager
 def _lent(limiter: Limiter, places: int) -> Iterator[None]:
-    loop.call(limiter.lend, places)
+    loop.soon(limiter.lend, places)
     try:
         yield
     finally:
-        loop.run(limiter.give_back(places))
+        loop.soon(limiter.lend, -places)
+        with suppress(CancelledError):  # where the flow was stopped, no call is under way any more
+            loop.run(limiter.drained())

@@ -250,7 +250,8 @@ async def test_only_so_many_places_as_were_lent_are_used() -> None:
     limiter.lend(3)
     places = await full(limiter)
     assert len(places) == 8
-    giving = asyncio.create_task(limiter.give_back(5))
+    limiter.lend(-5)
+    giving = asyncio.create_task(limiter.drained())
     await asyncio.sleep(0)
     for place in places[:4]:
         assert not giving.done()

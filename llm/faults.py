@@ -21,7 +21,6 @@ LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 600.0
 """However long a provider asks to wait: a run that waits longer is better broken off and resumed."""
 
-
 SHORTEST_OF_A_PROVIDER = 16
 """Characters of a key that is put out of answers too: what is shorter may be a word, as local servers have them."""
 
@@ -37,7 +36,7 @@ def remember_key(key: str | None) -> None:
 
 def without_keys(text: str, shortest: int = 0) -> str:
     """A text without the keys of the user's own clients, of those at least that have so many characters."""
-    for key in _keys:
+    for key in tuple(_keys):  # another thread may add one
         if len(key) >= shortest:
             text = without_secrets(text, _NOWHERE, key)
     return text

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from llm.attempts import attempted
-from llm.faults import http_status_kind
+from llm.faults import http_status_kind, remember_key
 from llm.limiter import Limiter, outcome_of
 from llm.told import Told, told
 from specs.errors import CallError, InputError, describe
@@ -28,6 +28,8 @@ SHORTEST_SECRET = 4
 def poster(spec: HttpTarget) -> Post:
     """What posts for a target. Raises InputError for a header whose environment variable is not set."""
     headers, secrets = headers_of(spec), secrets_of(spec)
+    for secret in secrets:
+        remember_key(secret)
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s)
 
     async def once(body: Any) -> tuple[Any, float]:

@@ -8,7 +8,7 @@ from typing import Any
 from evaluators.score import Judgement, normalise
 from llm import loop
 from llm.breaker import COUNTED
-from llm.faults import fault_of
+from llm.faults import SHORTEST_OF_A_PROVIDER, fault_of, without_keys
 from llm.recorder import Recorder, recording
 from specs.errors import NOT_ATTEMPTED, CallError, ErrorKind, describe
 from specs.metric import MetricSpec
@@ -134,8 +134,14 @@ def _scored(judgement: Judgement, metrics: Mapping[str, MetricSpec]) -> Fields:
             raise ValueError(f"{judgement.metric}: got {judgement.value:g}, wanted {low:g} to {high:g}")
     of_a_judge = ("prompt_hash", "repeats", "spread")
     names = ("metric", "value", "label", "data_type", "comment", "config_id", "status", *of_a_judge)
-    metadata = None if judgement.metadata is None else to_json(dict(judgement.metadata), mend=True)
-    return {name: getattr(judgement, name) for name in names} | {"metadata": metadata}
+    metadata = None if judgement.metadata is None else _clean(to_json(dict(judgement.metadata), mend=True))
+    comment = None if judgement.comment is None else _clean(judgement.comment)
+    return {name: getattr(judgement, name) for name in names} | {"comment": comment, "metadata": metadata}
+
+
+def _clean(text: str) -> str:
+    """What the user's own code says, without a key that an answer quoted."""
+    return without_keys(text, SHORTEST_OF_A_PROVIDER)
 
 
 def _plainly(evaluator: ReadyEvaluator, asks: Callable[..., Any] | None) -> Callable[..., Any] | None:

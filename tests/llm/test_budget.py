@@ -314,9 +314,9 @@ def test_a_call_that_is_broken_off_gives_its_place_back_and_whoever_asked_the_sa
 
         async def impatient_and_patient() -> list[Outcome]:
             with recording(Recorder(keep=kept.append)):
-                impatient = asyncio.create_task(complete("hello"))  # type: ignore[arg-type]
+                impatient = asyncio.create_task(complete("hello"))
                 await asyncio.sleep(0.02)
-                patient = [asyncio.create_task(complete("hello")) for _ in range(3)]  # type: ignore[arg-type]
+                patient = [asyncio.create_task(complete("hello")) for _ in range(3)]
                 await asyncio.sleep(0.005)
                 impatient.cancel()
                 return await asyncio.gather(impatient, *patient, return_exceptions=True)

@@ -111,7 +111,7 @@ def _metrics(results: Sequence[Result]) -> Table:
     out = table(*columns, *(("difference", "p", "verdict") if compared else ()))
     for result in results:
         if result.says_something:
-            cells = [result.metric, result.target, result.mean_text, result.interval_text, str(result.scored)]
+            cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
             verdict = Text(result.verdict_text, style=_STYLES.get(result.conclusion or "", ""))
             rest = (result.difference_text, result.p_text, verdict) if compared else ()
             out.add_row(*cells, _loud(result.missing), str(result.not_applicable or ""), *rest)

@@ -10,6 +10,7 @@ import click
 from cli.connections import connections
 from cli.dataset import dataset
 from cli.errors import one_line_errors
+from cli.evaluators import evaluators
 from cli.look import ls, show, sql
 from cli.up import deploy, up
 
@@ -87,7 +88,7 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
         raise KeyboardInterrupt(f"`evalflows resume {spec.name}` goes on") from None
 
 
-for command in (ls, show, sql, dataset, connections, up, deploy):
+for command in (ls, show, sql, dataset, connections, evaluators, up, deploy):
     cli.add_command(command)
 
 

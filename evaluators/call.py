@@ -1,7 +1,7 @@
 """The binder: which arguments an evaluator asks for, found before the first call, and how it is then called."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -34,8 +34,13 @@ class Bound:
     settings: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of positional-only parameters, to keep their place
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names of what it is handed."""
+        return frozenset({*self.positional, *self.named})
+
     def asks_for(self, *names: str) -> bool:
-        return bool({*self.positional, *self.named} & {*names})
+        return not self.asked.isdisjoint(names)
 
     def call(self, offered: Mapping[str, Any]) -> Any:
         """Call the function with what it asks for: its return value, or for an async one something to await."""
@@ -79,33 +84,50 @@ def bind(
     )
 
 
+_WHOLE = {
+    "input": ("inputs", "input"),
+    "output": ("outputs", "output"),
+    "expected_output": ("reference_outputs", "output"),
+}
+
+
+def offer_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs, outputs, reference outputs and metadata of a run, as far as they are given, in both spellings."""
+    spelled = {name: whole(fields[given], only) for name, (given, only) in _WHOLE.items() if given in fields}
+    return {**fields, **spelled}
+
+
 def offer_run(example: ExampleView, run: RunView, evaluations: Evaluations | None = None) -> dict[str, Any]:
     """What a run offers to an item-level evaluator, in LangSmith's spelling and in Langfuse's."""
     evaluations = evaluations if evaluations is not None else Evaluations()
     return {
-        "inputs": example.inputs,
-        "outputs": run.outputs,
-        "reference_outputs": example.reference_outputs,
-        "metadata": example.metadata,
+        **offer_fields(
+            {
+                "inputs": example.inputs,
+                "outputs": run.outputs,
+                "reference_outputs": example.reference_outputs,
+                "metadata": example.metadata,
+            }
+        ),
         "example": example,
         "run": run,
         "root_run": run,
         "attachments": example.attachments,
-        "input": whole(example.inputs, "input"),
-        "output": whole(run.outputs, "output"),
-        "expected_output": whole(example.reference_outputs, "output"),
         "evaluations": evaluations,
         "scores": evaluations,
     }
 
 
 def offer_experiment(results: list[ItemResult]) -> dict[str, Any]:
-    """What an experiment offers to a run-level evaluator: lists in the order of the runs."""
+    """What an experiment offers to a run-level evaluator: lists in the order of the runs.
+
+    The `output` of `item_results` is what the target returned, before it was wrapped, as Langfuse has it.
+    """
     return {
         "inputs": [result.item.inputs for result in results],
         "outputs": [result.run.outputs for result in results],
         "reference_outputs": [result.item.reference_outputs for result in results],
         "runs": [result.run for result in results],
         "examples": [result.item for result in results],
-        "item_results": results,
+        "item_results": [replace(result, output=whole(result.run.outputs, "output")) for result in results],
     }

@@ -1,14 +1,12 @@
-from pathlib import Path
 from typing import Any
 
-from evaluators.answer import answer_text, reference_value
-from evaluators.fence import fenced
-from evaluators.prompt import check_prompt, prompt_hash
+from evaluators.answer import reference_value
+from evaluators.asking import Temperature, ask, shipped, shown
 from evaluators.score import Score
+from evaluators.sheet import verdict_schema
 from specs.protocols import Complete
-from specs.template import fill
 
-PROMPT = (Path(__file__).parent / "prompts" / "correctness.md").read_text(encoding="utf-8")
+PROMPT = shipped("correctness")
 
 
 async def correctness(
@@ -20,7 +18,7 @@ async def correctness(
     prompt: str = PROMPT,
     instructions: str = "",
     reasoning: bool = True,
-    temperature: float | None = 0.0,
+    temperature: Temperature = 0.0,
 ) -> Score | None:
     """Whether a model finds that the answer says what the reference says; the comment is its reasoning.
 
@@ -32,24 +30,14 @@ async def correctness(
     """
     if reference_value(reference_outputs, None) is None:
         return None
-    sides = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
-    parts = {name: fenced(answer_text(side or {}, None)) for name, side in sides.items()}
-    check_prompt(prompt, [*parts, "instructions"], needed=[["outputs"], ["reference_outputs"]])
-    request = fill(prompt, parts | {"instructions": instructions})
-    parameters: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-    schema = _schema(reasoning)
-    verdict = (await complete(request, schema=schema, **parameters)).parsed
-    asked_with = prompt_hash(prompt, instructions, schema)
-    return Score(value=verdict["correct"], comment=verdict.get("reasoning"), prompt_hash=asked_with)
-
-
-def _schema(reasoning: bool) -> dict[str, Any]:
-    """The reasoning comes first, so that the verdict follows from it."""
-    fields = ({"reasoning": {"type": "string"}} if reasoning else {}) | {"correct": {"type": "boolean"}}
-    return {
-        "title": "correctness",
-        "type": "object",
-        "properties": fields,
-        "required": [*fields],
-        "additionalProperties": False,
-    }
+    asked = await ask(
+        complete,
+        prompt,
+        shown(inputs, outputs, reference_outputs),
+        verdict_schema("correctness", {"correct": {"type": "boolean"}}, "before" if reasoning else "none"),
+        needed=("outputs", "reference_outputs"),
+        temperature=temperature,
+        said={"instructions": instructions},
+    )
+    verdict = asked.verdict
+    return Score(value=verdict["correct"], comment=verdict.get("reasoning"), prompt_hash=asked.prompt_hash)

@@ -1,26 +1,20 @@
-import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from evaluators.answer import answer_text, reference_value
-from evaluators.fence import fenced
+from evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
 from evaluators.prompt import check_prompt, prompt_hash
 from evaluators.score import Score
-from evaluators.sheet import Combine, Labels, Reasoning, Scale, Sheet, Verdict
-from evaluators.text import as_text
+from evaluators.settings import a_count, a_text, is_number, one_of
+from evaluators.sheet import Combine, Labels, Reasoning, Scale, Sheet
 from specs.errors import short
 from specs.metric import MEASURES
 from specs.protocols import Complete
 from specs.template import fill, placeholders
 
 SCALE = (1, 5)
-PROMPT = (Path(__file__).parent / "prompts" / "rubric.md").read_text(encoding="utf-8")
+PROMPT = shipped("rubric")
 
-_NONE = "(none)"
-_YAML = "in YAML, yes, no, on and off are no texts unless they are quoted"
 _TAKEN = ("reasoning", *MEASURES)
 
 
@@ -37,7 +31,7 @@ async def rubric(
     scale: Sequence[int] = SCALE,
     labels: Sequence[str] | Mapping[str, float] | None = None,
     reasoning: Reasoning = "before",
-    temperature: float | Literal["auto"] | None = "auto",
+    temperature: Temperature = "auto",
     repeats: int = 1,
     combine: Combine | None = None,
 ) -> Score | list[Score]:
@@ -63,41 +57,15 @@ async def rubric(
     is right, and is as good as its model: compare it with people before you rely on it.
     """
     weights, lines = _weights(criteria), _lines(rubric, criteria)
-    sheet = Sheet(_answers(scale, labels, combine, weights), weights, _one_of("reasoning", reasoning, Reasoning))
-    texts = _texts(inputs, outputs, reference_outputs, metadata) | {"rubric": lines, "scale": sheet.words()}
+    sheet = Sheet(_answers(scale, labels, combine, weights), weights, one_of("reasoning", reasoning, Reasoning))
+    texts = shown_in_both_spellings(inputs, outputs, reference_outputs, metadata)
+    texts |= {"rubric": lines, "scale": sheet.words()}
     _check(prompt, texts)
-    parameters, schema = _parameters(temperature, _count(repeats)), sheet.schema()
-    verdicts = await _verdicts(complete, fill(prompt, texts), schema, repeats, parameters)
+    parameters, schema = sampling(temperature, a_count("repeats", repeats)), sheet.schema()
+    verdicts = await repeated(complete, fill(prompt, texts), schema, repeats, parameters)
     hashed = prompt_hash(prompt, lines, texts["scale"], schema)
     scores = [replace(score, prompt_hash=hashed, repeats=repeats) for score in sheet.scores(verdicts)]
     return scores[0] if weights is None else scores
-
-
-async def _verdicts(
-    complete: Complete, request: str, schema: dict[str, Any], repeats: int, parameters: dict[str, Any]
-) -> list[Verdict]:
-    """What each repeat says. All are waited for, also where one fails: what they cost is this judgement's."""
-    asked = (complete(request, schema=schema, repeat=number, **parameters) for number in range(repeats))
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return [answer.parsed for answer in answers if not isinstance(answer, BaseException)]
-
-
-def _texts(
-    inputs: dict[str, Any],
-    outputs: dict[str, Any],
-    reference_outputs: dict[str, Any] | None,
-    metadata: dict[str, Any] | None,
-) -> dict[str, str]:
-    """What an example fills in, fenced, under the names of both spellings."""
-    question, answer = (fenced(answer_text(side or {}, None)) for side in (inputs, outputs))
-    without = reference_value(reference_outputs, None) is None
-    reference = _NONE if without else fenced(answer_text(reference_outputs or {}, None))
-    texts = {"inputs": question, "outputs": answer, "reference_outputs": reference}
-    texts |= {"input": question, "output": answer, "expected_output": reference}
-    return texts | {"metadata": fenced(as_text(metadata)) if metadata else _NONE}
 
 
 def _lines(rubric: str, criteria: Mapping[str, Any] | None) -> str:
@@ -115,7 +83,7 @@ def _weights(criteria: Mapping[str, Any] | None) -> dict[str, float] | None:
     if not isinstance(criteria, Mapping) or not criteria:
         raise ValueError(f"criteria: got {short(criteria)}, wanted a mapping from names to what they mean")
     for name in criteria:
-        _text("criteria", name)
+        a_text("criteria", name)
         if name in _TAKEN:
             raise ValueError(f"criteria: got the name {name!r}, wanted another than {', '.join(_TAKEN)}")
     weights = {name: _criterion(name, given)[0] for name, given in criteria.items()}
@@ -130,7 +98,7 @@ def _criterion(name: str, given: Any) -> tuple[float, str]:
     weight, description = fields.get("weight", 1.0), fields.get("description")
     if unknown := fields.keys() - {"weight", "description"}:
         raise ValueError(f"criteria: {name}: got {short(min(unknown, key=str))}, wanted weight or description")
-    if not _is_number(weight) or weight < 0:
+    if not is_number(weight) or weight < 0:
         raise ValueError(f"criteria: {name}: got the weight {short(weight)}, wanted a number of at least 0")
     if description is not None and not isinstance(description, str):
         raise ValueError(f"criteria: {name}: got {short(description)}, wanted a text, or description and weight")
@@ -138,7 +106,7 @@ def _criterion(name: str, given: Any) -> tuple[float, str]:
 
 
 def _answers(scale: Any, labels: Any, combine: Any, weights: Mapping[str, float] | None) -> Scale | Labels:
-    how = None if combine is None else _one_of("combine", combine, Combine)
+    how = None if combine is None else one_of("combine", combine, Combine)
     if labels is None:
         return Scale(*_ends(scale), how or "mean")
     if how not in (None, "majority"):
@@ -161,43 +129,12 @@ def _numbers(labels: Any) -> dict[str, float | None]:
     if not isinstance(labels, Mapping | list | tuple) or len({*map(str, labels)}) < max(2, len(labels)):
         raise ValueError(f"labels: got {short(labels)}, wanted at least two, all of them different")
     for label in labels:
-        _text("labels", label)
+        a_text("labels", label)
     if not isinstance(labels, Mapping):
         return dict.fromkeys(labels)
-    if wrong := [label for label, number in labels.items() if not _is_number(number)]:
+    if wrong := [label for label, number in labels.items() if not is_number(number)]:
         raise ValueError(f"labels: {wrong[0]}: got {short(labels[wrong[0]])}, wanted a number")
     return {label: float(number) for label, number in labels.items()}
-
-
-def _parameters(temperature: Any, repeats: int) -> dict[str, Any]:
-    if temperature is None:
-        return {}
-    if temperature == "auto":
-        return {"temperature": 0.0 if repeats == 1 else 1.0}
-    if not _is_number(temperature) or temperature < 0:
-        raise ValueError(f"temperature: got {short(temperature)}, wanted a number of at least 0, 'auto' or null")
-    return {"temperature": temperature}
-
-
-def _count(repeats: Any) -> int:
-    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
-        raise ValueError(f"repeats: got {short(repeats)}, wanted a whole number of at least 1")
-    return repeats
-
-
-def _one_of(setting: str, got: Any, wanted: Any) -> Any:
-    if got not in get_args(wanted):
-        raise ValueError(f"{setting}: got {short(got)}, wanted {', '.join(get_args(wanted))}")
-    return got
-
-
-def _text(setting: str, name: Any) -> None:
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{setting}: got {short(name)}, wanted a text ({_YAML})")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check(prompt: str, texts: Mapping[str, str]) -> None:

@@ -2,11 +2,13 @@
 
 import math
 import numbers
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
+from specs.errors import short
 from store.records import DataType
 
 WANTED = (
@@ -14,7 +16,7 @@ WANTED = (
     '{"key" or "name", "score" or "value", "comment", "metadata"}, {"results": [...]}, '
     "an object with those attributes, or a list of these"
 )
-_OF_A_JUDGE = ("prompt_hash", "repeats", "spread")
+_OWN = ("turn", "prompt_hash", "repeats", "spread")
 _DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
 
 
@@ -29,6 +31,7 @@ class Score:
     metadata: Mapping[str, Any] | None = None
     data_type: DataType | None = None
     config_id: str | None = None
+    turn: int | None = None  # of a conversation: the number of the assistant's turn, from 1; None for the whole run
     prompt_hash: str | None = None  # of the prompt that a model was asked with, before it was filled
     repeats: int | None = None  # how often it was asked
     spread: float | None = None  # the sample's standard deviation over the repeats
@@ -45,6 +48,7 @@ class Judgement:
     comment: str | None = None
     metadata: Mapping[str, Any] | None = None
     config_id: str | None = None
+    turn: int | None = None
     prompt_hash: str | None = None
     repeats: int | None = None
     spread: float | None = None
@@ -55,21 +59,29 @@ class Judgement:
 
 
 def normalise(returned: object, name: str) -> list[Judgement]:
-    """What an evaluator called `name` returned, as judgements; at least one, each metric once.
+    """What an evaluator called `name` returned, as judgements; at least one, each metric once a run and a turn.
 
-    Raises TypeError for what is no score, ValueError for NaN and infinity, and for a name given twice.
+    Raises TypeError for what is no score, ValueError for NaN and infinity, for what is not of the declared data type,
+    and for a name given twice.
     """
     judgements = list(_each(returned, name)) or [Judgement(metric=name)]
-    metrics = [judgement.metric for judgement in judgements]
-    for metric in metrics:
-        if metrics.count(metric) > 1:
-            raise ValueError(
-                f"returned {metrics.count(metric)} scores called {metric!r}, wanted a name of its own for each"
-            )
+    if len(judgements) == 1:
+        return judgements
+    counts = Counter((judgement.metric, judgement.turn) for judgement in judgements)
+    for (metric, turn), count in counts.items():
+        if count > 1:
+            where = f" for turn {turn}" if turn is not None else ""
+            raise ValueError(f"returned {count} scores called {metric!r}{where}, wanted a name of its own for each")
     return judgements
 
 
 def _each(returned: object, name: str) -> Iterator[Judgement]:
+    if isinstance(returned, bool):  # what most rules return, quickly
+        yield Judgement(metric=name, value=float(returned), data_type="BOOLEAN")
+        return
+    if isinstance(returned, Judgement):
+        yield returned
+        return
     if isinstance(returned, Enum):
         returned = returned.value
     if isinstance(returned, Mapping):
@@ -94,28 +106,45 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
     given = [fields[key] for key in ("score", "value", "label") if fields.get(key) is not None]
     texts = [value for value in given if isinstance(value, str)]
     values = [value for value in given if not isinstance(value, str)]
-    value = _checked(values[0]) if values else None
-    label = texts[0] if texts else None
-    if isinstance(value, bool):
-        kind: DataType | None = "BOOLEAN"
-    else:
-        kind = "NUMERIC" if value is not None else "CATEGORICAL" if label is not None else None
+    value, label, kind = _typed(
+        _checked(values[0]) if values else None, texts[0] if texts else None, _declared(fields.get("data_type"))
+    )
     comment = fields.get("comment")
     return Judgement(
         metric=str(fields.get("key") or fields.get("name") or name),
-        value=None if value is None else float(value),
+        value=value,
         label=label,
-        data_type=_declared(fields.get("data_type")) or kind,
+        data_type=kind,
         comment=None if comment is None else str(comment),
         metadata=fields.get("metadata") or None,
         config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
-        **{name: fields[name] for name in _OF_A_JUDGE if fields.get(name) is not None},
+        **{name: fields[name] for name in _OWN if fields.get(name) is not None},
     )
+
+
+def _typed(
+    value: float | bool | None, label: str | None, declared: DataType | None
+) -> tuple[float | None, str | None, DataType | None]:
+    """A value, a label and their type: the declared one, which they must be of, or else what they are by themselves.
+
+    A label stays a label: what is declared as one has no number, whatever its text.
+    """
+    given = label if value is None else value
+    if given is None or declared is None:
+        own: DataType = "BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if value is None else "NUMERIC"
+        return None if value is None else float(value), label, None if given is None else own
+    if declared == "CATEGORICAL":
+        said = f"{value:g}" if isinstance(value, float) else str(value)
+        return None, said if label is None else label, declared
+    if value is None or (declared == "BOOLEAN" and value not in (0, 1)):
+        wanted = "true, false, 1 or 0" if declared == "BOOLEAN" else "a number"
+        raise ValueError(f"returned {short(given)} as {declared}, wanted {wanted}")
+    return float(value), label, declared
 
 
 def _attributes(returned: object) -> dict[str, Any]:
     names = ("key", "name", "score", "value", "label", "comment", "metadata", "data_type", "config_id")
-    own = _OF_A_JUDGE if isinstance(returned, Score) else ()
+    own = _OWN if isinstance(returned, Score) else ()
     found = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
     if not found.keys() & {"score", "value", "label"}:
         raise TypeError(f"returned {type(returned).__name__}, wanted {WANTED}")

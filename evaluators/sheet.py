@@ -29,6 +29,22 @@ class Combined:
         return Score(value=self.number, key=key, label=self.label, comment=comment, spread=self.spread)
 
 
+def verdict_schema(title: str, fields: Mapping[str, Any], reasoning: Reasoning = "none") -> dict[str, Any]:
+    """The JSON schema of a verdict: an object of just these fields, with the reasoning before or after them.
+
+    A model writes the fields in their order: from reasoning that comes first, the verdict follows.
+    """
+    why: dict[str, Any] = {} if reasoning == "none" else {"reasoning": {"type": "string"}}
+    all_fields = {**fields, **why} if reasoning == "after" else {**why, **fields}
+    return {
+        "title": title,
+        "type": "object",
+        "properties": all_fields,
+        "required": [*all_fields],
+        "additionalProperties": False,
+    }
+
+
 def _majority(said: Sequence[Said]) -> Said:
     """What was said most often; of several, what was said first."""
     return Counter(said).most_common(1)[0][0]
@@ -39,6 +55,12 @@ _COMBINED: Mapping[Combine, Callable[[Sequence[int]], float]] = {
     "median": median,
     "majority": _majority,
 }
+
+
+def combined(said: Sequence[int], combine: Combine) -> Combined:
+    """Several whole numbers, or yeses and noes, as one."""
+    number = float(_COMBINED[combine](said))
+    return Combined(number=number, spread=spread_of(said), nearest=nearest_to(number, said))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +82,7 @@ class Scale:
         return float(said)
 
     def combined(self, said: Sequence[int]) -> Combined:
-        number = float(_COMBINED[self.combine](said))
-        return Combined(number=number, spread=_spread(said), nearest=_nearest(said, number))
+        return combined(said, self.combine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +105,7 @@ class Labels:
         label = _majority(said)
         numbers = [number for one in said if (number := self.numbers[one]) is not None]
         return Combined(
-            number=self.numbers[label], label=label, spread=_spread(numbers), nearest=list(said).index(label)
+            number=self.numbers[label], label=label, spread=spread_of(numbers), nearest=list(said).index(label)
         )
 
 
@@ -107,17 +128,7 @@ class Sheet:
         return f"for each criterion, by its name ({_quoted(self.weights)}): {self.answers.words()}"
 
     def schema(self) -> dict[str, Any]:
-        """A model writes the fields in their order: from reasoning that comes first, the verdict follows."""
-        why: dict[str, Any] = {} if self.reasoning == "none" else {"reasoning": {"type": "string"}}
-        fields = {name: self.answers.schema() for name in self._fields}
-        fields = fields | why if self.reasoning == "after" else why | fields
-        return {
-            "title": "rubric",
-            "type": "object",
-            "properties": fields,
-            "required": [*fields],
-            "additionalProperties": False,
-        }
+        return verdict_schema("rubric", {name: self.answers.schema() for name in self._fields}, self.reasoning)
 
     def scores(self, verdicts: Sequence[Verdict]) -> list[Score]:
         """The score over some verdicts, each of the schema; behind it one of each criterion, under its name."""
@@ -126,7 +137,7 @@ class Sheet:
             return [each[self.answers.field].score(verdicts, None)]
         overall = self._weighed([combined.number for combined in each.values()])
         said = [self._weighed([self.answers.number(verdict[name]) for name in each]) for verdict in verdicts]
-        whole = Combined(number=overall, spread=_spread(said), nearest=_nearest(said, overall))
+        whole = Combined(number=overall, spread=spread_of(said), nearest=nearest_to(overall, said))
         return [whole.score(verdicts, None), *(one.score(verdicts, name) for name, one in each.items())]
 
     def _weighed(self, numbers: Iterable[float | None]) -> float:
@@ -134,12 +145,13 @@ class Sheet:
         return fmean([number for number in numbers if number is not None], [*(self.weights or {}).values()])
 
 
-def _spread(numbers: Sequence[float]) -> float | None:
+def spread_of(numbers: Sequence[float]) -> float | None:
+    """The sample's standard deviation; None for one number."""
     return stdev(numbers) if len(numbers) > 1 else None
 
 
-def _nearest(numbers: Sequence[float], number: float) -> int:
-    """The first of the nearest; rounded, so that the last bit of a float does not choose."""
+def nearest_to(number: float, numbers: Sequence[float]) -> int:
+    """The place of the first of the nearest; rounded, so that the last bit of a float does not choose."""
     distances = [round(abs(one - number), 9) for one in numbers]
     return distances.index(min(distances))
 

@@ -4,10 +4,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+_OF_AN_ITEM = ("input", "expected_output", "metadata")
+
 
 @dataclass(slots=True, kw_only=True)
 class ExampleView:
-    """`example`: as it was frozen. `outputs` are the reference outputs, by LangSmith's name for them."""
+    """`example`: as it was frozen. `outputs` are the reference outputs, by LangSmith's name for them.
+
+    By Langfuse's names `input`, `expected_output` and `metadata` it reads as an object and as a mapping.
+    """
 
     id: str
     inputs: dict[str, Any]
@@ -20,6 +25,25 @@ class ExampleView:
     @property
     def outputs(self) -> dict[str, Any] | None:
         return self.reference_outputs
+
+    @property
+    def input(self) -> Any:
+        return whole(self.inputs, "input")
+
+    @property
+    def expected_output(self) -> Any:
+        return whole(self.reference_outputs, "output")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(f"{name!r}: wanted one of {', '.join(_OF_AN_ITEM)}")
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _OF_AN_ITEM
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in _OF_AN_ITEM else default
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +72,11 @@ class ItemResult:
     evaluations: "Evaluations"
     run: RunView
 
+    @property
+    def trace_id(self) -> str:
+        """The run's id, by Langfuse's name for it."""
+        return self.run.id
+
 
 @dataclass(slots=True, kw_only=True)
 class Evaluation:
@@ -57,6 +86,9 @@ class Evaluation:
     value: float | str | None
     comment: str | None = None
     status: str = "scored"
+    metadata: dict[str, Any] | None = None
+    data_type: str | None = None
+    config_id: str | None = None
 
     @property
     def score(self) -> float | str | None:

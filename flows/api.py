@@ -22,7 +22,8 @@ from tasks.resolve import reference_to
 from tasks.snapshot import freeze_checked
 
 Function = Callable[..., Any]
-Evaluator = Function | str | Mapping[str, Any] | EvaluatorSpec
+Evaluator = Function | str | Mapping[str, Any] | EvaluatorSpec | Any
+"""Also an evaluator of another project that cannot be called."""
 
 
 def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
@@ -111,7 +112,10 @@ def _target(target: Function | Mapping[str, Any] | TargetSpec) -> dict[str, Any]
 
 
 def _evaluator(evaluator: Evaluator) -> object:
-    return {"use": reference_to(evaluator), "name": name_of(evaluator)} if callable(evaluator) else evaluator
+    """Some evaluators of other projects are objects that cannot be called: the binder knows them."""
+    if isinstance(evaluator, str | Mapping | EvaluatorSpec):
+        return evaluator
+    return {"use": reference_to(evaluator), "name": name_of(evaluator)}
 
 
 def _dataset(data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec) -> DatasetSpec:

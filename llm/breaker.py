@@ -41,6 +41,8 @@ class Breaker:
 
     def enter(self) -> bool:
         """Let an item through; returns whether it is a trial. Raises CallError while the breaker is open."""
+        if self._open_until is None:  # as nearly always: no thread need wait for another
+            return False
         with self._lock:
             if self._open_until is None:
                 return False
@@ -52,6 +54,9 @@ class Breaker:
     def leave(self, is_trial: bool, kind: str | None, error: str | None) -> None:
         """Say how an item that was let through went: the kind of its error, and the error; None where it went well."""
         failed = kind in COUNTED
+        if not failed and not is_trial and self._open_until is None and kind not in NOT_ATTEMPTED:
+            self._failed.append(False)
+            return
         with self._lock:
             if is_trial:
                 self._on_trial = False
@@ -64,7 +69,8 @@ class Breaker:
                     self._close()
             elif self._open_until is None:
                 self._failed.append(failed)
-                count, lost = len(self._failed), sum(self._failed)
+                last = tuple(self._failed)
+                count, lost = len(last), sum(last)
                 if 2 * count >= self._window and 2 * lost > count:
                     self._open(f"{lost} of the last {count} failed, the last one by: {error}")
 

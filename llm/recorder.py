@@ -42,6 +42,8 @@ class Recorder:
     def totals(self) -> dict[str, Any]:
         """calls, calls_cached, tokens_in, tokens_out, cost_usd; tokens are null if no call told them,
         the cost is null if any paid call's is not known."""
+        if not self.answered and not self.failed:
+            return {"calls": 0, "calls_cached": 0, "tokens_in": None, "tokens_out": None, "cost_usd": 0.0}
         paid = [*(call.row for call in self.answered if not call.cached), *self.failed]
         rows = [*(call.row for call in self.answered), *self.failed]
         costs = [row.cost_usd for row in paid]

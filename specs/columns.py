@@ -48,7 +48,7 @@ class AnswerColumns(BaseModel):
 def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, Any]:
     """A row of any schema as a row of {"inputs", "reference_outputs", …}. Raises InputError for a missing column."""
     given = {name: getattr(columns, name) or name for name in ("id", "split", "cluster")}
-    fixed = {name: _at(row, path) for name, path in given.items() if getattr(columns, name) or path in row}
+    fixed = {name: at_path(row, path) for name, path in given.items() if getattr(columns, name) or path in row}
     used = {*given.values(), *columns.inputs.values(), *columns.reference_outputs.values()}
     metadata = (
         {name: value for name, value in row.items() if name not in used}
@@ -71,7 +71,7 @@ def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]
     if columns.inputs:
         found["inputs"] = _pick(row, columns.inputs)
     if columns.id or "id" in row:
-        found["id"] = _at(row, columns.id or "id")
+        found["id"] = at_path(row, columns.id or "id")
     if all(value is None for value in found["outputs"].values()):
         found["outputs"] = None
     return found | {name: row[name] for name in ("error", "latency_s") if row.get(name) is not None}
@@ -88,10 +88,10 @@ def _answer(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
 
 
 def _pick(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    return {field: _at(row, path) for field, path in columns.items()}
+    return {field: at_path(row, path) for field, path in columns.items()}
 
 
-def _at(row: Mapping[str, Any], path: str) -> Any:
+def at_path(row: Mapping[str, Any], path: str) -> Any:
     """The value of a column, or at a path of names joined by dots."""
     if path in row:
         return row[path]

@@ -40,6 +40,11 @@ class DatasetSpec(BaseModel):
     columns: ExampleColumns | None = Field(
         None, description="Which columns are what, where the rows are not of {inputs, reference_outputs, …}"
     )
+    turns: Literal["whole", "next"] | None = Field(
+        None,
+        description="Of rows that hold a conversation under inputs.messages: `next` makes each turn of the assistant's "
+        "an example, `whole` each conversation, answered from its opening; left out, a row is an example as it is",
+    )
     splits: list[str] | None = Field(None, description="Only the examples of these splits")
     sample: int | None = Field(None, ge=1, description="Only so many of the examples, drawn with the seed")
     seed: int = Field(0, description="Another seed draws other examples")
@@ -55,6 +60,9 @@ class DatasetSpec(BaseModel):
             raise ValueError(f"got {' and '.join(sources)}, wanted just one of {', '.join(names)}")
         if not sources and self.name is None:
             raise ValueError("got no source, wanted one of path, function, name, snapshot and rows")
-        if self.columns is not None and not {"path", "function", "rows"} & {*sources}:
+        is_read = bool({"path", "function", "rows"} & {*sources})
+        if self.columns is not None and not is_read:
             raise ValueError("columns: wanted only with path, function or rows; what is in the store has its fields")
+        if self.turns is not None and not is_read:
+            raise ValueError("turns: wanted only with path, function or rows; what is in the store is examples already")
         return self

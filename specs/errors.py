@@ -17,6 +17,7 @@ ErrorKind = Literal[
     "quota_exhausted",  # no money left with the provider
     "bad_request",
     "raised",  # the user's own code raised
+    "too_slow",  # the user's own code took longer than it may
     "bad_return",  # the user's own code returned what cannot be kept
     "no_output",  # nothing to judge, since the target failed
     "stopped",  # not attempted: what it needs was down, or a person ended the run

@@ -14,6 +14,7 @@ from specs.dataset import DatasetSpec
 from specs.errors import InputError, first_problem, short
 from specs.evaluator import EvaluatorSpec
 from specs.metric import MEASURES, CompositeSpec, MetricSpec
+from specs.score_config import ScoreConfigSpec
 from specs.target import TargetSpec
 
 
@@ -46,6 +47,9 @@ class ExperimentSpec(BaseModel):
     composites: list[CompositeSpec] = Field(default_factory=list, description="Several metrics as one number a run")
     metrics: dict[str, MetricSpec] = Field(
         default_factory=dict, description="Direction and range of a metric, by its name"
+    )
+    score_configs: dict[str, ScoreConfigSpec] = Field(
+        default_factory=dict, description="What a score may be that names one of these as its `config_id`"
     )
     level: float = Field(0.95, gt=0.5, lt=1, description="The confidence level of intervals")
     connections: dict[str, ConnectionSpec] = Field(
@@ -89,6 +93,14 @@ class ExperimentSpec(BaseModel):
         for name in own:
             if name in MEASURES:
                 raise ValueError(f"evaluators: {name!r} is measured of every run, wanted another name")
+        for metric, declared in self.metrics.items():
+            if (most := max(declared.pass_k, default=0)) > self.repetitions:
+                raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
+        for evaluator in self.summary_evaluators:
+            if evaluator.tiers or evaluator.is_sampled or evaluator.timeout_s:
+                raise ValueError(
+                    f"summary_evaluators: {evaluator.metric!r}: got tiers, a sample or timeout_s, wanted none of them"
+                )
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
             known = ", ".join(target.name for target in self.targets)
             raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")

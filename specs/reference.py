@@ -18,8 +18,8 @@ from specs.errors import InputError, describe
 _live: dict[str, Callable[..., Any]] = {}
 
 
-def load(reference: str) -> Callable[..., Any]:
-    """The callable that a reference names. Raises InputError, in one line, if there is none."""
+def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
+    """The callable that a reference names, or what else `fits`. Raises InputError, in one line, if there is none."""
     if reference.startswith("live:"):
         return _load_live(reference)
     module_name, _, name = reference.partition(":")
@@ -33,9 +33,9 @@ def load(reference: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             raise InputError(f"{reference!r}: {module_name!r} has no {name!r}")
         found = getattr(found, part)
-    if not callable(found):
+    if not fits(found):
         raise InputError(f"{reference!r}: got {type(found).__name__}, wanted something that can be called")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def refer(function: Callable[..., Any]) -> str:
@@ -49,10 +49,52 @@ def refer(function: Callable[..., Any]) -> str:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a callable is called, for messages and as the name of a score."""
+    """What a callable is called, for messages and as the name of a score; another project's evaluator by its score."""
     inner = function.func if isinstance(function, partial) else function
-    name = getattr(inner, "__name__", None) or type(inner).__name__
+    name = _score_name(inner) or getattr(inner, "__name__", None) or type(inner).__name__
     return "function" if name == "<lambda>" else str(name)
+
+
+def comes_from(value: object, package: str) -> bool:
+    """Whether a function, a class, or an object by its class or one of its bases, is of a package.
+
+    The package is not imported for it.
+    """
+    of = [value] if inspect.isroutine(value) else (value if inspect.isclass(value) else type(value)).__mro__
+    return any(str(getattr(one, "__module__", "")).partition(".")[0] == package for one in of)
+
+
+def held_by(function: object) -> dict[str, Any]:
+    """What a closure holds, by the names that its source has for it."""
+    cells = getattr(function, "__closure__", None) or ()
+    names = function.__code__.co_freevars if cells and hasattr(function, "__code__") else ()
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
+
+
+def _score_name(inner: Any) -> str | None:
+    """What another project's evaluator calls its score, where it tells before it is called; None for all others."""
+    if inspect.isclass(inner):
+        return None
+    if comes_from(inner, "openevals"):
+        return _name_by_factory(inner)
+    if comes_from(inner, "langfuse") and (scorer := held_by(inner).get("autoevals_evaluator")):
+        return name_of(scorer)
+    if comes_from(inner, "autoevals") and hasattr(inner, "_name"):
+        return str(inner._name())
+    if comes_from(inner, "pydantic_evals") and hasattr(inner, "get_default_evaluation_name"):
+        return str(inner.get_default_evaluation_name())
+    keys = getattr(inner, "feedback_keys", None) if comes_from(inner, "langsmith") else None
+    return str(keys[0]) if keys and len(keys) == 1 else None
+
+
+def _name_by_factory(function: Any) -> str | None:
+    """Of what a function of openevals made: the key of its score, else the name of what it makes."""
+    held, made_by = held_by(function), str(getattr(function, "__qualname__", "")).partition(".<locals>")
+    if "feedback_key" in held or not made_by[1]:
+        return held.get("feedback_key")
+    made = made_by[0].removeprefix("create_").removeprefix("async_").removesuffix("_evaluator")
+    mode = held.get("trajectory_match_mode")
+    return made.replace("_match", f"_{mode}_match") if mode else made
 
 
 def version_of(function: Callable[..., Any], *settings: object) -> str:
@@ -64,7 +106,9 @@ def version_of(function: Callable[..., Any], *settings: object) -> str:
 
 
 def _parts(function: object) -> list[object]:
-    """What a callable is made of, as plain values."""
+    """What a callable is made of, as plain values: what it says itself in `version_parts`, if it is a function."""
+    if inspect.isfunction(function) and "version_parts" in vars(function):
+        return [_plain(vars(function)["version_parts"])]
     if isinstance(function, partial):
         return [*_parts(function.func), _plain(function.args), _plain(function.keywords)]
     if inspect.ismethod(function):

@@ -112,7 +112,10 @@ class RecordedTarget(_Target):
         None, description='A file of {"id" or "inputs", "outputs"}: .jsonl, .json, .csv or .parquet'
     )
     columns: AnswerColumns | None = Field(None, description="Which columns of the file are what, where they are others")
-    column: str | None = Field(None, description="The field of the examples' metadata that holds the answer")
+    column: str | None = Field(
+        None,
+        description="The field of the examples' metadata that holds the answer; `reference_outputs` for the reference",
+    )
     experiment: str | None = Field(
         None, description="An experiment in the store: its id, the beginning of one, or its name"
     )

@@ -4,11 +4,13 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from specs.errors import InputError
 from store.parquet import Store
@@ -34,12 +36,29 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
     """
 
     def read() -> list[list[tuple[Any, ...]]]:
-        with store.cursor() as catalog:
-            if not catalog.execute("select 1 from duckdb_views() where view_name = 'results'").fetchall():
-                _create_views(catalog)
+        with _viewing(store) as catalog:
             return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
 
     return store.steady(read)
+
+
+def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
+    """The rows of one query in the same way, as an Arrow table."""
+
+    def read() -> pa.Table:
+        with _viewing(store) as catalog:
+            return catalog.execute(sql, list(values)).to_arrow_table()
+
+    return store.steady(read)
+
+
+@contextmanager
+def _viewing(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The store's own DuckDB, with the views."""
+    with store.cursor() as catalog:
+        if not catalog.execute("select 1 from duckdb_views() where view_name = 'results'").fetchall():
+            _create_views(catalog)
+        yield catalog
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection) -> None:

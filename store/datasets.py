@@ -13,6 +13,7 @@ from specs.dataset import DatasetSpec
 from specs.errors import InputError, describe
 from specs.paths import located
 from specs.reference import load
+from store.conversations import conversation_rows
 from store.parquet import Store
 from store.records import ExampleRow
 from store.rows import Numbered, plain, read_rows, stem
@@ -110,7 +111,9 @@ def _examples(store: Store, spec: DatasetSpec) -> list[ExampleRow]:
 def _mapped(rows: Iterable[tuple[int, Mapping[str, Any]]], spec: DatasetSpec, where: str) -> Numbered:
     for number, row in rows:
         try:
-            yield number, dict(row) if spec.columns is None else example_row(row, spec.columns)
+            given = dict(row) if spec.columns is None else example_row(row, spec.columns)
+            made = [given] if spec.turns is None else conversation_rows(given, spec.turns)
+            yield from ((number, one) for one in made)
         except InputError as error:
             raise InputError(f"{where}:{number}: {error}") from error
 

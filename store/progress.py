@@ -122,23 +122,34 @@ def complete_scores(store: Store, experiment_id: str) -> None:
 
     An evaluator may give several metrics, or one by another name than its own. Where it failed or did not apply, the
     row that says so becomes one for each metric that it gave elsewhere; where it left a metric out, a row says so.
+    The scores of turns stay as they are: of how many there are, only a judgement knows.
     """
+    if not _gave_several(store, experiment_id):
+        return
     rows: list[ScoreRow] = store.read("scores", experiment_id)
     metrics: dict[tuple[str, str], dict[str, None]] = {}
-    for row in rows:
+    whole = [row for row in rows if row.turn is None]
+    for row in whole:
         if row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator):
             metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
     several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
     if not several:
         return
-    kept = [row for row in rows if (row.evaluator, row.evaluator_version) not in several]
+    kept = [row for row in rows if row.turn is not None or (row.evaluator, row.evaluator_version) not in several]
     of_run: dict[tuple[str, str, str], list[ScoreRow]] = {}
-    for row in rows:
+    for row in whole:
         if (row.evaluator, row.evaluator_version) in several:
             of_run.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
     for (_, evaluator, version), found in of_run.items():
         kept += _one_a_metric(found, several[evaluator, version])
     store.publish("scores", experiment_id, kept)
+
+
+def _gave_several(store: Store, experiment_id: str) -> bool:
+    """Whether an evaluator gave anything else than one metric of its own name: nearly none does, and to read all rows
+    takes longer than to ask."""
+    query = """select count(*) from source.scores where experiment_id = ? and turn is null and metric <> evaluator"""
+    return bool(store.query(query, [experiment_id])[0][0])
 
 
 def _one_a_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:

@@ -31,6 +31,7 @@ class Result:
     scored: int
     missing: int
     not_applicable: int
+    sampled_out: int
     cost_usd: float | None
     baseline: str | None
     difference: float | None
@@ -49,6 +50,12 @@ class Result:
     @property
     def mean_text(self) -> str:
         return self.shares or figure(self.mean, self.metric)
+
+    @property
+    def scored_text(self) -> str:
+        """How many the mean is of; of a sample, of how many."""
+        whole = self.scored + self.missing + self.not_applicable + self.sampled_out
+        return f"{self.scored} of {whole}" if self.sampled_out else str(self.scored)
 
     @property
     def interval_text(self) -> str:
@@ -142,8 +149,8 @@ def _warnings(results: Sequence[Result]) -> list[str]:
 
 _RESULTS = """
 select r.experiment_id, r.experiment, r.target, r.metric, l.shares, r.mean, r.ci_low, r.ci_high, r.scored, r.missing,
-       r.not_applicable, r.cost_usd, r.baseline, r.difference, r.difference_low, r.difference_high, r.p_value,
-       r.n_pairs, r.conclusion, r.reason
+       r.not_applicable, r.sampled_out, r.cost_usd, r.baseline, r.difference, r.difference_low, r.difference_high,
+       r.p_value, r.n_pairs, r.conclusion, r.reason
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares

@@ -41,16 +41,17 @@ class Spool:
 
     def __init__(self, store: Store, owner: str, part: str) -> None:
         self._store, self._owner, self._part = store, owner, part
-        self._rows: defaultdict[str, list[object]] = defaultdict(list)
+        self._rows: dict[str, list[object]] = {}
         self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
 
     def add(self, table: str, row: object, *, dear: bool = True) -> None:
         """Keep a row for the part; a dear one, which cost a call or time, is on disk when this returns."""
-        with self._lock:
-            self._rows[table].append(row)
-            if dear:
+        # To append is one step for all threads; for a lock, those of quick rules would wait most of the time.
+        self._rows.setdefault(table, []).append(row)
+        if dear:
+            with self._lock:
                 self._open().write(_line(table, row))
 
     def __enter__(self) -> "Spool":

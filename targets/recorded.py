@@ -41,13 +41,18 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
     return Target(call=call, is_async=False)
 
 
+REFERENCE = "reference_outputs"
+"""The column that is no field of the metadata: the reference itself, such as what a person said."""
+
+
 def recorded_column(column: str) -> Target:
-    """A target that gives back what a field of the example's metadata holds."""
+    """A target that gives back what a field of the example's metadata holds, or the example's reference."""
 
     def call(offered: Mapping[str, Any]) -> Answer:
-        answer = offered["metadata"].get(column)
+        answer = _reference(offered) if column == REFERENCE else offered["metadata"].get(column)
         if answer is None:
-            raise NoRecordedAnswerError(f"the example's metadata has no {column!r}")
+            lacks = "example has no" if column == REFERENCE else "example's metadata has no"
+            raise NoRecordedAnswerError(f"the {lacks} {column!r}")
         return Answer(outputs=answer)
 
     return Target(call=call, is_async=False)
@@ -73,6 +78,10 @@ def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
         )
 
     return Target(call=call, is_async=False)
+
+
+def _reference(offered: Mapping[str, Any]) -> Any:
+    return offered["example"].reference_outputs
 
 
 def _found(known: Answers, offered: Mapping[str, Any]) -> Mapping[str, Any] | None:

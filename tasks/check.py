@@ -13,14 +13,18 @@ from specs.connection import ConnectionSpec, LocalConnection
 from specs.errors import InputError
 from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
-from specs.metric import MEASURES
+from specs.metric import MEASURES, CompositeSpec
 from specs.protocols import Completion
+from specs.reference import load
 from specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
 from store.parquet import Store
 from store.records import ExampleRow
 from targets import NoRecordedAnswerError, Target, check_body, check_fields
+from tasks.declared import given_metrics
+from tasks.isolated import check_movable
 from tasks.keys import key_for
-from tasks.resolve import bind_evaluator, connection_name, is_ours, make_target
+from tasks.resolve import bind_evaluator, connection_name, make_target
+from tasks.sample import draw
 from tasks.subject import example_view
 
 
@@ -31,10 +35,11 @@ def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Stor
         _check_target(target, spec, examples, inputs, store)
     for evaluator in spec.evaluators:
         _check_evaluator(evaluator, spec, "item")
+        draw(evaluator, examples)
     for evaluator in spec.summary_evaluators:
         _check_evaluator(evaluator, spec, "run")
     for composite in spec.composites:
-        _check_weights(composite.name, composite.weights, spec)
+        _check_composite(composite, spec)
 
 
 def _inputs(example: ExampleRow) -> dict[str, Any]:
@@ -74,7 +79,13 @@ def _is_answered(recording: Target, example: ExampleRow) -> bool:
 def _said(recording: Target, example: ExampleRow) -> str:
     """Why a recording has no answer for an example; nothing if it has one."""
     view = example_view(example)
-    offered = {"example_id": view.id, "inputs": view.inputs, "metadata": view.metadata, "repetition": 0}
+    offered = {
+        "example": view,
+        "example_id": view.id,
+        "inputs": view.inputs,
+        "metadata": view.metadata,
+        "repetition": 0,
+    }
     try:
         recording.call(offered)
     except NoRecordedAnswerError as error:
@@ -84,6 +95,8 @@ def _said(recording: Target, example: ExampleRow) -> str:
 
 def _check_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, level: Level) -> None:
     bound = _check_judge(evaluator, spec, level)
+    for tier in evaluator.tiers:
+        _check_judge(tier, spec, level)
     if evaluator.fallback is not None:
         _check_judge(evaluator.fallback, spec, level)
     if evaluator.controls and (not bound.asks_for("complete") or level == "run"):
@@ -93,6 +106,8 @@ def _check_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, level: Leve
 def _check_judge(evaluator: FallbackSpec, spec: ExperimentSpec, level: Level) -> Bound:
     bound = bind_evaluator(evaluator, level)
     who, name = f"evaluator {bound.name!r}", connection_name(evaluator, bound)
+    if evaluator.timeout_s is not None and not bound.is_async:
+        check_movable(bound)
     if name and bound.asks_for("complete"):
         _check_connection(name, evaluator.model, who, spec)
     if name and bound.asks_for("embed"):
@@ -139,16 +154,18 @@ def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, sp
     )
 
 
-def _check_weights(name: str, weights: Mapping[str, float], spec: ExperimentSpec) -> None:
-    """An evaluator of the user's may give metrics that only its scores will name; one of ours gives its own."""
-    known = [evaluator.metric for evaluator in spec.evaluators]
-    for metric in weights:
-        if metric in MEASURES and spec.direction(metric).range is None:
+def _check_composite(composite: CompositeSpec, spec: ExperimentSpec) -> None:
+    """An evaluator of the user's may give metrics that only its scores will name; one of ours says which it gives."""
+    name, known = composite.name, given_metrics(spec)
+    for metric in composite.metrics:
+        if metric in MEASURES and metric in composite.weights and spec.direction(metric).range is None:
             wanted = f"metrics: {{{metric}: {{range: [0, …]}}}}"
             raise InputError(f"composite {name!r}: {metric} has no bounds, wanted {wanted}")
-        if metric not in (*known, *MEASURES) and all(is_ours(evaluator) for evaluator in spec.evaluators):
+        if known is not None and metric not in (*known, *MEASURES):
             wanted = ", ".join([*known, *MEASURES])
             raise InputError(f"composite {name!r}: no evaluator gives {metric!r}, wanted some of {wanted}")
+    if composite.function:
+        load(composite.function)
 
 
 async def _never(*args: object, **kwargs: object) -> Completion:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -11,6 +12,7 @@ from evaluators.composite import Part, combined
 from evaluators.subject import ItemResult
 from llm import loop
 from specs.metric import CompositeSpec
+from specs.reference import load
 from store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
@@ -54,7 +56,10 @@ def _combine(ready: Experiment) -> None:
         Spool(ready.store, identity, "summary") as spool,
     ):
         for evaluator in judges:
-            loop.run(_summarise(ready, evaluator, _results(ready, outputs, of_run), spool))
+            work = partial(_summarise, ready, evaluator, spool)
+            results = _results(ready, outputs, of_run)
+            # A plain one waits for its calls, which it may not do on the loop that makes them.
+            loop.run(ready.judging.run(work, [results], is_async=evaluator.bound.is_async))
 
 
 def _composites(
@@ -62,11 +67,12 @@ def _composites(
 ) -> Iterator[ScoreRow]:
     """One composite of every run. Its version is found once: that reads source code."""
     version = composite_version(spec, ready.spec)
-    declared = {metric: ready.spec.direction(metric) for metric in spec.weights}
+    declared = {metric: ready.spec.direction(metric) for metric in spec.metrics}
+    own = load(spec.function) if spec.function else None
     for output in outputs:
-        scores = of_run[output.run_id]
+        scores = [score for score in of_run[output.run_id] if score.turn is None]
         parts = _measured(output) | {s.metric: Part(value=s.value, status=s.status, error=s.error) for s in scores}
-        found = combined(spec, parts, declared)
+        found = combined(spec, parts, declared, own)
         yield run_score(
             output,
             evaluator=spec.name,
@@ -76,9 +82,19 @@ def _composites(
             data_type=None if found.value is None else "NUMERIC",
             status=found.status,
             error=found.error,
+            comment=found.comment,
+            sampling_rate=_rate(spec, scores),
             cost_usd=0.0,
             metadata=to_json({"parts": found.parts}),
         )
+
+
+def _rate(spec: CompositeSpec, scores: Iterable[ScoreRow]) -> float | None:
+    """The share of the runs that have it: smaller samples are parts of larger ones."""
+    rates = [
+        score.sampling_rate for score in scores if score.metric in spec.metrics and score.sampling_rate is not None
+    ]
+    return min(rates, default=None)
 
 
 def _measured(output: OutputRow) -> dict[str, Part]:
@@ -94,7 +110,7 @@ def _measure(output: OutputRow, value: float | None) -> Part:
     return Part(value=value, status="scored" if value is not None else "not_applicable")
 
 
-async def _summarise(ready: Experiment, evaluator: ReadyEvaluator, results: list[ItemResult], spool: Spool) -> None:
+async def _summarise(ready: Experiment, evaluator: ReadyEvaluator, spool: Spool, results: list[ItemResult]) -> None:
     """Judge all answers at once: rows whose subject is the experiment."""
     identity = ready.row.experiment_id
     offered = offer_experiment(results)

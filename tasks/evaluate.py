@@ -9,7 +9,6 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evaluators.call import offer_run
 from llm import loop
 from specs.errors import UNREACHABLE
 from store.records import ExampleRow, OutputRow, ScoreRow
@@ -17,10 +16,11 @@ from store.spool import Spool
 from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, n_chunks, only_transient
 from tasks.execute import DEAR_S, MAY_PASS
 from tasks.experiment import Experiment, ReadyEvaluator, experiment
-from tasks.judge import Fields, judged, run_score, unanswered
+from tasks.judge import Fields, judged, not_drawn, run_score, unanswered
 from tasks.progress import tally
 from tasks.provider_limit import within_provider_limits
-from tasks.subject import evaluations_view, example_view, run_view
+from tasks.subject import offered_of_run
+from tasks.tiers import decided_by, leaves_open, paid_together
 
 Run = tuple[ExampleRow, OutputRow]
 
@@ -81,34 +81,66 @@ class _Judging:
 
     async def judge(self, runs: list[Run]) -> None:
         tally.begin(self._chunk, "judgements", 0)
-        composites = [e for e in self._ready.evaluators if e.bound.asks_for("evaluations", "scores")]
+        composites = [e for e in self._ready.evaluators if e.asks_for_scores]
         for evaluators in ([e for e in self._ready.evaluators if e not in composites], composites):
             await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))
 
     async def _judge_with(self, evaluator: ReadyEvaluator, runs: list[Run]) -> None:
         wanting = [run for run in runs if not self._is_judged(run[1], evaluator)]
         tally.add(self._chunk, "judgements", len(runs) - len(wanting))
-        work, trial = self._work(evaluator), 1 if evaluator.breaker.is_open else 0
-        for some in (wanting[:trial], wanting[trial:]):  # where it was down, one judgement tells whether it still is
-            await self._ready.judging.run(work, some, is_async=evaluator.bound.is_async)
+        wanting = self._drawn(evaluator, wanting)
+        tiers = evaluator.tiers or (evaluator,)
+        spent: dict[str, Fields] = {}  # run: what the tiers cost that left it open
+        for tier in tiers:
+            left: list[Run] | None = None if tier is tiers[-1] else []
+            work, trial = self._work(evaluator, tier, spent, left), 1 if tier.breaker.is_open else 0
+            # Where it was down, one judgement tells whether it still is.
+            for some in (wanting[:trial], wanting[trial:]):
+                await self._ready.judging.run(work, some, is_async=tier.bound.is_async)
+            wanting = left or []
 
     def _is_judged(self, output: OutputRow, evaluator: ReadyEvaluator) -> bool:
         return any(row.evaluator == evaluator.bound.name for row in self._of_run[output.run_id])
 
-    def _work(self, evaluator: ReadyEvaluator) -> Callable[[Run], Any]:
+    def _drawn(self, evaluator: ReadyEvaluator, runs: list[Run]) -> list[Run]:
+        """The runs that are in the evaluator's sample; the others get rows that say so."""
+        if evaluator.sample is None:
+            return runs
+        for _, output in runs:
+            if output.example_id not in evaluator.sample.drawn:
+                self._keep(evaluator, _score(evaluator, output, not_drawn(evaluator)), 0.0)
+                tally.add(self._chunk, "judgements")
+        return [run for run in runs if run[0].example_id in evaluator.sample.drawn]
+
+    def _work(
+        self, evaluator: ReadyEvaluator, tier: ReadyEvaluator, spent: dict[str, Fields], left: list[Run] | None
+    ) -> Callable[[Run], Any]:
+        """Has a tier judge a run: its rows are kept, or the run goes to `left`. The last tier leaves nothing."""
+
+        asked = tier.asked
+
         async def work(run: Run) -> None:
             example, output = run
             began = time.perf_counter()
-            found = await self._judged(evaluator, example, output) if output.status == "ok" else None
-            for fields in unanswered(evaluator, output) if found is None else found:
-                self._keep(evaluator, _score(evaluator, output, fields), time.perf_counter() - began)
+            if output.status != "ok":
+                found = unanswered(evaluator, output)
+            else:
+                found = paid_together(await self._judged(tier, asked, example, output), spent.get(output.run_id))
+                if left is not None and leaves_open(tier, found):
+                    spent[output.run_id] = found[0]
+                    left.append(run)
+                    return
+                found = found if tier is evaluator else decided_by(tier, found)
+            for fields in found:
+                self._keep(tier, _score(evaluator, output, fields), time.perf_counter() - began)
             tally.add(self._chunk, "judgements")
 
         return work
 
-    async def _judged(self, evaluator: ReadyEvaluator, example: ExampleRow, output: OutputRow) -> list[Fields]:
-        seen = example_view(example)
-        offered = offer_run(seen, run_view(output, seen.inputs), evaluations_view(self._of_run[output.run_id]))
+    async def _judged(
+        self, evaluator: ReadyEvaluator, asked: frozenset[str], example: ExampleRow, output: OutputRow
+    ) -> list[Fields]:
+        offered = offered_of_run(asked, example, output, self._of_run[output.run_id])
         of = {"experiment_id": output.experiment_id, "subject_id": output.run_id}
         return await judged(evaluator, offered, spool=self._spool, **of)
 
@@ -120,4 +152,6 @@ class _Judging:
 
 def _score(evaluator: ReadyEvaluator, output: OutputRow, fields: Fields) -> ScoreRow:
     names = {"evaluator": evaluator.bound.name, "version": evaluator.version}
+    if evaluator.sample is not None:
+        fields = fields | {"sampling_rate": evaluator.sample.rates[output.example_id]}
     return run_score(output, **names, declared_version=evaluator.spec.version, **fields)

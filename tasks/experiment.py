@@ -1,7 +1,7 @@
 """An experiment as this process works on it: made ready once, shared by all its chunks."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,14 +18,17 @@ from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.metric import MetricSpec
 from specs.protocols import Complete, Embed
+from specs.score_config import ScoreConfigSpec
 from specs.target import ChatTarget
 from store.parquet import Store
 from store.progress import spent_by_group
 from store.records import ExampleRow, ExperimentRow, now
 from store.snapshots import load_snapshot
 from targets import Target
+from tasks.isolated import Isolated
 from tasks.keys import key_for
 from tasks.resolve import bind_evaluator, connection_name, evaluator_version, make_target
+from tasks.sample import Sample, draw
 from tasks.workers import Workers
 
 FEWEST_WORKERS = 16
@@ -43,8 +46,30 @@ class ReadyEvaluator:
     breaker: Breaker
     metrics: Mapping[str, MetricSpec]  # what is declared of its metrics, and of others
     budget: Budget
+    configs: Mapping[str, ScoreConfigSpec]  # what scores may be that name one
     fallback: "ReadyEvaluator | None" = None
     controls: int | None = None
+    tiers: "Sequence[ReadyEvaluator]" = ()
+    sample: Sample | None = None  # None: it judges every answer
+    isolated: Isolated | None = None  # where its code runs in processes of its own
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """What it is handed, or its fallback."""
+        return self.bound.asked | (self.fallback.bound.asked if self.fallback else frozenset())
+
+    @property
+    def asks_for_scores(self) -> bool:
+        """Whether it is called when the others have judged."""
+        return any(one.bound.asks_for("evaluations", "scores") for one in self.all)
+
+    @property
+    def all(self) -> "Iterator[ReadyEvaluator]":
+        """Itself, and whoever judges in its place."""
+        yield self
+        yield from self.tiers
+        if self.fallback is not None:
+            yield self.fallback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +115,13 @@ def is_ready(experiment_id: str) -> bool:
 def forget(experiment_id: str, run_group: str) -> None:
     """Let go of it, when it has ended, and before it is begun: its spec may name another object of code then."""
     with _making:
-        _ready.pop(experiment_id, None)
+        ended = _ready.pop(experiment_id, None)
         _budgets.pop(run_group, None)
         _ledgers.pop(run_group, None)
+    for evaluator in ended.evaluators if ended else ():
+        for one in evaluator.all:
+            if one.isolated is not None:
+                one.isolated.close()
 
 
 def workers_width(spec: ExperimentSpec, connections: set[str]) -> int:
@@ -110,9 +139,9 @@ def _make(experiment_id: str) -> Experiment:
     examples = load_snapshot(store, row.snapshot_id)
     target = next(target for target in spec.targets if target.name == row.target)
     complete = making.complete(target.connection) if isinstance(target, ChatTarget) else None
-    ready = [making.evaluator(evaluator, "item") for evaluator in spec.evaluators]
-    summaries = [making.evaluator(evaluator, "run") for evaluator in spec.summary_evaluators]
-    judges = {name for e in ready if (name := connection_name(e.spec, e.bound))}
+    ready = [making.evaluator(evaluator, "item", examples) for evaluator in spec.evaluators]
+    summaries = [making.evaluator(evaluator, "run", examples) for evaluator in spec.summary_evaluators]
+    judges = {name for e in ready for one in e.all if (name := connection_name(one.spec, one.bound))}
     asked = {target.connection} if isinstance(target, ChatTarget) else set()
     return Experiment(
         row=row,
@@ -128,7 +157,7 @@ def _make(experiment_id: str) -> Experiment:
         judging=Workers(workers_width(spec, judges)),
         answering_on=_endpoints([complete]),
         judging_on=_endpoints(
-            [asks for e in (*ready, *summaries) for one in (e, e.fallback) if one for asks in (one.complete, one.embed)]
+            [asks for e in (*ready, *summaries) for one in e.all for asks in (one.complete, one.embed)]
         ),
         budget=making.budget,
         made_at=now(),
@@ -168,13 +197,19 @@ class _Making:
     ledger: Ledger
     budget: Budget
 
-    def evaluator(self, evaluator: EvaluatorSpec, level: Level) -> ReadyEvaluator:
+    def evaluator(self, evaluator: EvaluatorSpec, level: Level, examples: Sequence[ExampleRow]) -> ReadyEvaluator:
         instead = evaluator.fallback
-        fallback = self._judge(instead.model_copy(update={"name": evaluator.metric}), level) if instead else None
-        return replace(self._judge(evaluator, level), fallback=fallback, controls=evaluator.controls)
+        return replace(
+            self._judge(evaluator, level),
+            fallback=self._judge(instead, level, evaluator.metric) if instead else None,
+            tiers=[self._judge(tier, level, evaluator.metric) for tier in evaluator.tiers],
+            controls=evaluator.controls,
+            sample=draw(evaluator, examples),
+        )
 
-    def _judge(self, evaluator: FallbackSpec, level: Level) -> ReadyEvaluator:
+    def _judge(self, evaluator: FallbackSpec, level: Level, name_of_score: str | None = None) -> ReadyEvaluator:
         bound = bind_evaluator(evaluator, level)
+        bound = replace(bound, name=name_of_score or bound.name)
         name, asks = connection_name(evaluator, bound), bound.asks_for("complete")
         return ReadyEvaluator(
             spec=evaluator,
@@ -186,6 +221,8 @@ class _Making:
             breaker=self.breaker(),
             metrics=self.spec.metrics,
             budget=self.budget,
+            configs=self.spec.score_configs,
+            isolated=None if bound.is_async or evaluator.timeout_s is None else Isolated(bound, evaluator.timeout_s),
         )
 
     def complete(self, name: str, model: str | None = None) -> Completer:

@@ -11,10 +11,11 @@ from llm.breaker import COUNTED
 from llm.faults import SHORTEST_OF_A_PROVIDER, fault_of, without_keys
 from llm.recorder import Recorder, recording
 from specs.errors import NOT_ATTEMPTED, CallError, ErrorKind, describe
-from specs.metric import MetricSpec
+from specs.score_config import ScoreConfigSpec
 from store.records import OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
 from tasks.experiment import ReadyEvaluator
+from tasks.time_limit import within
 
 Fields = dict[str, Any]
 """Some of a ScoreRow's."""
@@ -63,10 +64,15 @@ def unanswered(evaluator: ReadyEvaluator, output: OutputRow) -> list[Fields]:
     return [_failed(evaluator, "no_output", error) | {"status": status, "cost_usd": 0.0}]
 
 
+def not_drawn(evaluator: ReadyEvaluator) -> Fields:
+    """What becomes of a judgement that is not in the evaluator's sample."""
+    return {"metric": evaluator.bound.name, "status": "sampled_out", "attempts": 0, "cost_usd": 0.0}
+
+
 def run_score(output: OutputRow, *, evaluator: str, version: str, **fields: Any) -> ScoreRow:
     """The score of one run; `fields` are the others of the row, `metric` among them."""
     return ScoreRow(
-        score_id=derived_id(output.run_id, None, fields["metric"], version),
+        score_id=derived_id(output.run_id, fields.get("turn"), fields["metric"], version),
         subject_kind="run",
         subject_id=output.run_id,
         experiment_id=output.experiment_id,
@@ -114,29 +120,47 @@ async def _outcomes(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> li
 
 async def _called(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> list[Fields]:
     try:
-        returned = evaluator.bound.call(offered)
-        if evaluator.bound.is_async and isawaitable(returned):
-            returned = await returned
+        returned = await _returned(evaluator, offered)
     except Exception as error:
         fault = fault_of(error)
         return [_failed(evaluator, fault.kind, str(fault)) | {"attempts": fault.attempts}]
     try:
-        return [_scored(judgement, evaluator.metrics) for judgement in normalise(returned, evaluator.bound.name)]
+        return [_scored(judgement, evaluator) for judgement in normalise(returned, evaluator.bound.name)]
     except Exception as error:  # also what a property of the user's object raises
         return [_failed(evaluator, "bad_return", describe(error))]
 
 
-def _scored(judgement: Judgement, metrics: Mapping[str, MetricSpec]) -> Fields:
-    declared = metrics.get(judgement.metric)
+async def _returned(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> Any:
+    """What it returns; in the time that it has, if there is a limit."""
+    if evaluator.isolated is not None:
+        return evaluator.isolated.judge(offered, {name: offered[name] for name in ("complete", "embed")})
+    if evaluator.bound.is_async and evaluator.spec.timeout_s is not None:
+        return await within(evaluator.spec.timeout_s, evaluator.bound, offered)
+    returned = evaluator.bound.call(offered)
+    return await returned if evaluator.bound.is_async and isawaitable(returned) else returned
+
+
+def _scored(judgement: Judgement, evaluator: ReadyEvaluator) -> Fields:
+    if judgement.config_id is not None and judgement.status == "scored":
+        _check_config(judgement, evaluator.configs)
+    declared = evaluator.metrics.get(judgement.metric)
     if declared and declared.range and judgement.value is not None:
         low, high = declared.range
         if not low <= judgement.value <= high:
             raise ValueError(f"{judgement.metric}: got {judgement.value:g}, wanted {low:g} to {high:g}")
     of_a_judge = ("prompt_hash", "repeats", "spread")
-    names = ("metric", "value", "label", "data_type", "comment", "config_id", "status", *of_a_judge)
+    names = ("metric", "turn", "value", "label", "data_type", "comment", "config_id", "status", *of_a_judge)
     metadata = None if judgement.metadata is None else _clean(to_json(dict(judgement.metadata), mend=True))
     comment = None if judgement.comment is None else _clean(judgement.comment)
     return {name: getattr(judgement, name) for name in names} | {"comment": comment, "metadata": metadata}
+
+
+def _check_config(judgement: Judgement, configs: Mapping[str, ScoreConfigSpec]) -> None:
+    config = configs.get(judgement.config_id or "")
+    if config is None:
+        known = ", ".join(configs) or "none at all"
+        raise ValueError(f"config_id {judgement.config_id!r}: wanted one of score_configs, which are {known}")
+    config.check(judgement.metric, judgement.value, judgement.label)
 
 
 def _clean(text: str) -> str:

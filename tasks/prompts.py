@@ -8,7 +8,7 @@ from specs.experiment import ExperimentSpec
 from specs.paths import located
 from tasks.resolve import is_ours
 
-Judge = TypeVar("Judge", EvaluatorSpec, FallbackSpec)
+Judge = TypeVar("Judge", bound=FallbackSpec)
 
 ENDINGS = (".md", ".txt")
 """What tells a file's name from a prompt."""
@@ -22,9 +22,10 @@ def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def _both(judge: EvaluatorSpec) -> EvaluatorSpec:
-    """An evaluator, and its fallback."""
+    """An evaluator, with its fallback and its tiers."""
     fallback = None if judge.fallback is None else _one(judge.fallback)
-    return _one(judge).model_copy(update={"fallback": fallback})
+    tiers = [_one(tier) for tier in judge.tiers]
+    return _one(judge).model_copy(update={"fallback": fallback, "tiers": tiers})
 
 
 def _one(judge: Judge) -> Judge:

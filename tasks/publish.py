@@ -49,7 +49,7 @@ def _cells(result: Result) -> list[str]:
             result.verdict_text,
             result.cost_text,
             str(result.missing),
-            str(result.scored),
+            result.scored_text,
         )
     ]
 

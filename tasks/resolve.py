@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 
 import evaluators
 from evaluators.call import Bound, Level, bind
 from evaluators.composite import combined
+from evaluators.foreign import adapted, origin_of
 from llm.connections import resolve
 from llm.local import identity_of
 from llm.post import poster
@@ -24,6 +27,8 @@ from store.parquet import Store
 from store.records import ExampleRow
 from store.rows import Numbered, read_rows
 from targets import Target, chat, http, python, recorded, recorded_column, replayed
+
+_BOUNDS = {"higher_is_better", "range"}
 
 DEFAULT_CONNECTION = "openai"
 """Of an evaluator that asks for `complete` and names none."""
@@ -88,13 +93,32 @@ def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: s
 
 
 def bind_evaluator(spec: FallbackSpec, level: Level = "item") -> Bound:
-    """Load and check an evaluator. Raises InputError for one that does not exist, or asks for what does not."""
+    """Load and check an evaluator. Raises InputError for one that does not exist, or asks for what does not.
+
+    One of another project gets an adapter; its single score bears the spec's name where that is another than its own.
+    """
+    if isinstance(spec, EvaluatorSpec) and spec.tiers:
+        return _cascade(spec, level)
     short = is_ours(spec)
     if not short and ":" not in spec.use:
-        known = ", ".join(evaluators.SHORT_NAMES)
-        raise InputError(f"evaluator {spec.use!r}: wanted 'module:name' or one of {known}")
-    function = load(f"evaluators:{spec.use}" if short else spec.use)
-    return bind(function, name=spec.metric, settings=spec.args, level=level)
+        near = get_close_matches(spec.use, evaluators.SHORT_NAMES, n=3)
+        known = " or ".join(near) if near else f"one of {', '.join(evaluators.SHORT_NAMES)}"
+        raise InputError(f"evaluator {spec.use!r}: none of ours is called so, wanted 'module:name' or {known}")
+    found = load(f"evaluators:{spec.use}" if short else spec.use, fits=_is_evaluator)
+    renamed = bool(spec.name) and spec.name != name_of(found)
+    one_run = level == "item"
+    theirs = adapted(found, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
+    return bind(theirs or found, name=spec.metric, settings={} if theirs else spec.args, level=level)
+
+
+def _is_evaluator(found: object) -> bool:
+    return callable(found) or origin_of(found) is not None
+
+
+def _cascade(spec: EvaluatorSpec, level: Level) -> Bound:
+    """What stands for all tiers: the first of them, which is never called under this name."""
+    first, *_ = [bind_evaluator(tier, level) for tier in spec.tiers]
+    return replace(first, name=spec.metric)
 
 
 def is_ours(spec: FallbackSpec) -> bool:
@@ -111,6 +135,10 @@ def evaluator_version(
     spec: FallbackSpec, bound: Bound, connections: Mapping[str, ConnectionSpec], level: Level = "item"
 ) -> str:
     """A hash of an evaluator's source, constants and settings, of which model it asks, where, and of its fallback's."""
+    if isinstance(spec, EvaluatorSpec) and spec.tiers:
+        decides = [tier.model_dump(include={"decides", "decides_from", "decides_to"}) for tier in spec.tiers]
+        tiers = [evaluator_version(tier, bind_evaluator(tier, level), connections, level) for tier in spec.tiers]
+        return version_of(_cascade, decides, tiers)
     judge = served(connection_name(spec, bound), connections, spec.model)
     fallback = spec.fallback if isinstance(spec, EvaluatorSpec) else None
     instead = [evaluator_version(fallback, bind_evaluator(fallback, level), connections)] if fallback else []
@@ -119,12 +147,15 @@ def evaluator_version(
 
 def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:
     """A hash of a composite's weights and policy, and of the bounds of its parts."""
-    bounds = {metric: spec.direction(metric).model_dump() for metric in composite.weights}
-    return version_of(combined, composite.model_dump(exclude={"name"}), bounds)
+    bounds = {metric: spec.direction(metric).model_dump(include=_BOUNDS) for metric in sorted(composite.metrics)}
+    own = [version_of(load(composite.function))] if composite.function else []
+    return version_of(combined, composite.model_dump(exclude={"name", "function"}), bounds, *own)
 
 
 def connection_name(spec: FallbackSpec, bound: Bound) -> str | None:
     """The connection that an evaluator uses, if it asks for one at all."""
+    if isinstance(spec, EvaluatorSpec) and spec.tiers:
+        return None
     return (spec.connection or DEFAULT_CONNECTION) if bound.asks_for("complete", "embed") else None
 
 

@@ -12,6 +12,7 @@ from store.parquet import Store
 from store.suite import load_expectations
 from tasks.check import check_spec
 from tasks.connections import settled_connections
+from tasks.declared import with_metrics
 from tasks.prompts import with_prompts
 
 
@@ -31,7 +32,7 @@ def freeze_checked(spec: ExperimentSpec) -> ExperimentSpec:
     loaded = load_dataset(store, spec.dataset)
     expectations = load_expectations(spec.dataset.expectations)
     spec = with_prompts(spec.model_copy(update={"targets": [_settled(target, store) for target in spec.targets]}))
-    spec = settled_connections(spec)
+    spec = with_metrics(settled_connections(spec))
     check_spec(spec, loaded.taken, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     return spec.model_copy(update={"dataset": dataset})

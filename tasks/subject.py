@@ -4,8 +4,36 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from evaluators.call import offer_fields, offer_run
 from evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
 from store.records import ExampleRow, OutputRow, ScoreRow, from_json
+
+_OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
+_FIELDS = {
+    "inputs": frozenset({"inputs", "input"}),
+    "reference_outputs": frozenset({"reference_outputs", "expected_output"}),
+    "metadata": frozenset({"metadata"}),
+    "outputs": frozenset({"outputs", "output"}),
+}
+
+
+def offered_of_run(
+    asked: frozenset[str], example: ExampleRow, output: OutputRow, scores: Iterable[ScoreRow]
+) -> dict[str, Any]:
+    """What a run offers of what is asked for; the rest is not read, which for a quick rule takes longer than the rule.
+
+    Everything is made anew, so that what an evaluator writes to it reaches no other.
+    """
+    if not asked.isdisjoint(_OBJECTS):
+        seen = example_view(example)
+        return offer_run(seen, run_view(output, seen.inputs), evaluations_view(scores))
+    texts = {
+        "inputs": example.inputs,
+        "reference_outputs": example.reference_outputs,
+        "metadata": example.metadata or "{}",
+        "outputs": output.outputs,
+    }
+    return offer_fields({name: from_json(text) for name, text in texts.items() if not asked.isdisjoint(_FIELDS[name])})
 
 
 def example_view(row: ExampleRow) -> ExampleView:
@@ -37,12 +65,17 @@ def run_view(row: OutputRow, inputs: dict[str, Any]) -> RunView:
 
 
 def evaluations_view(rows: Iterable[ScoreRow]) -> Evaluations:
+    """The scores of a run; those of its turns are not among them."""
     return Evaluations(
         Evaluation(
             name=row.metric,
             value=row.value if row.value is not None else row.label,
             comment=row.comment,
             status=row.status,
+            metadata=from_json(row.metadata),
+            data_type=row.data_type,
+            config_id=row.config_id,
         )
         for row in rows
+        if row.turn is None
     )

@@ -1,21 +1,22 @@
 """Significance: each metric's mean with its interval, and each candidate's difference from the baseline."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from specs.experiment import ExperimentSpec
 from specs.metric import MEASURES, MetricSpec
-from stats import PairedDifference, mean_estimate, paired_difference, worst_case_difference
+from stats import PairedDifference, linearised, mean_estimate, paired_difference, worst_case_difference
 from store.parquet import Store
 from store.records import Conclusion, EstimateRow, ExperimentRow, VerdictRow, derived_id
-from store.snapshots import load_snapshot
-from store.values import MetricValues, metric_values
+from store.values import MetricValues, clusters_of, metric_values
 from tasks.controls import unfit_judges
+from tasks.trials import trial_values
 
 Clusters = Sequence[str | None] | None
 
@@ -29,7 +30,7 @@ def weigh_differences(rows: list[ExperimentRow]) -> str:
     store, group = Store(), rows[0].run_group
     spec = ExperimentSpec.model_validate_json(rows[0].spec)
     clusters = _clusters(store, rows[0])
-    values = {row.target: {one.metric: one for one in metric_values(store, row)} for row in rows}
+    values = {row.target: {one.metric: one for one in _values(store, row, spec)} for row in rows}
     for row in rows:
         estimates = [_estimate(row, one, clusters, spec) for one in values[row.target].values()]
         store.publish("estimates", row.experiment_id, estimates)
@@ -46,8 +47,15 @@ def weigh_differences(rows: list[ExperimentRow]) -> str:
     return group
 
 
+def _values(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
+    """The metrics of an experiment, and what is made of their repetitions."""
+    for one in metric_values(store, row):
+        yield one
+        yield from trial_values(store, row, one, spec.direction(one.metric))
+
+
 def _clusters(store: Store, row: ExperimentRow) -> Clusters:
-    clusters = [example.cluster for example in load_snapshot(store, row.snapshot_id)]
+    clusters = clusters_of(store, row.snapshot_id)
     return clusters if any(cluster is not None for cluster in clusters) else None
 
 
@@ -57,7 +65,7 @@ def _resting_on(unfit: Mapping[str, str], spec: ExperimentSpec) -> dict[str, str
         composite.name: f"it weighs {judge}: {why}"
         for composite in spec.composites
         for judge, why in unfit.items()
-        if judge in composite.weights
+        if judge in composite.metrics
     }
     return {**unfit, **composites}
 
@@ -79,7 +87,9 @@ def _within(value: float | None, low: float, high: float) -> float | None:
 
 def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, spec: ExperimentSpec) -> EstimateRow:
     known, bounds = ~np.isnan(one.values), _bounds(one, spec)
-    found = mean_estimate(one.values[known], _some(clusters, known), level=spec.level, binary=one.is_binary)
+    weighted = _is_weighted(one, known)
+    values = linearised(one.values[known], one.weights[known])
+    found = mean_estimate(values, _some(clusters, known), level=spec.level, binary=one.is_binary and not weighted)
     return EstimateRow(
         estimate_id=derived_id(row.experiment_id, one.metric, one.evaluator_version, None),
         experiment_id=row.experiment_id,
@@ -89,7 +99,7 @@ def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, spec: E
         ci_low=_within(found.low, *bounds),
         ci_high=_within(found.high, *bounds),
         level=found.level,
-        method=found.method,
+        method=_method(found.method, weighted),
         n_examples=found.n,
         n_clusters=found.n_clusters,
         reason=found.reason,
@@ -134,13 +144,15 @@ class _Comparison:
 
     def _difference(self, one: MetricValues, other: MetricValues) -> PairedDifference:
         both = ~np.isnan(one.values) & ~np.isnan(other.values)
-        return paired_difference(
-            one.values[both],
-            other.values[both],
+        weighted = _is_weighted(one, both)
+        found = paired_difference(
+            linearised(one.values[both], one.weights[both]),
+            linearised(other.values[both], one.weights[both]),
             _some(self.clusters, both),
             level=self.spec.level,
-            binary=one.is_binary and other.is_binary,
+            binary=one.is_binary and other.is_binary and not weighted,
         )
+        return replace(found, method=_method(found.method, weighted))
 
     def _worst_case(self, one: MetricValues, other: MetricValues, declared: MetricSpec) -> tuple[float, float] | None:
         """The difference had the missing gone all one way or all the other; None where the metric has no bounds."""
@@ -149,7 +161,7 @@ class _Comparison:
         if not np.isfinite(bounds).all() or not counted.any():
             return None
         left, right = (np.where(side.missing, np.nan, np.clip(side.values, *bounds))[counted] for side in (one, other))
-        low, high = worst_case_difference(left, right, *bounds)
+        low, high = worst_case_difference(left, right, *bounds, weights=one.weights[counted])
         return low, high
 
     def _conclude(
@@ -178,6 +190,15 @@ class _Comparison:
         if lost and worst is not None and worst[0] <= 0 <= worst[1]:
             return "not_enough_evidence", f"{lost} missing could turn it ({worst[0]:+.3g} to {worst[1]:+.3g})"
         return ("better" if (found.low > 0) == declared.higher_is_better else "worse"), None
+
+
+def _is_weighted(one: MetricValues, chosen: npt.NDArray[np.bool_]) -> bool:
+    """Whether the examples were drawn with different chances."""
+    return bool(chosen.any() and np.ptp(one.weights[chosen]))
+
+
+def _method(method: str, weighted: bool) -> str:
+    return f"{method}, weighted by chance of being drawn" if weighted else method
 
 
 def _some(clusters: Clusters, chosen: Any) -> list[str | None] | None:

@@ -15,14 +15,22 @@ Work = Callable[[Item], Coroutine[Any, Any, None]]
 """Handles one item. For a plain function it never awaits; what it makes, it keeps itself."""
 
 
+QUICK_S = 0.002
+"""Seconds an item may take for one thread to be enough."""
+
+LOOKED_AFTER_S = 0.01
+"""Seconds until it is first seen how quick a thread is."""
+
+
 class Workers:
     """As many hands as `width` for one stage of an experiment, shared by all its chunks in this process.
 
     Whoever came first is served first: were the hands shared out evenly, all chunks would end at the same time, and
     nothing would be under way while the next stage begins.
 
-    Async work is awaited on the loop, plain work runs on threads that draw from one queue: so a slow function keeps
-    `width` threads busy, and a quick one costs no hand-over per item.
+    Async work is awaited on the loop, plain work runs on threads that draw from one queue. A slow function keeps
+    `width` threads busy. A quick one has a single thread: as only one at a time can run Python, more would do nothing
+    but wait for each other.
     """
 
     def __init__(self, width: int) -> None:
@@ -41,14 +49,30 @@ class Workers:
             turn = next(self._turns)
             jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(hands)]
         else:
-            running = asyncio.get_running_loop()
-            jobs = [
-                running.run_in_executor(self._threads, copy_context().run, _draw, work, queue) for _ in range(hands)
-            ]
+            jobs = await self._on_threads(work, queue, hands)
         results = await asyncio.gather(*jobs, return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):
                 raise error
+
+    async def _on_threads(
+        self, work: Work[Item], queue: "SimpleQueue[Item]", hands: int
+    ) -> list["asyncio.Future[None]"]:
+        """One hand, and the others as soon as it is seen to be slow."""
+        running, items = asyncio.get_running_loop(), queue.qsize()
+
+        def hand() -> "asyncio.Future[None]":
+            return running.run_in_executor(self._threads, copy_context().run, _draw, work, queue)
+
+        if not hands:
+            return []
+        first, began = hand(), running.time()
+        while hands > 1 and not first.done():
+            await asyncio.wait([first], timeout=LOOKED_AFTER_S)
+            handled = items - queue.qsize() - 1  # but for the one in hand
+            if (running.time() - began) > handled * QUICK_S and not queue.empty():
+                return [first, *(hand() for _ in range(hands - 1))]
+        return [first]
 
     async def _draw_async(self, work: Work[Item], queue: "SimpleQueue[Item]", turn: int) -> None:
         while not queue.empty():

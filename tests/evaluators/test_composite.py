@@ -1,13 +1,20 @@
-"""Composites: the weighted mean of scaled parts, and what becomes of one that is missing, a label, or out of range."""
+"""Composites: how scaled parts become one, gates, and what becomes of a part that is missing, a label, or too much."""
 
+import math
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.composite import Combined, Part, combined
+from evaluators.composite import Combined, Function, Part, combined
+from specs.experiment import ExperimentSpec
 from specs.metric import MEASURES, CompositeSpec, MetricSpec
+from tasks.resolve import composite_version
 
 LOWER = {"higher_is_better": False}
 
@@ -28,9 +35,17 @@ def made(
     missing: Literal["fail", "leave_out", "worst"] = "fail",
     **declared: dict[str, Any],
 ) -> Combined:
+    return whole({"weights": weights, "missing": missing}, parts, **declared)
+
+
+def whole(
+    said: dict[str, Any], parts: dict[str, Part | float], function: Function | None = None, **declared: dict[str, Any]
+) -> Combined:
+    """A composite of which a spec says this."""
+    composite = CompositeSpec.model_validate({"name": "quality"} | said)
     given_parts = {metric: part if isinstance(part, Part) else scored(part) for metric, part in parts.items()}
-    metrics = {metric: MetricSpec.model_validate(declared.get(metric, {})) for metric in weights}
-    return combined(CompositeSpec(name="quality", weights=weights, missing=missing), given_parts, metrics)
+    metrics = {metric: MetricSpec.model_validate(declared.get(metric, {})) for metric in composite.metrics}
+    return combined(composite, given_parts, metrics, function)
 
 
 def one(value: float | None, metric: str = "a", **declared: Any) -> Combined:
@@ -179,18 +194,15 @@ def test_where_all_parts_are_missing_and_count_as_the_worst_so_does_the_composit
 # Not applicable
 
 
-@pytest.mark.parametrize("part", [WITHOUT, UNDRAWN])
 @pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
-def test_a_part_that_does_not_apply_is_left_out_with_its_weight(
-    part: Part, missing: Literal["fail", "leave_out", "worst"]
-) -> None:
-    found = made({"a": 9, "b": 3, "c": 1}, {"a": part, "b": 1.0, "c": 0.0}, missing)
+def test_a_part_that_does_not_apply_is_left_out_with_its_weight(missing: Literal["fail", "leave_out", "worst"]) -> None:
+    found = made({"a": 9, "b": 3, "c": 1}, {"a": WITHOUT, "b": 1.0, "c": 0.0}, missing)
     assert (found.status, found.value, found.parts) == ("scored", 0.75, {"b": 1.0, "c": 0.0})
 
 
 @pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
 def test_where_no_part_applies_neither_does_the_composite(missing: Literal["fail", "leave_out", "worst"]) -> None:
-    found = made({"a": 1, "b": 1}, {"a": WITHOUT, "b": UNDRAWN}, missing)
+    found = made({"a": 1, "b": 1}, {"a": WITHOUT, "b": WITHOUT}, missing)
     assert found == Combined(status="not_applicable", value=None, error=None, parts={})
 
 
@@ -206,3 +218,266 @@ def test_a_part_of_no_value_is_no_zero() -> None:
     """A zero counts; what has no value does not."""
     assert made({"a": 1, "b": 1}, {"a": 0.0, "b": 1.0}).value == 0.5
     assert made({"a": 1, "b": 1}, {"a": WITHOUT, "b": 1.0}).value == 1.0
+
+
+# Not drawn
+
+
+@pytest.mark.parametrize("beside", [1.0, FAILED, SKIPPED, WITHOUT, None, scored(None), 7.0], ids=str)
+@pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
+@pytest.mark.parametrize("undrawn", ["a", "c"])
+def test_where_a_part_or_a_gate_was_not_drawn_the_composite_is_not_either(
+    undrawn: str, missing: str, beside: Part | float | None
+) -> None:
+    """Whatever else there is: the composite is that of the sample, also where another part is at fault."""
+    parts: dict[str, Part | float] = {"a": 1.0, "c": 1.0} | ({} if beside is None else {"b": beside})
+    found = whole({"weights": ["a", "b"], "gates": {"c": 1}, "missing": missing}, parts | {undrawn: UNDRAWN})
+    assert found == Combined(status="sampled_out", parts={})
+
+
+def test_what_is_no_part_of_it_may_be_undrawn() -> None:
+    assert made({"a": 1}, {"a": 1.0, "other": UNDRAWN}).status == "scored"
+
+
+# How the parts become one: 0.25 with weight 1, 0.5 with weight 3
+
+PARTS: dict[str, Part | float] = {"a": 0.25, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [
+        ("weighted_mean", 0.4375),  # (0.25 + 3 * 0.5) / 4
+        ("geometric_mean", 0.03125**0.25),  # (0.25 * 0.5 * 0.5 * 0.5) ** (1 / 4) = 0.4204
+        ("minimum", 0.25),
+    ],
+)
+def test_every_way_by_hand(how: str, value: float) -> None:
+    found = whole({"weights": {"a": 1, "b": 3}, "how": how}, PARTS)
+    assert (found.status, found.value) == ("scored", pytest.approx(value, rel=1e-12))
+    assert found.parts == {"a": 0.25, "b": 0.5}
+
+
+@pytest.mark.parametrize(("how", "value"), [("weighted_mean", 0.75), ("geometric_mean", 0.0), ("minimum", 0.0)])
+def test_a_part_of_0_makes_the_geometric_mean_and_the_minimum_0(how: str, value: float) -> None:
+    assert whole({"weights": {"a": 1, "b": 3}, "how": how}, {"a": 0.0, "b": 1.0}).value == value
+
+
+@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean", "minimum"])
+def test_in_every_way_parts_are_scaled_and_turned_first(how: str) -> None:
+    """2 seconds of at most 10 are 0.8, and 4.2 stars of 1 to 5 too."""
+    declared = {"latency": {"range": [0, 10], **LOWER}, "stars": {"range": [1, 5]}}
+    found = whole({"weights": {"latency": 2, "stars": 1}, "how": how}, {"latency": 2.0, "stars": 4.2}, **declared)
+    assert found.value == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean", "minimum"])
+def test_in_every_way_a_part_that_does_not_apply_and_one_that_is_left_out_do_not_weigh(how: str) -> None:
+    said = {"weights": ["a", "b", "c"], "how": how, "missing": "leave_out"}
+    found = whole(said, {"a": 0.5, "b": WITHOUT, "c": FAILED})
+    assert (found.value, found.parts) == (pytest.approx(0.5), {"a": 0.5, "c": None})
+
+
+@given(st.lists(st.tuples(weights, shares), min_size=1, max_size=5))
+def test_the_ways_are_in_order(weighed: list[tuple[float, float]]) -> None:
+    """The worst part, the geometric mean and the mean: of the same parts, none is above the next."""
+    said = {str(index): weight for index, (weight, _) in enumerate(weighed)}
+    parts: dict[str, Part | float] = {str(index): share for index, (_, share) in enumerate(weighed)}
+    ways = ("minimum", "geometric_mean", "weighted_mean")
+    values = [whole({"weights": said, "how": how}, parts).value or 0.0 for how in ways]
+    assert all(low <= high + 1e-12 for low, high in zip(values, [*values[1:], 1.0], strict=True))
+
+
+# Gates
+
+
+def gated(gates: dict[str, float], parts: dict[str, Part | float], missing: str = "fail", **declared: Any) -> Combined:
+    """A composite of 0.75 if its gates are open."""
+    return whole({"weights": ["a"], "gates": gates, "missing": missing}, {"a": 0.75} | parts, **declared)
+
+
+@pytest.mark.parametrize(("value", "is_open"), [(3.0, True), (4.0, True), (2.999, False)])
+def test_a_gate_is_open_from_its_bound_on_in_the_metrics_own_unit(value: float, is_open: bool) -> None:
+    found = gated({"stars": 3}, {"stars": value}, stars={"range": [1, 5]})
+    assert (found.status, found.value) == ("scored", 0.75 if is_open else 0.0)
+    assert found.comment == (None if is_open else f"gate: stars is {value:g}, wanted at least 3")
+    assert found.parts == {"a": 0.75}, "a gate does not weigh"
+
+
+@pytest.mark.parametrize(("value", "is_open"), [(2.0, True), (0.0, True), (2.001, False)])
+@pytest.mark.parametrize(("metric", "declared"), [("faults", LOWER), ("latency", {})])
+def test_where_less_is_better_a_gate_is_open_up_to_its_bound(
+    metric: str, declared: dict[str, Any], value: float, is_open: bool
+) -> None:
+    """Of a measure that goes without saying, and no range is needed."""
+    found = gated({metric: 2}, {metric: value}, **{metric: declared})
+    assert (found.value, found.comment) == (
+        (0.75, None) if is_open else (0.0, f"gate: {metric} is {value:g}, wanted at most 2")
+    )
+
+
+def test_a_metric_may_be_part_and_gate() -> None:
+    assert whole({"weights": ["a"], "gates": {"a": 0.5}}, {"a": 0.5}).value == 0.5
+    assert whole({"weights": ["a"], "gates": {"a": 0.5}}, {"a": 0.49}).value == 0.0
+
+
+def test_all_gates_must_be_open_and_the_first_closed_one_is_named() -> None:
+    assert gated({"b": 1, "c": 1}, {"b": 1.0, "c": 1.0}).value == 0.75
+    found = gated({"b": 1, "c": 1, "d": 1}, {"b": 1.0, "c": 0.0, "d": 0.5})
+    assert (found.value, found.comment) == (0.0, "gate: c is 0, wanted at least 1")
+
+
+def test_a_gate_whose_metric_does_not_apply_is_none() -> None:
+    assert gated({"b": 1}, {"b": WITHOUT}).value == 0.75
+    found = whole({"weights": ["a"], "gates": {"b": 1}}, {"a": WITHOUT, "b": 1.0})
+    assert (found.status, found.value) == ("not_applicable", None), "an open gate makes no value"
+
+
+@pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
+def test_a_gate_of_a_label_makes_the_composite_fail(missing: str) -> None:
+    found = gated({"b": 1}, {"b": scored(None)}, missing)
+    assert (found.status, found.value, found.error) == ("failed", None, "gate b is a label, wanted a number")
+
+
+@pytest.mark.parametrize("missing", ["fail", "leave_out"])
+@pytest.mark.parametrize(
+    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator gave it")]
+)
+def test_a_gate_that_is_missing_makes_the_composite_missing(part: Part | None, why: str, missing: str) -> None:
+    """It cannot be left out: then nobody would know whether it holds."""
+    found = gated({"b": 1}, {} if part is None else {"b": part}, missing)
+    assert (found.status, found.value, found.error) == ("failed", None, f"gate b is missing: {why}")
+
+
+def test_a_gate_that_is_missing_may_count_as_closed() -> None:
+    found = gated({"b": 1}, {"b": FAILED}, "worst")
+    assert (found.status, found.value, found.comment) == ("scored", 0.0, "gate: b is missing")
+
+
+@pytest.mark.parametrize("order", [["b", "c"], ["c", "b"]])
+@pytest.mark.parametrize(
+    ("bad", "said"), [(FAILED, "gate b is missing: HTTP 500"), (scored(None), "gate b is a label")]
+)
+def test_it_does_not_count_in_which_order_gates_stand(order: list[str], bad: Part, said: str) -> None:
+    """One is closed, of the other it cannot be said."""
+    found = gated(dict.fromkeys(order, 1.0), {"b": bad, "c": 0.0})
+    assert found.status == "failed" and found.error is not None and found.error.startswith(said)
+
+
+def test_a_closed_gate_makes_0_of_a_missing_part_only_where_that_may_be_left_out() -> None:
+    parts: dict[str, Part | float] = {"a": FAILED, "b": 0.0}
+    assert gated({"b": 1}, parts, "fail").status == "failed"
+    assert gated({"b": 1}, parts, "leave_out").value == 0.0
+
+
+# A function of one's own
+
+
+def made_by(function: Any, parts: dict[str, Part | float] | None = None) -> Combined:
+    return whole({"weights": ["a", "b"], "function": "m:f"}, parts or PARTS, function)
+
+
+def test_a_function_gets_the_scaled_parts_and_gives_the_value() -> None:
+    seen: list[Mapping[str, float]] = []
+
+    def product(parts: Mapping[str, float]) -> float:
+        seen.append(parts)
+        return math.prod(parts.values())
+
+    found = whole(
+        {"weights": ["a", "b"], "function": "m:f"}, {"a": 2.0, "b": 0.5}, product, a={"range": [0, 8], **LOWER}
+    )
+    assert (found.status, found.value, found.parts) == ("scored", 0.375, {"a": 0.75, "b": 0.5})
+    assert seen == [{"a": 0.75, "b": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [(0.25, 0.25), (0, 0.0), (1, 1.0), (True, 1.0), (False, 0.0), (np.float32(0.5), 0.5), (np.int64(1), 1.0)],
+)
+def test_a_function_may_give_any_number_from_0_to_1(value: object, kept: float) -> None:
+    found = made_by(lambda parts: value)
+    assert (found.status, found.value) == ("scored", kept) and type(found.value) is float
+
+
+def test_a_function_may_say_that_it_does_not_apply() -> None:
+    assert made_by(lambda parts: None) == Combined(status="not_applicable", parts={"a": 0.25, "b": 0.5})
+
+
+@pytest.mark.parametrize("value", [1.2, -0.1, math.nan, math.inf, "0.5", "good", [0.5], {}, 1j], ids=repr)
+def test_what_is_no_number_from_0_to_1_makes_the_composite_fail(value: object) -> None:
+    found = made_by(lambda parts: value)
+    assert (found.status, found.value) == ("failed", None)
+    assert found.error == f"the composite's function returned {value!r}, wanted 0 to 1, or None"
+
+
+def test_a_function_that_raises_makes_the_composite_fail() -> None:
+    found = made_by(lambda parts: parts["c"])
+    assert (found.status, found.error) == ("failed", "the composite's function raised KeyError: 'c'")
+
+
+def test_a_function_cannot_change_the_parts_that_are_kept() -> None:
+    def greedy(parts: dict[str, float]) -> float:
+        parts["a"] = 1.0
+        return parts["a"]
+
+    found = made_by(greedy)
+    assert (found.value, found.parts) == (1.0, {"a": 0.25, "b": 0.5})
+
+
+def test_a_function_is_not_called_where_a_gate_is_closed_or_nothing_applies() -> None:
+    def never(parts: object) -> float:
+        raise AssertionError
+
+    said = {"weights": ["a"], "function": "m:f", "gates": {"b": 1}}
+    assert whole(said, {"a": 1.0, "b": 0.0}, never).value == 0.0
+    assert whole(said, {"a": WITHOUT, "b": 1.0}, never).status == "not_applicable"
+
+
+# Versions
+
+
+def version(change: dict[str, Any] | None = None, **fields: Any) -> str:
+    composite = CompositeSpec.model_validate({"name": "quality", "weights": {"a": 1, "b": 2}} | (change or {}))
+    spec = {"name": "demo", "dataset": {"path": "x.csv"}, "targets": [{"kind": "chat"}]}
+    return composite_version(composite, ExperimentSpec.model_validate(spec | fields))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": {"a": 1, "b": 3}},
+        {"how": "minimum"},
+        {"how": "geometric_mean"},
+        {"missing": "worst"},
+        {"gates": {"c": 1}},
+        {"gates": {"c": 0.5}},
+        {"function": "odd_evaluators:steep"},
+    ],
+    ids=str,
+)
+def test_a_composite_that_is_made_otherwise_is_of_another_version(change: dict[str, Any]) -> None:
+    assert version(change) != version()
+    assert version(change) == version(change)
+
+
+def test_the_directions_and_ranges_of_parts_and_gates_are_part_of_the_version() -> None:
+    gate = {"gates": {"c": 1}}
+    assert version(gate) != version({"gates": {"c": 0.5}})
+    assert version(gate) != version(gate, metrics={"c": LOWER})
+    assert version(gate) != version(gate, metrics={"a": {"range": [0, 5]}})
+    assert version(gate) == version(gate, metrics={"other": LOWER}) == version(gate | {"name": "another"})
+
+
+def test_the_source_of_a_function_of_ones_own_is_part_of_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for module, value in (("one_way", 0.5), ("same_way", 0.5), ("other_way", 0.25)):
+        source = f"""
+            def own(parts):
+                return {value}
+        """
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(source))
+    assert version({"function": "one_way:own"}) == version({"function": "same_way:own"})
+    assert version({"function": "one_way:own"}) != version({"function": "other_way:own"})

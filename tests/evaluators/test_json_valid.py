@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.json_valid import json_valid
+from evaluators.judges import schema_adherence
 from evaluators.score import Score
 
 PERSON = {
@@ -175,6 +176,20 @@ def test_a_schema_that_is_none_is_an_error_in_one_line(schema: Any) -> None:
         with pytest.raises(ValueError, match="schema: ") as caught:
             judged("{}", schema=schema)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$schema": "http://json-schema.org/draft-04/schema#", "patternProperties": {"(": {}}},
+        {"beside": {"patternProperties": {"(": {}}}, "$ref": "#/beside"},
+    ],
+)
+def test_a_broken_pattern_that_the_check_of_the_schema_passes_over_is_an_error_of_the_schema(schema: Any) -> None:
+    with pytest.raises(ValueError, match=r"schema: the pattern '\(': missing \), unterminated subpattern"):
+        judged('{"a": 1}', schema=schema)
+    with pytest.raises(ValueError, match=r"schema: the pattern '\(': missing \)"):
+        schema_adherence({"output": {"a": 1}}, schema=schema)
 
 
 def test_nothing_is_fetched_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -320,7 +320,7 @@ def upper(question: str) -> str:
 def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) -> None:
     with serving(Endpoint()) as endpoint:
         for change, message in (
-            ({"evaluators": ["exact_mach"]}, "wanted 'module:name' or one of concision, contains"),
+            ({"evaluators": ["exact_mach"]}, "wanted 'module:name' or exact_match"),
             ({"evaluators": ["nowhere:judge"]}, "cannot import 'nowhere'"),
             ({"evaluators": ["judges:nothing"]}, "'judges' has no 'nothing'"),
             ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon', wanted any of inputs, outputs"),

@@ -64,6 +64,51 @@ def test_a_metric_comes_back_from_json_as_it_was() -> None:
     assert MetricSpec.model_validate_json(metric.model_dump_json()) == metric
 
 
+# Repeated trials
+
+
+def test_a_metric_has_no_pass_k_unless_it_is_said_and_passes_from_1() -> None:
+    assert (MetricSpec().pass_k, MetricSpec().passes_from) == ([], 1.0)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "two", None])
+def test_a_k_below_1_or_between_two_numbers_is_refused(k: object) -> None:
+    assert refusal(MetricSpec, {"pass_k": [1, k]}).startswith("it: pass_k.1: ")
+
+
+def test_a_k_above_the_repetitions_is_refused() -> None:
+    def spec(repetitions: int) -> ExperimentSpec:
+        return ExperimentSpec.model_validate(SPEC | {"repetitions": repetitions, "metrics": {"a": {"pass_k": [2, 4]}}})
+
+    assert spec(4).repetitions == 4
+    with pytest.raises(ValidationError, match="metrics: a: pass_k: got 4, with repetitions 3"):
+        spec(3)
+
+
+# What is declared elsewhere
+
+
+LESS = MetricSpec(higher_is_better=False, range=(0, 5))
+
+
+def test_what_is_said_comes_before_what_is_declared_field_by_field() -> None:
+    assert MetricSpec().or_else(LESS) == LESS
+    assert MetricSpec(higher_is_better=True).or_else(LESS) == MetricSpec(higher_is_better=True, range=(0, 5))
+    assert MetricSpec(range=(1, 2)).or_else(LESS) == MetricSpec(higher_is_better=False, range=(1, 2))
+    assert MetricSpec(pass_k=[2], passes_from=0.5).or_else(LESS) == MetricSpec(
+        higher_is_better=False, range=(0, 5), pass_k=[2], passes_from=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    "said", [MetricSpec(), MetricSpec(higher_is_better=True), MetricSpec(range=(1, 2)), MetricSpec(pass_k=[2])], ids=str
+)
+def test_what_is_said_is_the_same_after_a_way_through_json(said: MetricSpec) -> None:
+    """There every field is written down, also those of which nothing was said."""
+    again = MetricSpec.model_validate_json(said.model_dump_json())
+    assert again.or_else(LESS) == said.or_else(LESS)
+
+
 # Directions
 
 
@@ -115,7 +160,12 @@ def test_a_weight_that_does_not_weigh_is_refused(weight: float) -> None:
     ("change", "beginning"),
     [
         ({"weights": {}}, "it: weights: Dictionary should have at least 1 item"),
-        ({"weights": ["a", "b"]}, "it: weights: Input should be a valid dictionary"),
+        ({"weights": "a"}, "it: weights: Input should be a valid dictionary"),
+        ({"weights": []}, "it: weights: Dictionary should have at least 1 item"),
+        ({"weights": [1]}, "it: weights.1.[key]: Input should be a valid string"),
+        ({"how": "maximum"}, "it: how: Input should be 'weighted_mean', 'geometric_mean' or 'minimum', got 'maximum'"),
+        ({"how": "minimum", "function": "m:f"}, "it: how: got minimum with a function of your own"),
+        ({"gates": {"a": "high"}}, "it: gates.a: Input should be a valid number"),
         ({"weights": {"a": "much"}}, "it: weights.a: Input should be a valid number"),
         ({"name": ""}, "it: name: String should have at least 1 character"),
         ({"missing": "skip"}, "it: missing: Input should be 'fail', 'leave_out' or 'worst', got 'skip'"),
@@ -125,6 +175,25 @@ def test_a_weight_that_does_not_weigh_is_refused(weight: float) -> None:
 )
 def test_what_is_wrong_with_a_composite_is_said_with_its_place(change: dict[str, Any], beginning: str) -> None:
     assert refusal(CompositeSpec, {"name": "quality", "weights": {"a": 1}} | change).startswith(beginning)
+
+
+def test_a_list_of_metrics_weighs_them_alike() -> None:
+    assert composite(weights=["a", "b"]).weights == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("bound", [NAN, INF, -INF])
+def test_a_gate_that_nothing_or_everything_passes_is_refused(bound: float) -> None:
+    said = refusal(CompositeSpec, {"name": "quality", "weights": ["a"], "gates": {"b": 1, "a": bound}})
+    assert said == f"it: gates: a: got {bound}, wanted a number"
+
+
+def test_a_composite_rests_on_its_parts_and_on_its_gates() -> None:
+    assert composite(weights=["a", "b"], gates={"b": 1, "c": 0}).metrics == {"a", "b", "c"}
+
+
+def test_a_composite_comes_back_from_json_as_it_was() -> None:
+    one = composite(weights=["a", "b"], how="geometric_mean", gates={"c": -0.5}, missing="worst")
+    assert CompositeSpec.model_validate_json(one.model_dump_json()) == one
 
 
 def test_a_missing_part_makes_the_composite_fail_unless_it_is_said() -> None:

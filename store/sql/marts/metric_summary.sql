@@ -3,7 +3,11 @@ with judged as (
     select experiment_id, metric, evaluator_version,
            any_value(subject_kind) as subject_kind,
            any_value(evaluator) as evaluator,
-           avg(value) as mean,
+           -- of a sample, each value stands for as many as its rate says
+           case when min(sampling_rate) is distinct from max(sampling_rate)
+                then sum(value / sampling_rate) filter (status = 'scored')
+                     / sum(1 / sampling_rate) filter (status = 'scored' and value is not null)
+                else avg(value) end as mean,
            stddev_samp(value) as sd,
            count(*) filter (status = 'scored') as scored,
            count(*) filter (status in ('failed', 'not_attempted')) as missing,

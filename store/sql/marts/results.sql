@@ -1,10 +1,21 @@
 -- one row per experiment_id, metric, evaluator_version: the mean with its interval, and the difference from the baseline
+with summed as (
+    select experiment_id, experiment, target, metric, evaluator_version, evaluator, subject_kind, mean, scored, missing,
+           not_applicable, sampled_out, cost_usd
+    from metric_summary
+    union all
+    -- what is made of several runs of an example (pass@k) has no score of its own
+    select t.experiment_id, e.name, e.target, t.metric, t.evaluator_version, null, 'run', t.mean, t.n_examples,
+           e.n_examples - t.n_examples, 0, 0, 0.0
+    from estimates t join experiments e using (experiment_id)
+    where t.slice is null and regexp_matches(t.metric, ' pass[@^][0-9]+$')
+)
 select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
-       m.mean, t.ci_low, t.ci_high, t.level, m.scored, m.missing, m.not_applicable, m.cost_usd,
+       m.mean, t.ci_low, t.ci_high, t.level, m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
        v.baseline_experiment_id, b.target as baseline, v.difference, v.ci_low as difference_low,
        v.ci_high as difference_high, v.p_value, v.n_pairs, v.higher_is_better, v.worst_case_low, v.worst_case_high,
        v.conclusion, coalesce(v.reason, t.reason) as reason
-from metric_summary m
+from summed m
 join experiments e using (experiment_id)
 left join estimates t
     on t.experiment_id = m.experiment_id and t.metric = m.metric and t.evaluator_version = m.evaluator_version

@@ -1,0 +1,149 @@
+"""How right the arguments of a call are, as a share from 0 to 1, by one of four rules."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from evaluators.agents.calls import Call
+from specs.errors import short
+
+Rule = Literal["exact", "per_argument", "types", "allowed"]
+Right = Callable[[Call, Call], float]
+"""Of the call that was wanted and the one that was made: how right the second is, 0 where the names differ."""
+
+_LEFT_OUT = ("", None)  # among the allowed values: the argument may be left out
+_IGNORED = re.compile(r"[ ,./\-_*^]")
+_JSON_TYPES: Mapping[str, tuple[str, ...]] = {  # by a schema's word; beside JSON schema's, those that BFCL writes
+    "float": ("number", "integer"),
+    "number": ("number", "integer"),
+    "dict": ("object",),
+    "tuple": ("array",),
+    "list": ("array",),
+}
+
+
+def rule(arguments: Any, tools: Any = None) -> Right:
+    """The function that judges a pair of calls. Raises ValueError for another name than the four."""
+    if arguments not in get_args(Rule):
+        raise ValueError(f"arguments: got {short(arguments)}, wanted one of {', '.join(get_args(Rule))}")
+    if tools is not None:
+        schemas = _schemas(tools)
+        if arguments != "types":
+            raise ValueError(f"tools: got them with arguments {arguments!r}, wanted arguments 'types'")
+        return _of_one_name(lambda wanted, made: _share_of_schema(schemas.get(made.name), made.arguments or {}))
+    return _of_one_name(_RULES[arguments])
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, deeply: 1 is 1.0, and neither True nor "1"; a tuple is a list."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def json_type(value: Any) -> str:
+    """JSON's name for the type of a value; integer for a number without a fraction."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, int | float):
+        return "integer" if isinstance(value, int) or value.is_integer() else "number"
+    return "string" if isinstance(value, str) else "object" if isinstance(value, Mapping) else "array"
+
+
+def _of_one_name(share: Right) -> Right:
+    def right(wanted: Call, made: Call) -> float:
+        return 0.0 if wanted.name != made.name or made.arguments is None else share(wanted, made)
+
+    return right
+
+
+def _exact(wanted: Call, made: Call) -> float:
+    return float(same(wanted.arguments, made.arguments))
+
+
+def _per_argument(wanted: Call, made: Call) -> float:
+    return _share(wanted.arguments or {}, made.arguments or {}, same)
+
+
+def _types(wanted: Call, made: Call) -> float:
+    return _share(wanted.arguments or {}, made.arguments or {}, lambda one, other: _type(one) == _type(other))
+
+
+def _type(value: Any) -> str:
+    kind = json_type(value)
+    return "number" if kind == "integer" else kind
+
+
+def _share(wanted: Mapping[str, Any], made: Mapping[str, Any], alike: Callable[[Any, Any], bool]) -> float:
+    """Of all arguments that either call has, the share that both have, and alike."""
+    names = wanted.keys() | made.keys()
+    right = [name for name in wanted.keys() & made.keys() if alike(wanted[name], made[name])]
+    return len(right) / len(names) if names else 1.0
+
+
+def _allowed(wanted: Call, made: Call) -> float:
+    truth = wanted.arguments or {}
+    for name, values in truth.items():
+        if not isinstance(values, list | tuple):
+            raise ValueError(f"reference: {wanted.name}: {name}: got {short(values)}, wanted a list of allowed values")
+    return float(_fits_fields(made.arguments or {}, truth))
+
+
+def _fits_fields(given: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
+    allowed = {name: values if isinstance(values, list | tuple) else [values] for name, values in truth.items()}
+    needed = {name for name, values in allowed.items() if not any(value in _LEFT_OUT for value in values)}
+    return needed <= given.keys() <= allowed.keys() and all(
+        any(_fits(value, one) for one in allowed[name]) for name, value in given.items()
+    )
+
+
+def _fits(value: Any, allowed: Any) -> bool:
+    if isinstance(value, str) and isinstance(allowed, str):
+        return _folded(value) == _folded(allowed)
+    if isinstance(value, list | tuple) and isinstance(allowed, list | tuple):
+        return len(value) == len(allowed) and all(map(_fits, value, allowed))
+    if isinstance(value, Mapping) and isinstance(allowed, Mapping):
+        return _fits_fields(value, allowed)
+    return same(value, allowed)
+
+
+def _folded(text: str) -> str:
+    """As BFCL's checker compares texts: without case, spaces and , . / - _ * ^, and with one kind of quotes."""
+    return _IGNORED.sub("", text).lower().replace("'", '"')
+
+
+_RULES: Mapping[Rule, Right] = {"exact": _exact, "per_argument": _per_argument, "types": _types, "allowed": _allowed}
+
+
+def _schemas(tools: Any) -> dict[str, Mapping[str, Any]]:
+    """The parameters of each tool, by its name."""
+    if not isinstance(tools, Sequence) or isinstance(tools, str) or not tools:
+        raise ValueError(f"tools: got {short(tools)}, wanted a list of tools")
+    schemas: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+            raise ValueError(f"tools: got {short(tool)}, wanted name and parameters")
+        schemas[inner["name"]] = inner.get("parameters") or {}
+    return schemas
+
+
+def _share_of_schema(schema: Mapping[str, Any] | None, made: Mapping[str, Any]) -> float:
+    """Of all arguments that were given or are required, the share that was given and is of the schema's type."""
+    if schema is None:
+        return 0.0
+    fields = schema.get("properties") or {}
+    names = {*made, *(schema.get("required") or ())}
+    right = [name for name, value in made.items() if name in fields and _is_of(value, fields[name])]
+    return len(right) / len(names) if names else 1.0
+
+
+def _is_of(value: Any, field: Any) -> bool:
+    wanted = field.get("type", "any") if isinstance(field, Mapping) else "any"
+    words = [wanted] if isinstance(wanted, str) else wanted
+    types = [kind for word in words for kind in _JSON_TYPES.get(word, (word,))]
+    return "any" in types or json_type(value) in types

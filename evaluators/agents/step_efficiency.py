@@ -1,0 +1,46 @@
+from collections import Counter
+from typing import Any
+
+from evaluators.agents.trajectory import expected_calls, read_trajectory
+from evaluators.direction import declares, share
+from evaluators.score import Score
+from evaluators.subject import RunView
+
+
+@declares(share)
+def step_efficiency(
+    inputs: dict[str, Any] | None,
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    run: RunView | None = None,
+    *,
+    key: str | None = None,
+) -> Score | None:
+    """The number of steps that were wanted by the number that was taken, at most 1; a step is a tool call.
+
+    The wanted number is that of the reference's calls (`tool_calls`, `messages`, or the field `key`), or the field
+    `key` itself where that is a whole number. None without it. 0 where none of the wanted tools was called: to do
+    nothing is not efficient; and where calls were made and none was wanted. 1 where none was wanted and none made. It
+    cannot see whether the task was done: who breaks off half way has taken few steps. Read it beside `tool_selection`
+    and `final_answer`.
+    """
+    made = Counter(call.name for call in read_trajectory(outputs, inputs, run).tool_calls)
+    count = None if key is None else (reference_outputs or {}).get(key)
+    if isinstance(count, int) and not isinstance(count, bool):
+        least, reached = _counted(key, count), made.total() > 0
+    else:
+        calls = expected_calls(reference_outputs, key, inputs)
+        if calls is None:
+            return None
+        wanted = Counter(call.name for call in calls)
+        least, reached = wanted.total(), (made & wanted).total() > 0
+    comment = f"{made.total()} steps, {least} wanted"
+    if least == made.total() == 0:
+        return Score(value=1.0, comment=comment)
+    return Score(value=min(1.0, least / made.total()) if reached else 0.0, comment=comment)
+
+
+def _counted(key: str | None, count: int) -> int:
+    if count < 0:
+        raise ValueError(f"reference: {key}: got {count}, wanted at least 0 steps")
+    return count

@@ -1,0 +1,68 @@
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from evaluators.agents.arguments import Right, rule
+from evaluators.agents.calls import Call
+from evaluators.agents.pairs import paired
+from evaluators.agents.trajectory import expected_calls, read_trajectory
+from evaluators.direction import declares, share
+from evaluators.score import Score
+from evaluators.subject import RunView
+from specs.errors import short
+
+Mode = Literal["strict", "unordered", "subset", "superset"]
+
+
+@declares(share)
+def tool_order(
+    inputs: dict[str, Any] | None,
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    run: RunView | None = None,
+    *,
+    mode: Mode = "strict",
+    arguments: Literal["ignored", "exact", "types", "allowed"] = "ignored",
+    key: str | None = None,
+) -> Score | None:
+    """Whether the calls that were made stand in a relation to the wanted ones; the comment has both.
+
+    `mode` is strict: the same calls in the same order; unordered: the same calls, each as often; subset: no call that
+    is not wanted; superset: all calls that are wanted, others as well. Where calls are wanted and none is made it is
+    false, also for a subset. Calls are the same by name, and with `arguments` also by these: exact, types or allowed,
+    as in `tool_arguments`. None without wanted calls in the reference. It cannot see how near a wrong order comes (one
+    call too many makes strict false), nor whether the order matters.
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode: got {short(mode)}, wanted one of {', '.join(get_args(Mode))}")
+    same = _same(arguments)
+    wanted = expected_calls(reference_outputs, key, inputs)
+    if wanted is None:
+        return None
+    made = read_trajectory(outputs, inputs, run).tool_calls
+    holds = _holds(mode, wanted, made, same) and not (wanted and not made)
+    return Score(value=holds, comment=None if holds else f"wanted {_names(wanted)}; got {_names(made)}")
+
+
+def _same(arguments: str) -> Right:
+    if arguments == "ignored":
+        return lambda wanted, made: float(wanted.name == made.name)
+    if arguments == "per_argument":
+        raise ValueError("arguments: got 'per_argument', wanted one of ignored, exact, types, allowed")
+    right = rule(arguments)
+    return lambda wanted, made: float(right(wanted, made) == 1)
+
+
+def _holds(mode: Mode, wanted: Sequence[Call], made: Sequence[Call], same: Right) -> bool:
+    if mode == "strict":
+        return len(wanted) == len(made) and all(map(same, wanted, made))
+    pairs = len(paired(wanted, made, same).pairs)
+    enough = {
+        "unordered": pairs == len(wanted) == len(made),
+        "subset": pairs == len(made),
+        "superset": pairs == len(wanted),
+    }
+    return enough[mode]
+
+
+def _names(calls: Sequence[Call]) -> str:
+    return ", ".join(call.name for call in calls) or "no call"

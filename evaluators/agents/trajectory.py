@@ -1,0 +1,124 @@
+"""What an agent did, read out of its outputs; and what it was wanted to do, read out of a reference."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.agents.calls import Call, read_arguments, read_calls
+from evaluators.agents.messages import Message, Said, is_conversation, own_messages, read_messages, said
+from evaluators.subject import RunView
+from evaluators.text import as_text
+from specs.errors import short
+
+_NO_ANSWERS = ("tool_calls", "messages", "reasoning_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """An agent's calls in order, its reasoning in order, and its final answer as text, None where there is none."""
+
+    tool_calls: tuple[Call, ...]
+    reasoning_steps: tuple[str, ...]
+    final_answer: str | None
+
+
+def read_trajectory(
+    outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None
+) -> Trajectory:
+    """The trajectory of a run.
+
+    Calls come from `tool_calls`; without that field from `messages` (or from `output`, where that is a conversation),
+    but for those that the inputs held already; and where these hold none, from the run's steps: those of kind "tool",
+    else the calls in the recorded answers of models. Reasoning comes from `reasoning_steps`, else from what was said
+    with calls. The final answer: see `answer_of`. Arguments that are no JSON object are None.
+
+    Raises ValueError for fields that are no list of calls, messages or steps.
+    """
+    messages = messages_of(outputs, inputs)
+    spoken, recorded = said(messages), said(_recorded(run))
+    calls = spoken.calls or _tools(run) or recorded.calls
+    if outputs.get("tool_calls") is not None:
+        calls = read_calls(outputs["tool_calls"], "tool_calls")
+    answer = _answer(outputs, spoken)
+    reasoning = _reasoning(outputs)
+    return Trajectory(
+        tool_calls=calls,
+        reasoning_steps=(spoken.reasoning or recorded.reasoning) if reasoning is None else reasoning,
+        final_answer=None if answer is None else as_text(answer),
+    )
+
+
+def messages_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> list[Message]:
+    """The conversation in `messages` or `output`, without what the inputs held already; empty where there is none."""
+    given = fields.get("messages")
+    if given is None:
+        given = fields["output"] if is_conversation(fields.get("output")) else []
+    return own_messages(read_messages(given, "messages"), inputs)
+
+
+def answer_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> Any:
+    """The final answer as it is: `final_answer`, else the last text of the assistant that comes without a call, else
+    `output` or `answer`, else the only field. None where there is none."""
+    return _answer(fields, said(messages_of(fields, inputs)))
+
+
+def expected_calls(
+    reference_outputs: Mapping[str, Any] | None, key: str | None, inputs: Mapping[str, Any] | None = None
+) -> tuple[Call, ...] | None:
+    """The calls of a reference: of the field `key`, else of `tool_calls`, else of `messages`. None where it has none.
+
+    Raises ValueError for what is no list of calls or messages, and for arguments that are no JSON object.
+    """
+    fields = (key,) if key is not None else ("tool_calls", "messages")
+    held = reference_outputs if isinstance(reference_outputs, Mapping) else {}
+    field = next((name for name in fields if held.get(name) is not None), None)
+    if field is None:
+        return None
+    given, where = held[field], f"reference: {field}"
+    if field == "messages" or (is_conversation(given) and "role" in given[0]):
+        calls = said(own_messages(read_messages(given, where), inputs)).calls
+    else:
+        calls = read_calls(given, where)
+    if broken := [call.name for call in calls if call.arguments is None]:
+        raise ValueError(f"{where}: {broken[0]}: got arguments that are no JSON object")
+    return calls
+
+
+def _answer(fields: Mapping[str, Any], spoken: Said) -> Any:
+    if fields.get("final_answer") is not None:
+        return fields["final_answer"]
+    if spoken.answer is not None:
+        return spoken.answer
+    left = {name: value for name, value in fields.items() if name not in _NO_ANSWERS and not is_conversation(value)}
+    named = [left[name] for name in ("output", "answer") if left.get(name) is not None]
+    return named[0] if named else next(iter(left.values())) if len(left) == len(fields) == 1 else None
+
+
+def _reasoning(outputs: Mapping[str, Any]) -> tuple[str, ...] | None:
+    given = outputs.get("reasoning_steps")
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"reasoning_steps: got {short(given)}, wanted a list of texts")
+    return tuple(as_text(one) for one in given)
+
+
+def _tools(run: RunView | None) -> tuple[Call, ...]:
+    steps = [step for step in _steps(run) if step.get("kind") == "tool"]
+    return tuple(Call(str(step.get("name")), read_arguments(step.get("inputs"))) for step in steps)
+
+
+def _recorded(run: RunView | None) -> list[Message]:
+    """What models answered: of each recorded call the message of a chat completion, or the items of a response."""
+    messages: list[Message] = []
+    for step in _steps(run):
+        outputs = step.get("outputs")
+        if step.get("kind") == "llm" and isinstance(outputs, Mapping):
+            given = outputs.get("output")
+            items: list[Any] = given if isinstance(given, list) else [outputs.get("message")]
+            messages += [item for item in items if is_conversation([item])]
+    return messages
+
+
+def _steps(run: RunView | None) -> Sequence[Mapping[str, Any]]:
+    return [step for step in (run.steps if run else None) or () if isinstance(step, Mapping)]

@@ -1,0 +1,37 @@
+"""What an evaluator declares of its metrics: which way is better, and their range."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+Direction = dict[str, Any]
+"""`higher_is_better` and `range`, as in a spec's `metrics`."""
+
+Metrics = Callable[[str, Mapping[str, Any]], dict[str, Direction]]
+"""From an evaluator's name in the spec, and its settings, to what is declared of each of its metrics."""
+
+Evaluator = TypeVar("Evaluator", bound=Callable[..., Any])
+
+
+def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
+    """Gives an evaluator the attribute `metrics`; it stays the same function."""
+
+    def declare(function: Evaluator) -> Evaluator:
+        vars(function)["metrics"] = metrics
+        return function
+
+    return declare
+
+
+def zero_to_one(*, higher_is_better: bool = True) -> Direction:
+    """Of a yes or no, or a share."""
+    return {"higher_is_better": higher_is_better, "range": [0.0, 1.0]}
+
+
+def share(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
+    """One metric from 0 (worst) to 1 (best)."""
+    return {name: zero_to_one()}
+
+
+def fault(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
+    """One metric from 0 (best) to 1 (worst)."""
+    return {name: zero_to_one(higher_is_better=False)}

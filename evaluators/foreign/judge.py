@@ -1,0 +1,54 @@
+"""What every adapter gives, and what a version is made of where an object's settings lie deep in it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.subject import ExampleView, RunView
+from specs.reference import comes_from, held_by, version_of
+
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """An evaluator of another project: how it judges a run, and what it is made of, as plain values."""
+
+    judge: Callable[[ExampleView, RunView], Any]  # plain or async; it gives a list of scores
+    parts: object
+    is_share: bool = False  # whether what it gives is from 0 (worst) to 1 (best)
+
+
+def made_of(value: object, path: tuple[int, ...] = ()) -> object:
+    """A value as plain values that are the same in every process: an object by its class' source and its settings.
+
+    Of an OpenAI client only its address counts. What begins with an underscore does not: keys and locks are there.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return value
+    if id(value) in path or len(path) == _DEEPEST:
+        return type(value).__name__
+    path = (*path, id(value))
+    if isinstance(value, Mapping):
+        return {str(key): made_of(item, path) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [made_of(item, path) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((made_of(item, path) for item in value), key=repr)
+    if comes_from(value, "openai"):
+        return [type(value).__name__, str(getattr(value, "base_url", ""))]
+    return _of_code(value, path) if inspect.isroutine(value) or inspect.isclass(value) else _of_object(value, path)
+
+
+def _of_code(value: Any, path: tuple[int, ...]) -> object:
+    if inspect.ismethod(value):
+        return [made_of(value.__func__, path), made_of(value.__self__, path)]
+    return [version_of(value), made_of(held_by(value), path)]
+
+
+def _of_object(value: object, path: tuple[int, ...]) -> object:
+    if comes_from(value, "autoevals") and hasattr(value, "openai"):  # its client around a client
+        return made_of(value.openai, path)
+    settings = {name: item for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    return [version_of(type(value)), made_of(settings, path)]

@@ -1,0 +1,146 @@
+"""LangSmith's RunEvaluator: objects with `evaluate_run(run, example)`. Its plain functions need no adapter."""
+
+import inspect
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+from evaluators.foreign.judge import Foreign, made_of
+from evaluators.score import Score
+from evaluators.subject import ExampleView, RunView
+from specs.errors import InputError
+from specs.reference import comes_from, name_of
+
+PACKAGE = "langsmith"
+
+_MORE = ("correction", "evaluator_info", "feedback_config", "extra")
+"""Of a result, what goes to the metadata: not the ids of traces, which are not kept anywhere."""
+
+
+def is_one(found: object) -> bool:
+    return callable(getattr(found, "evaluate_run", None))
+
+
+def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return dict(settings), {}
+
+
+def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
+    """It is shown a `Run` and an `Example` of its own package, with UUIDs made of our ids, which are in the metadata.
+
+    An object of another package that only has the method is shown ours. Cannot see a project, a feedback given before,
+    or a URL: there are none.
+    """
+    if settings:
+        raise InputError(f"{who}: got the setting {min(settings)!r}, wanted none: it is made already")
+    theirs = comes_from(evaluator, PACKAGE)
+
+    def shown(example: ExampleView, run: RunView) -> tuple[Any, Any]:
+        return (_run(run, example), _example(example)) if theirs else (run, example)
+
+    def judge(example: ExampleView, run: RunView) -> list[Any]:
+        return _scores(evaluator.evaluate_run(*shown(example, run)))
+
+    async def judge_async(example: ExampleView, run: RunView) -> list[Any]:
+        return _scores(await evaluator.aevaluate_run(*shown(example, run)))
+
+    function = inspect.unwrap(evaluator) if hasattr(evaluator, "__wrapped__") else evaluator
+    return Foreign(judge=judge_async if _is_async(evaluator) else judge, parts=[name_of(evaluator), made_of(function)])
+
+
+def _is_async(evaluator: Any) -> bool:
+    """Whether its user wrote the async method, or an async function for it."""
+    told = getattr(evaluator, "is_async", None)
+    if isinstance(told, bool):
+        return told
+    if inspect.iscoroutinefunction(getattr(type(evaluator), "evaluate_run", None)):
+        return False
+    writer = next((one for one in type(evaluator).__mro__ if "aevaluate_run" in vars(one)), object)
+    return writer is not object and not writer.__module__.startswith(f"{PACKAGE}.")
+
+
+def _scores(given: Any) -> list[Any]:
+    if isinstance(given, Mapping) and "results" in given:
+        given = given["results"]
+    return [_score(one) for one in (given if isinstance(given, list | tuple) else [given])]
+
+
+def _score(result: Any) -> Any:
+    names = ("key", "score", "value", "comment", "metadata", *_MORE)
+    fields = result if isinstance(result, Mapping) else {n: getattr(result, n) for n in names if hasattr(result, n)}
+    if not fields:
+        return result
+    score, value = fields.get("score"), fields.get("value")
+    metadata = dict(fields.get("metadata") or {}) | {name: fields[name] for name in _MORE if fields.get(name)}
+    return Score(
+        key=fields.get("key"),
+        value=value if score is None else score,
+        label=value if score is not None and isinstance(value, str) else None,
+        comment=fields.get("comment"),
+        metadata=metadata or None,
+    )
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return uuid.uuid5(uuid.NAMESPACE_URL, f"evalflows:{text}")
+
+
+def _example(view: ExampleView) -> Any:
+    known = {"example_id": view.id, "split": view.split, "cluster": view.cluster}
+    ours = {name: value for name, value in known.items() if value is not None}
+    return import_module("langsmith.schemas").Example(
+        id=_uuid(view.id), inputs=view.inputs, outputs=view.reference_outputs, metadata=ours | view.metadata
+    )
+
+
+def _run(view: RunView, example: ExampleView) -> Any:
+    kind, start = import_module("langsmith.schemas").Run, view.started_at or datetime.fromtimestamp(0, tz=UTC)
+    known = None not in (view.tokens_in, view.tokens_out)
+    return kind(
+        id=_uuid(view.id),
+        name="Target",
+        run_type="chain",
+        inputs=view.inputs,
+        outputs=view.outputs,
+        error=view.error,
+        status="success" if view.error is None else "error",
+        start_time=start,
+        end_time=_end(start, view.latency_s),
+        reference_example_id=_uuid(example.id),
+        extra={"metadata": {"run_id": view.id, "repetition": view.repetition}},
+        child_runs=[_child(step, kind, view.id, start) for step in view.steps],
+        prompt_tokens=view.tokens_in,
+        completion_tokens=view.tokens_out,
+        total_tokens=(view.tokens_in or 0) + (view.tokens_out or 0) if known else None,
+        total_cost=view.cost_usd,
+    )
+
+
+def _child(step: Mapping[str, Any], kind: Any, run: str, began: datetime) -> Any:
+    """A step, in the order in which they were; its parent is named, and it does not lie in it."""
+    start = datetime.fromisoformat(step["started_at"]) if step.get("started_at") else began
+    return kind(
+        id=_uuid(str(step.get("id") or run)),
+        trace_id=_uuid(run),
+        parent_run_id=_uuid(str(step.get("parent") or run)),
+        name=str(step.get("name") or ""),
+        run_type=str(step.get("kind") or "chain"),
+        inputs=_fields(step.get("inputs"), "input") or {},
+        outputs=_fields(step.get("outputs"), "output"),
+        error=step.get("error"),
+        start_time=start,
+        end_time=_end(start, step.get("latency_s")),
+    )
+
+
+def _fields(value: Any, only: str) -> dict[str, Any] | None:
+    return value if value is None or isinstance(value, dict) else {only: value}
+
+
+def _end(start: datetime, latency_s: float | None) -> datetime | None:
+    return None if latency_s is None else start + timedelta(seconds=latency_s)

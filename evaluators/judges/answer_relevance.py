@@ -1,0 +1,50 @@
+from dataclasses import replace
+from typing import Any
+
+from evaluators.answer import answer_text
+from evaluators.asking import Temperature, answer, ask, question, shipped
+from evaluators.direction import declares, share
+from evaluators.judges.listing import Listing
+from evaluators.score import Score
+from specs.protocols import Complete
+
+PROMPT = shipped("answer_relevance")
+
+_STATEMENTS = Listing(title="answer_relevance", entries="statements", text="statement", verdict="relevant")
+
+
+@declares(share)
+async def answer_relevance(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    complete: Complete,
+    *,
+    key: str | None = None,
+    prompt: str = PROMPT,
+    reasoning: bool = True,
+    temperature: Temperature = 0.0,
+) -> Score:
+    """The share of the answer's statements that address the question, 0 to 1; an evasive answer is 0.
+
+    The model lists the statements, each with whether it is relevant, then says whether the answer as a whole avoids the
+    question. The comment names the statements that are not relevant, the metadata has all, and `evasive`. An answer
+    that states nothing is 0, and for one without text nothing is called. `key` names the answer's field. A connection
+    with `answer_form: text` cannot give a list: each judgement fails (bad_request). It cannot see whether the answer is
+    right, nor which part of the question is left open, and is as good as its model.
+    """
+    if not answer_text(outputs, key).strip():
+        return Score(value=0.0, comment="the answer is empty")
+    asked = await ask(
+        complete,
+        prompt,
+        {"inputs": question(inputs), "outputs": answer(outputs, key)},
+        _STATEMENTS.schema(reasoning, evasive={"type": "boolean"}),
+        needed=("inputs", "outputs"),
+        temperature=temperature,
+    )
+    score = _STATEMENTS.score(asked) or Score(
+        value=0.0, comment="the answer states nothing", prompt_hash=asked.prompt_hash
+    )
+    evasive = bool(asked.verdict["evasive"])
+    score = replace(score, metadata={**(score.metadata or {}), "evasive": evasive})
+    return replace(score, value=0.0, comment=f"evasive; {score.comment}") if evasive else score

@@ -1,0 +1,73 @@
+from collections.abc import Sequence
+from typing import Any
+
+from evaluators.asking import Temperature, answer, ask, question, shipped
+from evaluators.direction import declares, share
+from evaluators.judges.listing import Item, Listing
+from evaluators.judges.numbered import Numbered
+from evaluators.score import Score
+from evaluators.settings import a_text
+from specs.errors import short
+from specs.protocols import Complete
+
+PROMPT = shipped("instruction_following")
+
+_INSTRUCTIONS = Listing(title="instruction_following", entries="instructions", text="instruction", verdict="followed")
+_GIVEN = Numbered(
+    title="instruction_following", things="instructions", entries="instructions", verdict=_INSTRUCTIONS.verdict
+)
+
+
+@declares(share)
+async def instruction_following(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    complete: Complete,
+    *,
+    instructions: str | Sequence[str] | None = None,
+    key: str | None = None,
+    prompt: str = PROMPT,
+    reasoning: bool = True,
+    temperature: Temperature = 0.0,
+) -> Score | None:
+    """The share of the instructions that the answer follows wholly, 0 to 1; the comment names the others.
+
+    The model lists the instructions of the input, each with its verdict; the metadata has all. With `instructions` (a
+    text, or a list with one each) these are judged instead, by their numbers, and those of the input are not. `key`
+    names the answer's field. None where the input gives no instruction. Another number of verdicts than of
+    `instructions` is a bad answer, which is asked for again; two verdicts on one of them raise ValueError.
+
+    A connection with `answer_form: text` cannot give a list: each judgement fails (bad_request). It cannot count
+    reliably (words, lines: a rule such as `length_between` or `regex` can), cannot see whether the answer is right, and
+    is as good as its model.
+    """
+    given = _given(instructions)
+    listed = "\n".join(f"{number}. {text}" for number, text in enumerate(given, start=1))
+    of_the_input = "Those that the input gives: find and list them all. If it gives none, the list is empty."
+    asked = await ask(
+        complete,
+        prompt,
+        {"inputs": question(inputs), "outputs": answer(outputs, key)},
+        _GIVEN.schema(reasoning, len(given)) if given else _INSTRUCTIONS.schema(reasoning),
+        needed=("outputs", "instructions"),
+        temperature=temperature,
+        said={"instructions": listed or of_the_input},
+    )
+    if not given:
+        return _INSTRUCTIONS.score(asked)
+    entries = [_named(*pair) for pair in zip(given, _GIVEN.in_order(asked, len(given)), strict=True)]
+    return _INSTRUCTIONS.score_of(entries, _GIVEN.hash_of(prompt, reasoning, listed))
+
+
+def _named(instruction: str, verdict: Item) -> Item:
+    """A verdict with the instruction as it was given: what the model calls it does not matter."""
+    return {"number": verdict["number"], _INSTRUCTIONS.text: instruction, **verdict}
+
+
+def _given(instructions: Any) -> list[str]:
+    if instructions is None:
+        return []
+    listed = instructions if isinstance(instructions, list | tuple) else [instructions]
+    if not listed:
+        raise ValueError(f"instructions: got {short(instructions)}, wanted a text, or a list of at least one")
+    return [a_text("instructions", one) for one in listed]

@@ -1,0 +1,56 @@
+"""Judges that list things, each with a verdict: claims, statements, instructions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.asking import Asked
+from evaluators.score import Score
+from evaluators.sheet import verdict_schema
+
+_MOST_NAMED = 10
+
+Item = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What is listed: the name of the list, of the text in an entry, and of its verdict."""
+
+    title: str
+    entries: str
+    text: str
+    verdict: str
+
+    def schema(self, reasoning: bool, **beside: Mapping[str, Any]) -> dict[str, Any]:
+        """An entry is the text, the reasoning about it if that is wanted, and then the verdict."""
+        entry = {self.text: {"type": "string"}} | why(reasoning) | {self.verdict: {"type": "boolean"}}
+        item = verdict_schema(self.text, entry)
+        return verdict_schema(self.title, {self.entries: {"type": "array", "items": item}, **beside})
+
+    def score(self, asked: Asked) -> Score | None:
+        """The share of entries with the verdict true; the comment names the others. None for an empty list."""
+        return self.score_of(asked.verdict[self.entries], asked.prompt_hash)
+
+    def score_of(self, items: Sequence[Item], prompt_hash: str) -> Score | None:
+        """The same of entries that are there."""
+        if not items:
+            return None
+        lacking = [str(item[self.text]) for item in items if not item[self.verdict]]
+        return Score(
+            value=(len(items) - len(lacking)) / len(items),
+            comment=self._comment(len(items), lacking),
+            metadata={self.entries: [dict(item) for item in items]},
+            prompt_hash=prompt_hash,
+        )
+
+    def _comment(self, count: int, lacking: Sequence[str]) -> str:
+        says = f"{count - len(lacking)} of {count} {self.entries} {self.verdict}"
+        more = [f"{len(lacking) - _MOST_NAMED} more"] if len(lacking) > _MOST_NAMED else []
+        named = "; ".join([*lacking[:_MOST_NAMED], *more])
+        return f"{says}; not {self.verdict}: {named}" if lacking else says
+
+
+def why(reasoning: bool) -> dict[str, Any]:
+    """The field of the reasoning about one entry."""
+    return {"reasoning": {"type": "string"}} if reasoning else {}

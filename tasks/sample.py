@@ -1,0 +1,70 @@
+"""Which examples an evaluator judges, where it judges a sample of them."""
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from specs.columns import at_path
+from specs.errors import InputError
+from specs.evaluator import EvaluatorSpec, as_key
+from store.records import ExampleRow, from_json
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The examples that were drawn, and for every example the share of its kind that was: 0 to 1, without 0."""
+
+    drawn: frozenset[str]
+    rates: Mapping[str, float]
+
+
+def draw(spec: EvaluatorSpec, examples: Sequence[ExampleRow]) -> Sample | None:
+    """The sample of an evaluator; None for one that judges all.
+
+    Of every value of `sample_by` its rate is drawn, of the others together `sample_rate`: rounded, and one at least.
+    The draw goes by a hash of seed and id, so that it is the same for every target, evaluator and resumption, and a
+    smaller sample is part of a larger one. Raises InputError for an example that lacks the field.
+    """
+    if not spec.is_sampled:
+        return None
+    strata: defaultdict[str | None, list[str]] = defaultdict(list)
+    for example in examples:
+        strata[_stratum(spec, example)].append(example.example_id)
+    drawn: set[str] = set()
+    rates: dict[str, float] = {}
+    for value, members in strata.items():
+        rate = (spec.sample_rate or 1.0) if value is None else spec.sample_rates[value]
+        chosen = sorted(members, key=lambda identity: _lot(spec.sample_seed, identity))[: _count(rate, len(members))]
+        drawn.update(chosen)
+        rates.update(dict.fromkeys(members, len(chosen) / len(members)))
+    return Sample(frozenset(drawn), rates)
+
+
+def _count(rate: float, among: int) -> int:
+    return max(1, math.floor(rate * among + 0.5))
+
+
+def _lot(seed: int, identity: str) -> bytes:
+    return hashlib.sha256(f"{seed} {identity}".encode()).digest()
+
+
+def _stratum(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
+    """Its value of the field, where there is a rate of that; None for the others."""
+    if spec.sample_by is None:
+        return None
+    row = {
+        "inputs": json.loads(example.inputs),
+        "reference_outputs": from_json(example.reference_outputs),
+        "metadata": from_json(example.metadata) or {},
+        "split": example.split,
+        "cluster": example.cluster,
+    }
+    try:
+        value = as_key(at_path(row, spec.sample_by))
+    except InputError as error:
+        where = f"evaluator {spec.metric!r}: sample_by: example {example.example_id!r}"
+        raise InputError(f"{where}: {error}") from error
+    return value if value in spec.sample_rates else None

@@ -1,0 +1,391 @@
+"""evalflows evaluators: what is listed and told of each, and a row that is judged as in a run."""
+
+import csv
+import inspect
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from endpoint import Endpoint, completion, error, serving
+
+import evaluators as ours
+from cli.main import cli
+from evaluators import SHORT_NAMES
+from store import Store
+from store.schemas import TABLES
+
+ROOT = Path(__file__).parents[2]
+KEY = "sk-proj-AbC123dEf456"
+ROW = {"inputs": {"question": "Capital of France?"}, "outputs": {"output": "paris"}, "reference_outputs": "Paris"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, and an environment that knows no provider but has one key."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("EVALFLOWS_CONNECTIONS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OUR_KEY", KEY)
+    return tmp_path
+
+
+def evaluators(*arguments: str) -> Result:
+    done = CliRunner().invoke(cli, ["evaluators", *arguments])
+    assert KEY not in done.output
+    return done
+
+
+def listed(*arguments: str) -> dict[str, dict[str, Any]]:
+    done = evaluators(*arguments, "--format", "json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
+
+
+def share(**connections: dict[str, Any]) -> None:
+    Path("connections.yaml").write_text(yaml.safe_dump(connections))
+
+
+def mine(source: str, module: str) -> None:
+    Path(f"{module}.py").write_text(source)
+
+
+# Listed and told
+
+
+def test_all_of_ours_are_listed_in_every_format() -> None:
+    assert [*listed()] == [*SHORT_NAMES]
+    table = evaluators().stdout
+    assert [name for name in SHORT_NAMES if re.search(rf"^{name} ", table, flags=re.M)] == [*SHORT_NAMES]
+    rows = [*csv.DictReader(io.StringIO(evaluators("--format", "csv").stdout))]
+    assert [row["name"] for row in rows] == [*SHORT_NAMES]
+    assert [*rows[0]] == ["name", "judges_by", "level", "asks_for", "reference", "returns", "about"]
+
+
+def test_what_each_judges_by_is_what_it_asks_for() -> None:
+    by = {name: one["judges_by"] for name, one in listed().items()}
+    assert {by[name] for name in ("exact_match", "agent", "schema_adherence", "label_f1")} == {"rule"}
+    assert {by[name] for name in ("correctness", "toxicity", "turn_quality", "trajectory")} == {"model"}
+    assert [name for name, one in by.items() if one == "embeddings"] == ["semantic_similarity"]
+
+
+def test_one_alone_judges_a_whole_experiment() -> None:
+    assert [name for name, one in listed().items() if one["level"] == "experiment"] == ["label_f1"]
+
+
+def test_what_each_asks_for_is_told_apart_from_its_settings() -> None:
+    precision = listed()["context_precision"]
+    assert precision["asks_for"] == ["inputs", "outputs", "reference_outputs", "metadata", "complete"]
+    assert precision["settings"] == {
+        "context": '"inputs.context"',
+        "key": "null",
+        "prompt": "evaluators/prompts/context_precision.md",
+        "reasoning": "true",
+        "temperature": "0.0",
+    }
+    assert listed()["regex"]["settings"]["pattern"] == "needed"
+
+
+def test_who_needs_a_reference_is_who_is_marked_so_in_the_documents() -> None:
+    text = "\n".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("evaluators", "judges", "agents"))
+    entries = re.split(r"\n(?=- `\w+`:|#|\n)", text)
+    marked = {
+        re.match(r"- `(\w+)`", entry)[1] for entry in entries if re.match(r"- `\w+`:.*\*\(reference\)\*", entry, re.S)
+    }  # type: ignore[index]
+    needed = {name for name, one in listed().items() if one["reference"] == "needed"}
+    assert len(needed) > 10
+    assert marked - needed == {"agent"}, "its parts need one, each as it says"
+    assert needed <= marked
+    without = {name for name, one in listed().items() if one["reference"] == ""}
+    assert {"toxicity", "refusal", "json_valid", "regex", "turn_errors"} <= without and not without & marked
+
+
+def test_what_each_returns_is_what_it_declares() -> None:
+    found = listed()
+    assert found["refusal"]["returns"] == {"refusal": {"higher_is_better": False, "range": [0.0, 1.0]}}
+    assert found["turn_quality"]["returns"]["turn_quality"]["range"] == [1.0, 5.0]
+    assert found["context_use"]["returns"]["context_contradicted"]["higher_is_better"] is False
+    assert found["exact_match"]["returns"] == {"exact_match": {"higher_is_better": True, "range": [0.0, 1.0]}}
+    assert found["rubric"]["returns"]["rubric"]["range"] is None, "it declares none"
+    (row,) = [
+        one for one in csv.DictReader(io.StringIO(evaluators("--format", "csv").stdout)) if one["name"] == "agent"
+    ]
+    assert row["returns"].startswith("0 to 1, higher is better; agent_selection: 0 to 1, higher is better; ")
+
+
+def test_the_first_sentence_of_each_is_there() -> None:
+    found = listed()
+    assert found["exact_match"]["about"] == "Whether the answer equals the reference."
+    assert found["regex"]["about"].startswith("Whether the pattern (of Python's `re`) is found in the answer, or with")
+    for name, one in found.items():
+        assert one["about"].endswith((".", ":")) and len(one["about"]) < 200, name
+
+
+@pytest.mark.parametrize("arguments", [(), ("correctness",), ("--format", "json"), ("mine_listed:polite",)])
+def test_listing_loads_neither_prefect_nor_openai(arguments: tuple[str, ...]) -> None:
+    mine("def polite(outputs):\n    'Whether it is polite.'\n    return True\n", "mine_listed")
+    program = (
+        "import sys\n"
+        "from cli.main import cli\n"
+        "assert 'evaluators' not in sys.modules, 'other commands need not wait for them'\n"
+        "cli(['evaluators', *sys.argv[1:]], standalone_mode=False)\n"
+        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
+        "assert not slow, slow\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Whether" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "exact_match"])
+def test_of_one_the_whole_docstring_and_every_setting_is_told(name: str) -> None:
+    done = evaluators(name)
+    assert done.exit_code == 0
+    assert inspect.getdoc(getattr(ours, name)) in done.stdout
+    parameters = inspect.signature(getattr(ours, name)).parameters.values()
+    for setting in [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]:
+        assert re.search(rf"^  {setting}: ", done.stdout, flags=re.M), setting
+
+
+def test_the_metrics_are_those_by_the_settings_that_are_given() -> None:
+    args = ("--set", "criteria=[detail, harmfulness]")
+    (one,) = listed("criteria", *args).values()
+    assert {metric: said["higher_is_better"] for metric, said in one["returns"].items()} == {
+        "criteria": True,
+        "detail": True,
+        "harmfulness": False,
+    }
+    assert "harmfulness: 0 to 1, lower is better" in evaluators("criteria", *args).stdout
+
+
+def test_one_of_your_own_is_told_too() -> None:
+    mine(
+        "class Short:\n"
+        "    'Whether it is short.'\n"
+        "    metrics = {'short': {'range': [0, 2], 'higher_is_better': False}}\n"
+        "    __name__ = 'short'\n"
+        "    def __call__(self, output, *, most=9): return len(output) <= most\n"
+        "short = Short()\n",
+        "mine_told",
+    )
+    (one,) = listed("mine_told:short").values()
+    assert (one["judges_by"], one["asks_for"], one["settings"]) == ("rule", ["output"], {"most": "9"})
+    assert one["returns"] == {"short": {"higher_is_better": False, "range": [0.0, 2.0]}}
+
+
+# Tried by rule
+
+
+def tried(*arguments: str, row: Any = ROW) -> list[dict[str, Any]]:
+    done = evaluators(*arguments, "--try", row if isinstance(row, str) else json.dumps(row), "--format", "json")
+    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_rule_judges_the_row_with_the_settings_that_are_given() -> None:
+    (no,), (yes,) = tried("exact_match"), tried("exact_match", "--set", "ignore_case=true")
+    assert (no["value"], yes["value"], no["status"]) == (0.0, 1.0, "scored")
+    assert evaluators("exact_match", "--try", json.dumps(ROW)).stdout.splitlines()[0] == "exact_match: false"
+
+
+def test_value_label_and_comment_of_each_score_are_printed() -> None:
+    mine(
+        "from evaluators import Score\n"
+        "def graded(outputs, reference_outputs, *, top=1):\n"
+        "    text = outputs['output']\n"
+        "    return [Score(value=len(text) / top, label='short', comment='five\\nletters'),\n"
+        "            Score(key='same', value=text == reference_outputs['output']), Score(key='none')]\n",
+        "mine_graded",
+    )
+    done = evaluators("mine_graded:graded", "--try", json.dumps(ROW), "--set", "top=4")
+    assert done.stdout.splitlines() == [
+        "graded: 1.25 (short)",
+        "  five",
+        "  letters",
+        "same: false",
+        "none: does not apply",
+        "0 model calls, 0 from the ledger, 0.000000 USD",
+    ]
+
+
+def test_a_row_of_a_file_goes_by_its_line() -> None:
+    rows = [{"inputs": "q", "outputs": "no"}, None, {"inputs": "q", "outputs": "21", "reference_outputs": "21"}]
+    Path("rows.jsonl").write_text("\n".join("" if row is None else json.dumps(row) for row in rows))
+    (third,) = tried("numeric_closeness", row="rows.jsonl:3")
+    assert (third["value"], third["comment"]) == (1.0, "read 21, wanted 21")
+    (first,) = tried("numeric_closeness", row="rows.jsonl:1")
+    assert (first["value"], first["status"]) == (None, "not_applicable")
+
+
+def test_one_that_judges_an_experiment_gets_a_row_that_is_one() -> None:
+    (score,) = tried("label_f1")
+    assert score["value"] == 1.0 and score["comment"].startswith("1 runs, 0 without an answer")
+    assert tried("label_f1", row={**ROW, "outputs": "Rome"})[0]["value"] == 0.0
+
+
+def test_metadata_reach_the_evaluator_and_a_plain_answer_is_wrapped() -> None:
+    mine("def seen(output, metadata, example):\n    return f'{output} {metadata} {example.split}'\n", "mine_seen")
+    row = {"inputs": "q", "outputs": [1], "metadata": {"risk": "high"}, "split": "dev"}
+    assert tried("mine_seen:seen", row=row)[0]["label"] == "[1] {'risk': 'high'} dev"
+
+
+def test_a_rule_leaves_nothing_in_the_store() -> None:
+    tried("exact_match")
+    assert {table: Store().query(f"select count(*) from source.{table}")[0][0] for table in TABLES} == dict.fromkeys(
+        TABLES, 0
+    )
+
+
+BAD = {
+    "no such evaluator": (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of agent, "),
+    "no such module": (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
+    "a row without a name": (("--try", "{}"), "--try: wanted the name of an evaluator before it"),
+    "a setting that is none": (("regex", "--set", "patern=a"), "evaluator 'regex': got the setting 'patern', wanted"),
+    "a change without a value": (("regex", "--set", "pattern"), "--set pattern: wanted key=value"),
+    "a value that is no YAML": (("regex", "--set", "pattern=["), "--set pattern=[: the value is not YAML"),
+    "a setting that is needed": (("regex", "--try", json.dumps(ROW)), "evaluator 'regex': asks for 'pattern'"),
+    "a value that cannot be used": (
+        ("length_between", "--set", "unit=lines", "--try", json.dumps(ROW)),
+        "evaluator 'length_between': ValueError: unit: got 'lines', wanted characters or words",
+    ),
+    "criteria that are none": (
+        ("criteria", "--set", "criteria=wit"),
+        "evaluator 'criteria': its metrics: criteria: got",
+    ),
+    "no JSON": (("exact_match", "--try", '{"inputs": '), "--try: not JSON: "),
+    "no object": (("exact_match", "--try", "[1]"), "--try: got [1], wanted an object"),
+    "no inputs": (("exact_match", "--try", '{"outputs": 1}'), "--try:1: no inputs"),
+    "no outputs": (("exact_match", "--try", '{"inputs": 1}'), "--try:1: no outputs: got inputs, wanted 'outputs'"),
+    "a field that is not known": (
+        ("exact_match", "--try", json.dumps({**ROW, "answer": 1})),
+        "--try:1: got the field 'answer'",
+    ),
+    "no such file": (("exact_match", "--try", "nowhere.jsonl:1"), "nowhere.jsonl: cannot be read: No such file"),
+    "no such line": (("exact_match", "--try", "one.jsonl:2"), "one.jsonl: has no row 2"),
+    "no such connection": (("toxicity", "--try", json.dumps(ROW), "--connection", "x"), "connection 'x': wanted one"),
+    "no key": (
+        ("toxicity", "--try", json.dumps(ROW)),
+        "evaluator 'toxicity': connection 'openai': the environment variable OPENAI_API_KEY is not set",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_work_is_one_line_and_exit_2(case: str) -> None:
+    arguments, message = BAD[case]
+    Path("one.jsonl").write_text(json.dumps(ROW) + "\n")
+    done = evaluators(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"evalflows: {message}") and done.stderr.count("\n") == 1
+
+
+# Tried by a model
+
+
+def verdict(correct: bool) -> Any:
+    return lambda request: completion(json.dumps({"reasoning": "Both name it.", "correct": correct}))
+
+
+def provider(endpoint: Endpoint, **more: Any) -> None:
+    prices = {"usd_per_million_input_tokens": 2.0, "usd_per_million_output_tokens": 10.0}
+    share(ours={"base_url": endpoint.base_url, "model": "m", "api_key_env": "OUR_KEY", **prices, **more})
+
+
+def judge(name: str, *arguments: str, row: Any = ROW) -> Result:
+    return evaluators(name, "--try", json.dumps(row), "--connection", "ours", *arguments)
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_a_judge_asks_its_model_and_says_what_it_cost_and_who_answered(correct: bool) -> None:
+    with serving(Endpoint(answer=verdict(correct))) as endpoint:
+        provider(endpoint)
+        done = judge("correctness", "--model", "other")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"correctness: {str(correct).lower()}",
+        "  Both name it.",
+        "1 model calls, 0 from the ledger, 0.000070 USD; mock-1 answered",  # 10 x 2 + 5 x 10 USD a million
+    ]
+    assert endpoint.requests[0]["model"] == "other"
+    assert "Capital of France?" in endpoint.requests[0]["messages"][0]["content"]
+    assert endpoint.keys == [f"bearer {KEY}".lower()]
+
+
+def test_a_call_is_paid_once_and_is_all_that_is_kept() -> None:
+    with serving(Endpoint(answer=verdict(True))) as endpoint:
+        provider(endpoint)
+        first, again = judge("correctness"), judge("correctness", "--format", "json")
+        judge("correctness", "--set", "instructions=Be strict.")
+    assert endpoint.calls == 2, "another question is another call"
+    assert "1 model calls, 0 from the ledger" in first.stdout
+    said = json.loads(again.stdout)
+    assert (said["value"], said["calls"], said["calls_cached"], said["cost_usd"]) == (1.0, 0, 1, 0.0)
+    store = Store()
+    counts = {table: store.query(f"select count(*) from source.{table}")[0][0] for table in TABLES}
+    assert counts == dict.fromkeys(TABLES, 0) | {"calls": 2}
+    kept = store.query("select distinct evaluator, status, starts_with(experiment_id, 'trial-') from source.calls")
+    assert kept == [("correctness", "ok", True)]
+    assert store.query("select count(*) from source.calls where request like '%sk-proj%'") == [(0,)]
+
+
+def test_every_turn_has_a_line() -> None:
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    row = {"inputs": {"messages": turns[:1]}, "outputs": {"messages": turns}}
+    answer = completion(json.dumps({"reasoning": "Friendly.", "score": 4}))
+    with serving(Endpoint(answer=lambda request: answer)) as endpoint:
+        provider(endpoint)
+        lines = judge("turn_quality", row=row).stdout.splitlines()
+    assert lines[0] == "turn_quality: 4" and "turn_quality, turn 1: 4" in lines
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (error(503, "down\nfor now"), "HTTP 503: down for now"),
+        (error(401, f"no such key: {KEY}"), "HTTP 401: no such key: …"),
+        (completion("I think it is right."), "wanted JSON"),
+    ],
+)
+def test_a_model_that_gives_no_answer_is_one_line_and_exit_4(reply: Any, says: str) -> None:
+    with serving(Endpoint(answer=lambda request: reply)) as endpoint:
+        provider(endpoint, attempts=1)
+        done = judge("correctness")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert done.stderr.startswith("evalflows: evaluator 'correctness': ") and done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
+def test_a_model_that_refuses_the_request_is_exit_2_and_so_is_a_judge_that_raises() -> None:
+    with serving(Endpoint(answer=lambda request: error(400, "temperature is not known"))) as endpoint:
+        provider(endpoint)
+        done = judge("correctness")
+    assert done.exit_code == 2 and "temperature is not known" in done.stderr
+    two = {"verdicts": [{"number": 1, "reasoning": "", "useful": True}] * 2}
+    with serving(Endpoint(answer=lambda request: completion(json.dumps(two)))) as endpoint:
+        provider(endpoint)
+        twice = judge("context_precision", row={**ROW, "inputs": {"question": "q", "context": ["a", "b"]}})
+    assert twice.exit_code == 2
+    assert "got verdicts on the contexts 1, 1" in twice.stderr and "(1 model calls, " in twice.stderr
+
+
+def test_a_plain_evaluator_of_your_own_may_ask_a_model_too() -> None:
+    mine("def polite(outputs, complete):\n    return complete('Polite?').text.startswith('answer')\n", "mine_polite")
+    with serving(Endpoint()) as endpoint:
+        provider(endpoint)
+        done = judge("mine_polite:polite")
+    assert done.stdout.splitlines()[0] == "polite: true" and endpoint.calls == 1
+
+
+def test_a_prompt_of_your_own_is_read_from_its_file() -> None:
+    Path("mine.md").write_text("Right? {outputs} {reference_outputs}")
+    with serving(Endpoint(answer=verdict(True))) as endpoint:
+        provider(endpoint)
+        assert judge("correctness", "--set", "prompt=mine.md").exit_code == 0
+    assert endpoint.requests[0]["messages"][0]["content"].startswith("Right? [BEGIN ")

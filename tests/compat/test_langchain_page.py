@@ -1,0 +1,230 @@
+"""The calls of LangChain's page on comparing two texts, by a connection whose answers were written down."""
+
+import ast
+import asyncio
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, Reply, Request, completion, serving
+
+from compat.langchain import load_evaluator
+from evaluators.fence import fenced
+from llm.budget import Budget
+from llm.recorder import Recorder, recording
+from specs.errors import CallError, InputError
+from store.records import CallRow
+
+ROOT = Path(__file__).parent.parent.parent
+PROGRAMS = Path(__file__).parent / "programs" / "langchain"
+TEXT = (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")
+FERRY = {
+    "prediction": "the ferry leaves at noon",
+    "prediction_b": "9:30",
+    "input": "When does the first ferry leave?",
+    "reference": "half past nine",
+}
+
+RECORDED = {
+    "When does the first ferry leave?": {"reasoning": "B has the reference's time, A has not.", "verdict": "B"},
+    "What is a tide?": {"reasoning": "Both are true, and B says how and why.", "verdict": "B"},
+    "Write two lines about a lighthouse.": {"reasoning": "A is plain, B is all ornament.", "verdict": "A"},
+}
+BY_OWN_PROMPT = "A names the ship that the record knows. B does not.\n[[A]]"
+
+
+def recorded(request: Request) -> Reply:
+    """By schema where one is asked for, else the text that a prompt of one's own wants."""
+    (message,) = request["messages"]
+    if "response_format" not in request:
+        return completion(BY_OWN_PROMPT)
+    (answer,) = (answer for question, answer in RECORDED.items() if fenced(question) in message["content"])
+    return completion(json.dumps(answer))
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    with serving(Endpoint(answer=recorded)) as serves:
+        monkeypatch.setenv("OPENAI_BASE_URL", serves.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+        monkeypatch.delenv("OPENAI_MODEL", raising=False)
+        yield serves
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path, endpoint: Endpoint, store_root: Path) -> None:
+    command = [sys.executable, str(PROGRAMS / "pairwise.py")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    ferry, tide, lighthouse, other, *shown, ship = done.stdout.splitlines()
+    results = [ast.literal_eval(line) for line in (ferry, tide, lighthouse, other, ship)]
+    assert [list(result) for result in results] == 5 * [["reasoning", "value", "score"]]
+    assert [(result["value"], result["score"]) for result in results] == [
+        ("B", 0),
+        ("B", 0),
+        ("A", 1),
+        ("B", 0),
+        ("A", 1),
+    ]
+    assert results[0]["reasoning"] == "B has the reference's time, A has not."
+    assert results[3]["reasoning"].endswith("\n[[B]]\n") and results[4]["reasoning"] == BY_OWN_PROMPT
+    assert shown[1] == "Weigh these:" and shown[2].startswith("- helpfulness: ") and "A: {prediction}" in shown
+    check_what_was_asked(endpoint)
+    assert not store_root.exists() and list(tmp_path.iterdir()) == []
+
+
+def check_what_was_asked(endpoint: Endpoint) -> None:
+    """Four calls, since another model answered one; each shows what its comparison has, and no more."""
+    ferry, tide, lighthouse, ship = (request["messages"][0]["content"] for request in endpoint.requests)
+    assert {(request["model"], request["temperature"]) for request in endpoint.requests} == {("gpt-4o-mini", 0)}
+    assert [fenced("half past nine") in text for text in (ferry, tide)] == [True, False]
+    assert "- restraint: Does it do without ornament?" in lighthouse and "- helpfulness" not in lighthouse
+    assert ship.startswith("Two harbour pilots") and f"A: {fenced('The wreck off the point is the Amalia.')}" in ship
+
+
+def test_only_the_import_lines_are_ours() -> None:
+    tree = ast.parse((PROGRAMS / "pairwise.py").read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {node.module for node in imports if isinstance(node, ast.ImportFrom)} == {
+        "compat.langchain",
+        "recorded_model",
+    }
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert called == {"load_evaluator", "print", "ChatModel"}
+
+
+def test_a_connection_is_asked_by_its_name_in_whatever_loop(tmp_path: Path, monkeypatch: Any) -> None:
+    async def both() -> list[dict[str, Any]]:
+        evaluator = load_evaluator("labeled_pairwise_string", llm="house")
+        return [evaluator.evaluate_string_pairs(**FERRY), await evaluator.aevaluate_string_pairs(**FERRY)]
+
+    with serving(Endpoint(answer=recorded)) as endpoint:
+        path = tmp_path / "connections.yaml"
+        path.write_text(f"house: {{base_url: '{endpoint.base_url}', model: judge-1, api_key_env: HOUSE_KEY}}\n")
+        monkeypatch.setenv("EVALFLOWS_CONNECTIONS", str(path))
+        monkeypatch.setenv("HOUSE_KEY", "key-of-the-house")
+        assert [result["value"] for result in asyncio.run(both())] == ["B", "B"]
+        in_threads = [threading.Thread(target=lambda: asyncio.run(both())) for _ in range(3)]
+        for thread in in_threads:
+            thread.start()
+        for thread in in_threads:
+            thread.join(30)
+    assert endpoint.calls == 1  # the same comparison is paid once
+    assert endpoint.requests[0]["model"] == "judge-1" and endpoint.keys == ["bearer key-of-the-house"]
+
+
+def test_programs_with_several_event_loops_share_one_connection(endpoint: Endpoint) -> None:
+    evaluator = load_evaluator("labeled_pairwise_string")
+
+    async def several(loop: int) -> list[Any]:
+        pairs = [FERRY | {"prediction": f"boat {loop}, hour {hour}"} for hour in range(4)]
+        return await asyncio.gather(*(evaluator.aevaluate_string_pairs(**pair) for pair in pairs))
+
+    for loop in range(3):
+        answers = asyncio.run(several(loop), debug=True)
+        assert [answer["value"] for answer in answers] == ["B"] * 4
+    assert endpoint.calls == 12
+
+
+def test_a_call_inside_an_experiment_is_kept_there_and_spends_of_its_budget(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    recorder = Recorder(keep=kept.append, experiment_id="e1", budget=Budget(calls=1))
+    evaluator = load_evaluator("labeled_pairwise_string")
+    first = FERRY | {"prediction": "when the tide serves"}
+    with recording(recorder):
+        assert evaluator.evaluate_string_pairs(**first)["value"] == "B"
+        with pytest.raises(CallError) as raised:
+            asyncio.run(evaluator.aevaluate_string_pairs(**first | {"prediction": "never"}))
+    assert raised.value.kind == "over_budget" and endpoint.calls == 1
+    assert [(row.experiment_id, row.status) for row in kept if row.status == "ok"] == [("e1", "ok")]
+
+
+def test_a_connection_without_schemas_is_asked_for_marks(tmp_path: Path, monkeypatch: Any) -> None:
+    def answer(request: Request) -> Reply:
+        assert "[[verdict: …]]" in request["messages"][0]["content"]
+        return completion("Neither says more.\n[[verdict: C]]")
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        path = tmp_path / "connections.yaml"
+        path.write_text(f"plain: {{base_url: '{endpoint.base_url}', model: judge-1, answer_form: text}}\n")
+        monkeypatch.setenv("EVALFLOWS_CONNECTIONS", str(path))
+        result = load_evaluator("pairwise_string", llm="plain").evaluate_string_pairs(
+            prediction="x", prediction_b="y", input="?"
+        )
+    assert result == {"reasoning": "Neither says more.", "value": None, "score": 0.5}
+
+
+def test_a_connection_that_cannot_be_asked_is_an_error_when_it_is_loaded(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "connections.yaml"
+    path.write_text("bare: {base_url: 'http://127.0.0.1:1/v1'}\nheld: {base_url: 'http://127.0.0.1:1/v1', model: m}\n")
+    monkeypatch.setenv("EVALFLOWS_CONNECTIONS", str(path))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(InputError, match="OPENAI_API_KEY is not set"):
+        load_evaluator("pairwise_string")
+    with pytest.raises(InputError, match="'bare': names no model"):
+        load_evaluator("pairwise_string", llm="bare")
+    with pytest.raises(InputError, match="'nowhere': wanted one of"):
+        load_evaluator("pairwise_string", llm="nowhere")
+
+
+def test_a_call_that_fails_raises_rather_than_preferring_somebody(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda request: Reply({"error": {"message": "no such model"}}, 404)
+    with pytest.raises(CallError, match="no such model"):
+        load_evaluator("pairwise_string").evaluate_string_pairs(prediction="x", prediction_b="y", input="?")
+
+
+def test_langchains_own_models_and_templates_are_taken() -> None:
+    models = pytest.importorskip("langchain_core.language_models.fake_chat_models")
+    prompts = pytest.importorskip("langchain_core.prompts")
+    own = "{criteria}\n{input} {{asked}}\n{reference}\nA: {prediction}\nB: {prediction_b}"
+    sides = [fenced(FERRY[name]) for name in ("input", "reference", "prediction", "prediction_b")]
+    llm = models.FakeListChatModel(responses=["The second.\n[[B]]", "Neither.\n[[C]]"])
+    prompt = prompts.PromptTemplate.from_template(own)
+    evaluator = load_evaluator("labeled_pairwise_string", llm=llm, prompt=prompt, criteria={"brevity": "Short?"})
+    assert evaluator.prompt == prompt.partial(criteria="- brevity: Short?")
+    assert evaluator.evaluate_string_pairs(**FERRY)["value"] == "B"
+    assert asyncio.run(evaluator.aevaluate_string_pairs(**FERRY))["value"] is None
+    request = evaluator._request(**FERRY)
+    assert request == "- brevity: Short?\n{} {{asked}}\n{}\nA: {}\nB: {}".format(*sides)
+
+
+def test_a_prompt_of_several_messages_is_asked_as_such() -> None:
+    prompts = pytest.importorskip("langchain_core.prompts")
+    models = pytest.importorskip("langchain_core.language_models.fake_chat_models")
+    human = "{input}\n{prediction}\n{prediction_b}"
+    prompt = prompts.ChatPromptTemplate.from_messages([("system", "Judge by {criteria}"), ("human", human)])
+    asked: list[Any] = []
+
+    async def complete(messages: Any, **parameters: Any) -> Any:
+        asked.extend(messages)
+        return type("Answer", (), {"text": "[[A]]"})()
+
+    pair = {name: FERRY[name] for name in ("prediction", "prediction_b", "input")}
+    for llm in (complete, models.FakeListChatModel(responses=["[[A]]"])):
+        evaluator = load_evaluator("pairwise_string", llm=llm, prompt=prompt, criteria="depth")
+        assert evaluator.evaluate_string_pairs(**pair)["value"] == "A"
+    sides = (fenced(pair[name]) for name in ("input", "prediction", "prediction_b"))
+    assert [message["role"] for message in asked] == ["system", "user"]
+    assert asked[0]["content"].startswith("Judge by - depth: ") and asked[1]["content"] == "\n".join(sides)
+
+
+def test_the_import_lines_of_the_document_work() -> None:
+    lines = re.findall(r"`from (compat[\w.]*) import ([\w, ]+)`", TEXT)
+    assert len(lines) >= 3
+    for module, names in lines:
+        assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
+
+
+def test_the_names_of_the_package_and_the_program_stand_in_the_document() -> None:
+    for name in importlib.import_module("compat.langchain").__all__:
+        assert f"`{name}" in TEXT, name
+    (program,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
+    compile(program, "docs/langchain.md", "exec")

@@ -1,0 +1,47 @@
+"""Pairing calls one to one, against every way to pair them."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from evaluators.agents.assignment import FloatArray, best_pairs
+
+
+def most(worth: FloatArray) -> float:
+    """The largest sum, by trying every way to give each row a column of its own."""
+    if worth.shape[0] > worth.shape[1]:
+        worth = worth.T
+    rows = range(worth.shape[0])
+    return max(sum(worth[row, way[row]] for row in rows) for way in permutations(range(worth.shape[1]), len(rows)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (4, 1), (2, 3), (3, 3), (4, 4), (5, 3), (3, 6), (5, 5)])
+@pytest.mark.parametrize("kind", ["shares", "0 or 1", "few values"])
+def test_no_other_pairing_is_worth_more(shape: tuple[int, int], kind: str) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(40):
+        drawn = {
+            "shares": rng.random(shape),
+            "0 or 1": (rng.random(shape) < 0.4).astype(float),
+            "few values": rng.integers(0, 4, shape) / 3,
+        }[kind]
+        pairs = best_pairs(drawn)
+        assert sum(drawn[pair] for pair in pairs) == pytest.approx(most(drawn))
+        assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(pairs)
+        assert all(drawn[pair] > 0 for pair in pairs)
+
+
+def test_taking_the_best_pair_first_would_lose() -> None:
+    worth = np.array([[1.0, 0.9], [0.9, 0.0]])  # 1 and 0 are less than 0.9 and 0.9
+    assert best_pairs(worth) == [(0, 1), (1, 0)]
+
+
+def test_pairs_worth_nothing_are_left_out_and_no_call_pairs_with_none() -> None:
+    assert best_pairs(np.array([[0.0, 0.5], [0.0, 0.0]])) == [(0, 1)]
+    assert best_pairs(np.zeros((0, 3))) == best_pairs(np.zeros((3, 0))) == best_pairs(np.zeros((2, 2))) == []
+
+
+def test_a_hundred_calls_are_paired_at_once() -> None:
+    order = np.random.default_rng(3).permutation(100)
+    assert best_pairs(np.eye(100)[order]) == [(row, int(order[row])) for row in range(100)]

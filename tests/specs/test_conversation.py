@@ -1,0 +1,100 @@
+"""A conversation: what is one, and which turns are the assistant's."""
+
+from typing import Any
+
+import pytest
+
+from specs.conversation import checked_messages, turns_of
+from specs.dataset import DatasetSpec
+from specs.errors import InputError
+from specs.experiment import ExperimentSpec, change_experiment
+
+LETTERS = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool", "f": "function"}
+
+
+def turns(letters: str) -> list[tuple[int, int, int]]:
+    """Number, begin and end of each turn, of messages given by the first letters of their roles."""
+    return [(turn.number, turn.begins, turn.ends) for turn in turns_of([{"role": LETTERS[one]} for one in letters])]
+
+
+@pytest.mark.parametrize(
+    ("letters", "wanted"),
+    [
+        ("", []),
+        ("su", []),
+        ("ua", [(1, 1, 2)]),
+        ("suaua", [(1, 2, 3), (2, 4, 5)]),
+        ("uaau", [(1, 1, 3)]),
+        ("uatatau", [(1, 1, 6)]),
+        ("aua", [(1, 0, 1), (2, 2, 3)]),
+        ("uasa", [(1, 1, 2), (2, 3, 4)]),
+        ("utua", [(1, 3, 4)]),
+        ("uta", [(1, 1, 3)]),
+        ("duafa", [(1, 2, 5)]),
+        ("uuaa", [(1, 2, 4)]),
+    ],
+)
+def test_a_turn_is_what_the_assistant_and_its_tools_say_in_a_row(letters: str, wanted: list[Any]) -> None:
+    assert turns(letters) == wanted
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "f"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+        {"role": "user", "content": [{"type": "text", "text": "x"}], "name": "Ann"},
+        {"role": "assistant"},
+    ],
+)
+def test_a_message_has_a_role_and_what_it_says(message: dict[str, Any]) -> None:
+    assert checked_messages([message]) == [message]
+    assert checked_messages([]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (None, "messages: got NoneType, wanted a list of {role, content}"),
+        ({"role": "user"}, "messages: got dict, wanted a list of {role, content}"),
+        ([{"role": "user"}, "x"], "messages: 2: got 'x', wanted {role, content}"),
+        ([{"content": "x"}], "messages: 1: got {'content': 'x'}, wanted {role, content}"),
+        ([{"role": "ai"}], "messages: 1: got the role 'ai', wanted one of system, developer, user, assistant, tool, "),
+        ([{"role": "user", "content": 7}], "messages: 1: got the content 7, wanted a text or a list of parts"),
+        ([{"role": "user", "content": [7]}], "messages: 1: got the content [7], wanted a text or a list of parts"),
+        ([{"role": "assistant", "tool_calls": "f"}], "messages: 1: got the tool_calls 'f', wanted a list of calls"),
+    ],
+)
+def test_what_is_no_list_of_messages_is_said_in_one_line(value: Any, says: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        checked_messages(value)
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("how", ["whole", "next"])
+@pytest.mark.parametrize("source", [{"path": "talks.jsonl"}, {"function": "app:talks"}, {"rows": [{"inputs": []}]}])
+def test_a_dataset_that_is_read_may_be_taken_turn_by_turn(how: str, source: dict[str, Any]) -> None:
+    spec = DatasetSpec.model_validate(source | {"turns": how})
+    assert spec.turns == how
+    assert DatasetSpec.model_validate_json(spec.model_dump_json()) == spec
+    assert DatasetSpec.model_validate(source).turns is None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "says"),
+    [
+        ({"name": "talks", "turns": "next"}, "turns: wanted only with path, function or rows; what is in the store is"),
+        ({"snapshot": "snap-1", "turns": "whole"}, "turns: wanted only with path, function or rows; what is in the"),
+        ({"path": "talks.jsonl", "turns": "each"}, "turns: Input should be 'whole' or 'next', got 'each'"),
+    ],
+)
+def test_turns_that_cannot_be_taken_are_refused_in_one_line(dataset: dict[str, str], says: str) -> None:
+    plain: dict[str, Any] = {"path": "talks.jsonl"}
+    spec = ExperimentSpec.model_validate(
+        {"name": "x", "dataset": plain, "targets": [{"kind": "recorded", "column": "reference_outputs"}]}
+    )
+    changes = [f"dataset.{name}={value}" for name, value in ({"path": "null"} | dataset).items()]
+    with pytest.raises(InputError) as caught:
+        change_experiment(spec, changes)
+    assert says in str(caught.value) and "\n" not in str(caught.value)

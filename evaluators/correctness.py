@@ -2,6 +2,7 @@ from typing import Any
 
 from evaluators.answer import reference_value
 from evaluators.asking import Temperature, ask, shipped, shown
+from evaluators.direction import declares, share
 from evaluators.score import Score
 from evaluators.sheet import verdict_schema
 from specs.protocols import Complete
@@ -9,6 +10,7 @@ from specs.protocols import Complete
 PROMPT = shipped("correctness")
 
 
+@declares(share)
 async def correctness(
     inputs: dict[str, Any],
     outputs: dict[str, Any],

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from evaluators.settings import is_number
+from evaluators.sheet import SCALE
+
 Direction = dict[str, Any]
 """`higher_is_better` and `range`, as in a spec's `metrics`."""
 
@@ -35,3 +38,18 @@ def share(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
 def fault(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
     """One metric from 0 (best) to 1 (worst)."""
     return {name: zero_to_one(higher_is_better=False)}
+
+
+def on_the_scale(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
+    """The evaluator's own metric, and one for each criterion: from the worst of the scale, or of the labels' numbers,
+    to the best. There is no range where labels have no numbers, nor for settings that the evaluator will refuse."""
+    labels, criteria = settings.get("labels"), settings.get("criteria")
+    metrics = [name, *(criteria if isinstance(criteria, Mapping) else ())]
+    ends = settings.get("scale", SCALE) if labels is None else _numbers(labels)
+    is_range = isinstance(ends, list | tuple) and all(is_number(end) for end in ends) and len({*ends}) > 1
+    declared = {"range": [float(min(ends)), float(max(ends))]} if is_range else {}
+    return {metric: {"higher_is_better": True, **declared} for metric in metrics}
+
+
+def _numbers(labels: Any) -> list[Any]:
+    return [*labels.values()] if isinstance(labels, Mapping) else []

@@ -3,9 +3,11 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from evaluators.answer import answer_text, reference_value
+from evaluators.direction import declares, share
 from evaluators.text import as_text
 
 
+@declares(share)
 def edit_similarity(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,

@@ -4,12 +4,14 @@ from functools import partial
 from typing import Any, Literal
 
 from evaluators.answer import reference_value
+from evaluators.direction import declares, share
 from evaluators.score import Score
 from evaluators.text import as_text, pick
 
 _MOST_SHOWN = 20
 
 
+@declares(share)
 def label_f1(
     outputs: Sequence[dict[str, Any] | None],
     reference_outputs: Sequence[dict[str, Any] | None],

@@ -3,21 +3,22 @@ from dataclasses import replace
 from typing import Any
 
 from evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
+from evaluators.direction import declares, on_the_scale
 from evaluators.prompt import check_prompt, prompt_hash
 from evaluators.score import Score
 from evaluators.settings import a_count, a_text, is_number, one_of
-from evaluators.sheet import Combine, Labels, Reasoning, Scale, Sheet
+from evaluators.sheet import SCALE, Combine, Labels, Reasoning, Scale, Sheet
 from specs.errors import short
 from specs.metric import MEASURES
 from specs.protocols import Complete
 from specs.template import fill, placeholders
 
-SCALE = (1, 5)
 PROMPT = shipped("rubric")
 
 _TAKEN = ("reasoning", *MEASURES)
 
 
+@declares(on_the_scale)
 async def rubric(
     inputs: dict[str, Any],
     outputs: dict[str, Any],

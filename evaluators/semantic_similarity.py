@@ -3,11 +3,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluators.answer import answer_text, reference_value
+from evaluators.direction import declares, share
 from evaluators.text import as_text, pick
 from specs.errors import short
 from specs.protocols import Embed
 
 
+@declares(share)
 async def semantic_similarity(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,

@@ -9,6 +9,9 @@ from typing import Any, Literal, TypeVar
 
 from evaluators.score import Score
 
+SCALE = (1, 5)
+"""The worst and the best where nothing else is said."""
+
 Combine = Literal["mean", "median", "majority"]
 Reasoning = Literal["before", "after", "none"]
 Verdict = Mapping[str, Any]

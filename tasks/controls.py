@@ -12,7 +12,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evaluators.call import offer_run
-from evaluators.rubric import SCALE
 from evaluators.subject import RunView
 from llm import loop
 from specs.metric import MetricSpec
@@ -157,12 +156,7 @@ def _forged(outputs: dict[str, Any], number: int) -> dict[str, Any]:
 def _part(judge: ReadyEvaluator, value: float) -> float:
     """A score as a part of its range, which is that of yes and no where none is known. Raises ValueError outside."""
     declared = judge.metrics.get(judge.bound.name, MetricSpec())
-    own = (
-        judge.spec.args.get("scale", SCALE)
-        if judge.spec.use == "rubric" and not judge.spec.args.get("labels")
-        else None
-    )
-    low, high = declared.range or own or (0.0, 1.0)
+    low, high = declared.range or (0.0, 1.0)
     if not low <= value <= high:
         raise ValueError(f"{judge.bound.name}: got {value:g}, wanted {low:g} to {high:g} (metrics: … range: …)")
     part = (value - low) / (high - low)

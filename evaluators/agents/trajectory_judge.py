@@ -4,11 +4,10 @@ from typing import Any, Literal
 
 from evaluators.agents.trajectory import read_trajectory
 from evaluators.agents.transcript import transcript
-from evaluators.direction import Direction, declares
-from evaluators.rubric import SCALE
+from evaluators.direction import declares, on_the_scale
 from evaluators.rubric import rubric as judged
 from evaluators.score import Score
-from evaluators.sheet import Combine, Reasoning
+from evaluators.sheet import SCALE, Combine, Reasoning
 from evaluators.subject import RunView
 from specs.protocols import Complete
 
@@ -22,17 +21,7 @@ RUBRIC = """\
 _WAYS = ("tool_calls", "messages", "reasoning_steps")
 
 
-def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
-    """Its own metric and those of the criteria, from the worst to the best that the judge may give."""
-    labels = settings.get("labels")
-    if labels is not None and not isinstance(labels, Mapping):
-        return {name: {"higher_is_better": True}}
-    ends = sorted(labels.values()) if labels else list(settings.get("scale") or SCALE)
-    given = [name, *(settings.get("criteria") or ())]
-    return {metric: {"higher_is_better": True, "range": [ends[0], ends[-1]]} for metric in given}
-
-
-@declares(_metrics)
+@declares(on_the_scale)
 async def trajectory(
     inputs: dict[str, Any],
     outputs: dict[str, Any],

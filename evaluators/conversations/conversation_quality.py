@@ -3,14 +3,12 @@ from typing import Any
 
 from evaluators.asking import Temperature, shipped
 from evaluators.conversations.messages import conversation
-from evaluators.conversations.scale import on_the_scale
 from evaluators.conversations.show import in_place_of, shown_within
-from evaluators.direction import declares
-from evaluators.rubric import SCALE
+from evaluators.direction import declares, on_the_scale
 from evaluators.rubric import rubric as by_rubric
 from evaluators.score import Score
 from evaluators.settings import a_count
-from evaluators.sheet import Combine, Reasoning
+from evaluators.sheet import SCALE, Combine, Reasoning
 from specs.protocols import Complete
 
 PROMPT = shipped("conversation")

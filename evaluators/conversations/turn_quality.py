@@ -6,14 +6,13 @@ from typing import Any
 
 from evaluators.asking import Temperature, shipped
 from evaluators.conversations.messages import Conversation, conversation
-from evaluators.conversations.scale import on_the_scale
 from evaluators.conversations.show import in_place_of, shown_messages, shown_within
 from evaluators.conversations.weights import a_weight, weights_of
-from evaluators.direction import declares
-from evaluators.rubric import SCALE
+from evaluators.direction import declares, on_the_scale
 from evaluators.rubric import rubric as by_rubric
 from evaluators.score import Score
 from evaluators.settings import a_count
+from evaluators.sheet import SCALE
 from specs.conversation import Turn
 from specs.protocols import Complete
 

@@ -113,7 +113,7 @@ def test_what_each_returns_is_what_it_declares() -> None:
     assert found["turn_quality"]["returns"]["turn_quality"]["range"] == [1.0, 5.0]
     assert found["context_use"]["returns"]["context_contradicted"]["higher_is_better"] is False
     assert found["exact_match"]["returns"] == {"exact_match": {"higher_is_better": True, "range": [0.0, 1.0]}}
-    assert found["rubric"]["returns"]["rubric"]["range"] is None, "it declares none"
+    assert found["rubric"]["returns"]["rubric"]["range"] == [1.0, 5.0]
     (row,) = [
         one for one in csv.DictReader(io.StringIO(evaluators("--format", "csv").stdout)) if one["name"] == "agent"
     ]

@@ -518,3 +518,9 @@ def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
         judged(judge, **settings)
     assert says in str(raised.value) and "\n" not in str(raised.value)
     assert judge.requests == []
+
+
+def test_it_declares_the_range_of_its_scale_for_itself_and_each_criterion() -> None:
+    declared = rubric.metrics("quality", {"scale": [0, 10], "criteria": {"polite": "Is it?"}})  # type: ignore[attr-defined]
+    assert declared == {name: {"higher_is_better": True, "range": [0.0, 10.0]} for name in ("quality", "polite")}
+    assert "range" not in rubric.metrics("tone", {"labels": ["warm", "cold"]})["tone"]  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import evaluators
 from evaluators.asking import PROMPTS
 from evaluators.call import OFFERED
+from evaluators.direction import declared_by
 from evaluators.foreign import origin_of
 from specs.errors import InputError, short
 from specs.metric import MetricSpec
@@ -112,15 +113,8 @@ def _by(asked: Sequence[str]) -> str:
 
 def _metrics(found: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
     """What it declares. What it does not: higher is better, and yes or no is from 0 to 1."""
-    said = getattr(found, "metrics", None)
-    try:
-        if inspect.isfunction(said):
-            said = said(name, settings)
-        if isinstance(said, Mapping):
-            return {str(metric): MetricSpec.model_validate(one) for metric, one in said.items()}
-    except (ValueError, TypeError) as error:
-        raise InputError(f"evaluator {name!r}: its metrics: {error}") from error
-    return {name: MetricSpec(range=(0.0, 1.0) if _is_yes_or_no(found) else None)}
+    said = declared_by(found, name, settings)
+    return said or {name: MetricSpec(range=(0.0, 1.0) if _is_yes_or_no(found) else None)}
 
 
 def _is_yes_or_no(found: Callable[..., Any]) -> bool:

@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
@@ -16,7 +16,6 @@ WANTED = (
     '{"key" or "name", "score" or "value", "comment", "metadata"}, {"results": [...]}, '
     "an object with those attributes, or a list of these"
 )
-_OWN = ("turn", "prompt_hash", "repeats", "spread")
 _DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
 
 
@@ -64,7 +63,9 @@ def normalise(returned: object, name: str) -> list[Judgement]:
     Raises TypeError for what is no score, ValueError for NaN and infinity, for what is not of the declared data type,
     and for a name given twice.
     """
-    judgements = list(_each(returned, name)) or [Judgement(metric=name)]
+    judgements = list(_each(returned, name))
+    if all(judgement.turn is not None for judgement in judgements):
+        judgements.insert(0, Judgement(metric=name))  # of the run as a whole it says nothing
     if len(judgements) == 1:
         return judgements
     counts = Counter((judgement.metric, judgement.turn) for judgement in judgements)
@@ -118,7 +119,7 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
         comment=None if comment is None else str(comment),
         metadata=fields.get("metadata") or None,
         config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
-        **{name: fields[name] for name in _OWN if fields.get(name) is not None},
+        **{name: _OWN[name](name, fields[name]) for name in _OWN if fields.get(name) is not None},
     )
 
 
@@ -134,12 +135,44 @@ def _typed(
         own: DataType = "BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if value is None else "NUMERIC"
         return None if value is None else float(value), label, None if given is None else own
     if declared == "CATEGORICAL":
-        said = f"{value:g}" if isinstance(value, float) else str(value)
-        return None, said if label is None else label, declared
+        return None, str(_whole(value)) if label is None else label, declared
     if value is None or (declared == "BOOLEAN" and value not in (0, 1)):
         wanted = "true, false, 1 or 0" if declared == "BOOLEAN" else "a number"
         raise ValueError(f"returned {short(given)} as {declared}, wanted {wanted}")
     return float(value), label, declared
+
+
+def _whole(value: float | bool | None) -> float | int | bool | None:
+    """A number as it was written: 3, not 3.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _a_number_from_1(name: str, given: object) -> int:
+    if not isinstance(given, numbers.Integral) or isinstance(given, bool) or not 1 <= int(given) < 1 << 31:
+        raise ValueError(f"returned the {name} {short(given)}, wanted a whole number of at least 1")
+    return int(given)
+
+
+def _a_spread(name: str, given: object) -> float:
+    number = _number(given)
+    if number is None or isinstance(number, bool) or not 0 <= number < math.inf:
+        raise ValueError(f"returned the {name} {short(given)}, wanted a number of at least 0")
+    return number
+
+
+def _a_text(name: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"returned the {name} {short(given)}, wanted a text")
+    return given
+
+
+_OWN: dict[str, Callable[[str, object], Any]] = {
+    "turn": _a_number_from_1,
+    "prompt_hash": _a_text,
+    "repeats": _a_number_from_1,
+    "spread": _a_spread,
+}
+"""What only our own Score has, and a mapping may have too."""
 
 
 def _attributes(returned: object) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
 
     def read() -> pa.Table:
         with _viewing(store) as catalog:
-            return catalog.execute(sql, list(values)).to_arrow_table()
+            return catalog.sql(sql, params=list(values)).to_arrow_table()
 
     return store.steady(read)
 

@@ -20,7 +20,7 @@ from specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
 from store.parquet import Store
 from store.records import ExampleRow
 from targets import NoRecordedAnswerError, Target, check_body, check_fields
-from tasks.declared import given_metrics
+from tasks.declared import given_metrics, metrics_of
 from tasks.isolated import check_movable
 from tasks.keys import key_for
 from tasks.resolve import bind_evaluator, connection_name, make_target
@@ -166,6 +166,11 @@ def _check_composite(composite: CompositeSpec, spec: ExperimentSpec) -> None:
             raise InputError(f"composite {name!r}: no evaluator gives {metric!r}, wanted some of {wanted}")
     if composite.function:
         load(composite.function)
+    drawn = [e for e in spec.evaluators if e.is_sampled and not composite.metrics.isdisjoint(metrics_of(e))]
+    if len({(e.sample_seed, e.sample_by, frozenset(e.sample_rates)) for e in drawn}) > 1:
+        names = " and ".join(e.metric for e in drawn)
+        wanted = "the same sample_seed, sample_by and values of it, so that one sample is part of the other"
+        raise InputError(f"composite {name!r}: the samples of {names} are drawn in different ways, wanted {wanted}")
 
 
 async def _never(*args: object, **kwargs: object) -> Completion:

@@ -15,11 +15,16 @@ from tasks.connections import settled_connections
 from tasks.declared import with_metrics
 from tasks.prompts import with_prompts
 
+_last_checked: tuple[str, ExperimentSpec] | None = None
+
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def freeze_dataset(spec: ExperimentSpec) -> ExperimentSpec:
-    """The spec, checked whole, with its dataset frozen and named by its snapshot. See `freeze_checked`."""
-    return freeze_checked(spec)
+    """The spec, checked whole, with its dataset frozen and named by its snapshot. See `freeze_checked`.
+
+    What this process has just frozen and checked, on its way to the flow, it does not read and check again.
+    """
+    return spec if _last_checked == (Store().layout.root, spec) else freeze_checked(spec)
 
 
 def freeze_checked(spec: ExperimentSpec) -> ExperimentSpec:
@@ -35,7 +40,9 @@ def freeze_checked(spec: ExperimentSpec) -> ExperimentSpec:
     spec = with_metrics(settled_connections(spec))
     check_spec(spec, loaded.taken, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
-    return spec.model_copy(update={"dataset": dataset})
+    global _last_checked
+    _last_checked = store.layout.root, spec.model_copy(update={"dataset": dataset})
+    return _last_checked[1]
 
 
 def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:

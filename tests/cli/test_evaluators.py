@@ -257,7 +257,7 @@ BAD = {
     ),
     "criteria that are none": (
         ("criteria", "--set", "criteria=wit"),
-        "evaluator 'criteria': its metrics: criteria: got",
+        "evaluator 'criteria': criteria: got",
     ),
     "no JSON": (("exact_match", "--try", '{"inputs": '), "--try: not JSON: "),
     "no object": (("exact_match", "--try", "[1]"), "--try: got [1], wanted an object"),

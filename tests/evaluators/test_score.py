@@ -404,3 +404,116 @@ def test_an_async_evaluator_that_was_not_awaited_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^returned coroutine, wanted"):
         normalise(coroutine, "mine")
     coroutine.close()
+
+
+# of a turn
+
+
+def test_a_turn_is_kept_and_a_metric_may_have_one_score_a_turn_beside_that_of_the_run() -> None:
+    returned = [Score(value=0.5), Score(value=1.0, turn=1), {"score": 0, "turn": 2}, Score(key="b", value=1, turn=1)]
+    assert [(one.metric, one.turn, one.value) for one in normalise(returned, "mine")] == [
+        ("mine", None, 0.5),
+        ("mine", 1, 1.0),
+        ("mine", 2, 0.0),
+        ("b", 1, 1.0),
+    ]
+
+
+def test_two_scores_of_one_name_and_turn_are_refused() -> None:
+    with pytest.raises(ValueError, match="returned 2 scores called 'mine' for turn 3, wanted"):
+        normalise([Score(value=0.5, turn=3), Score(value=0.5, turn=3), Score(value=0.5)], "mine")
+    with pytest.raises(ValueError, match="returned 2 scores called 'mine', wanted"):
+        normalise([Score(value=0.5), Score(value=0.5), Score(value=0.5, turn=3)], "mine")
+
+
+def test_what_a_score_says_of_its_judge_is_kept() -> None:
+    judgement = normalise(Score(value=0.5, prompt_hash="abc", repeats=3, spread=0.1, turn=2), "mine")[-1]
+    assert (judgement.prompt_hash, judgement.repeats, judgement.spread, judgement.turn) == ("abc", 3, 0.1, 2)
+
+
+def test_another_objects_attributes_of_those_names_are_its_own_affair() -> None:
+    @dataclass
+    class Theirs:
+        score: float = 0.5
+        turn: str = "the second"
+        repeats: str = "many"
+
+    judgement = one(Theirs())
+    assert (judgement.value, judgement.turn, judgement.repeats) == (0.5, None, None)
+
+
+# of a declared type
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "value", "label"),
+    [
+        (4, "NUMERIC", 4.0, None),
+        (True, "NUMERIC", 1.0, None),
+        (np.bool_(True), "NUMERIC", 1.0, None),
+        (1, "BOOLEAN", 1.0, None),
+        (0.0, "BOOLEAN", 0.0, None),
+        (False, "BOOLEAN", 0.0, None),
+        ("warm", "CATEGORICAL", None, "warm"),
+        ("1", "CATEGORICAL", None, "1"),
+        (3, "CATEGORICAL", None, "3"),
+        (2.5, "CATEGORICAL", None, "2.5"),
+        (True, "CATEGORICAL", None, "True"),
+    ],
+)
+def test_a_score_of_the_declared_type_is_kept_as_that(
+    given: object, declared: DataType, value: float | None, label: str | None
+) -> None:
+    for returned in ({"value": given, "data_type": declared}, LangfuseEvaluation("mine", given, data_type=declared)):
+        assert one(returned) == Judgement(metric="mine", value=value, label=label, data_type=declared)
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "said"),
+    [
+        ("four", "NUMERIC", "returned 'four' as NUMERIC, wanted a number"),
+        ("4", "NUMERIC", "returned '4' as NUMERIC, wanted a number"),
+        ("yes", "BOOLEAN", "returned 'yes' as BOOLEAN, wanted true, false, 1 or 0"),
+        (0.5, "BOOLEAN", "returned 0.5 as BOOLEAN, wanted true, false, 1 or 0"),
+        (2, "BOOLEAN", "returned 2.0 as BOOLEAN, wanted"),
+        (math.nan, "CATEGORICAL", "returned nan, wanted a finite number"),
+    ],
+)
+def test_a_score_that_is_not_of_the_declared_type_is_refused(given: object, declared: DataType, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        normalise({"name": "mine", "value": given, "data_type": declared}, "mine")
+
+
+def test_a_label_that_is_declared_has_no_number_beside_it() -> None:
+    judgement = one({"score": 0.8, "value": "warm", "data_type": "CATEGORICAL"})
+    assert (judgement.value, judgement.label, judgement.data_type) == (None, "warm", "CATEGORICAL")
+    judgement = one({"score": 0.8, "value": "warm", "data_type": "NUMERIC"})
+    assert (judgement.value, judgement.label, judgement.data_type) == (0.8, "warm", "NUMERIC")
+
+
+@pytest.mark.parametrize("declared", ["NUMERIC", "BOOLEAN", "CATEGORICAL"])
+def test_what_does_not_apply_does_not_whatever_was_declared(declared: DataType) -> None:
+    judgement = one({"name": "mine", "value": None, "data_type": declared})
+    assert (judgement.status, judgement.value, judgement.label) == ("not_applicable", None, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [("turn", "2"), ("turn", True), ("turn", 0), ("turn", 1.5), ("repeats", "three"), ("repeats", 0)]
+    + [("spread", float("nan")), ("spread", -0.1), ("spread", "0"), ("prompt_hash", 5)],
+)  # fmt: skip
+def test_what_cannot_be_kept_beside_a_score_is_refused(field: str, given: object) -> None:
+    with pytest.raises(ValueError, match=f"returned the {field} .*, wanted a "):
+        normalise({"score": 1, field: given}, "mine")
+
+
+def test_of_scores_of_turns_alone_a_row_says_that_the_run_has_none() -> None:
+    whole, turn = normalise(Score(value=1.0, turn=3), "mine")
+    assert (whole.metric, whole.turn, whole.status) == ("mine", None, "not_applicable")
+    assert (turn.metric, turn.turn, turn.value) == ("mine", 3, 1.0)
+
+
+@pytest.mark.parametrize(("value", "label"), [(1234567, "1234567"), (3.0, "3"), (2.5, "2.5"), (True, "True")])
+def test_a_number_that_is_declared_a_label_is_its_text(value: object, label: str) -> None:
+    judgement = one({"value": value, "data_type": "CATEGORICAL"})
+    assert (judgement.value, judgement.label, judgement.data_type) == (None, label, "CATEGORICAL")

@@ -7,7 +7,7 @@ import pytest
 from endpoint import Endpoint, completion, serving
 
 from flows import run
-from specs import ExperimentSpec
+from specs import ExperimentSpec, InputError
 from store import connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -135,6 +135,13 @@ def test_a_composite_of_a_sampled_metric_is_that_of_the_sample() -> None:
     judged({"use": "exact_match", "sample_rate": 0.5}, "contains", composites=[composite])
     found = rows("select status, sampling_rate, count(*) from scores where metric = 'whole' group by all order by all")
     assert found == [("sampled_out", 0.5, 3), ("scored", 0.5, 3)]
+
+
+def test_a_composite_of_samples_that_are_drawn_in_different_ways_is_refused() -> None:
+    composite = {"name": "whole", "weights": ["exact_match", "contains"]}
+    evaluators = [{"use": "exact_match", "sample_rate": 0.5}, {"use": "contains", "sample_rate": 0.5, "sample_seed": 1}]
+    with pytest.raises(InputError, match="the samples of exact_match and contains are drawn in different ways"):
+        judged(*evaluators, composites=[composite])
 
 
 def test_scores_of_turns_are_rows_beside_that_of_the_run() -> None:

@@ -249,3 +249,33 @@ def test_however_many_threads_find_it_down_at_once_it_opens_once() -> None:
     assert not lets_through(one)
     clock.now += 0.01
     assert one.enter() is True, "the pause is the first one"
+
+
+def test_what_was_not_attempted_takes_no_place_in_the_window_and_what_was_answered_does() -> None:
+    skipped: list[ErrorKind | None] = ["over_budget", "stopped"]
+    raised: list[ErrorKind | None] = ["raised"]
+    one, _ = breaker(window=10)
+    go(one, [DOWN] * 4 + skipped * 10 + [DOWN])
+    assert one.is_open, "5 of the last 5 that were asked"
+    one, _ = breaker(window=10)
+    go(one, [DOWN] * 4 + raised * 10 + [DOWN])
+    assert not one.is_open, "1 of the last 10"
+
+
+def test_while_others_go_well_at_once_each_failure_is_still_counted() -> None:
+    """Those that go well wait for nobody, so that they may come between; none is lost, and nothing breaks."""
+    one, _ = breaker(window=40)
+    begin = threading.Barrier(8)
+
+    def come(number: int) -> int:
+        begin.wait(10)
+        go(one, [None] * 4000 if number else [None, None, None, DOWN] * 1000)
+        return number
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(come, range(8))) == list(range(8))
+    assert not one.is_open, "of one thread a quarter failed, of the others nothing"
+    go(one, [None] * 40 + [DOWN] * 20)
+    assert not one.is_open
+    go(one, [DOWN])
+    assert one.is_open

@@ -77,3 +77,20 @@ def test_a_few_missing_leave_a_difference_and_many_do_not() -> None:
 def test_bad_input_is_refused(candidate: Any, baseline: Any, lowest: float, highest: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         worst_case_difference(candidate, baseline, lowest, highest)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(SCORES, SCORES, st.floats(0.5, 8)), min_size=1, max_size=4))
+def test_weighted_bounds_are_the_worst_and_the_best_of_all_ways_too(rows: list[tuple[float, float, float]]) -> None:
+    weights = [weight for *_, weight in rows]
+    filled = product(*([s] if s == s else [-2.0, 3.0] for row in rows for s in row[:2]))
+    means = [np.average(np.subtract(way[::2], way[1::2]), weights=weights) for way in filled]
+    ours, theirs = np.array(rows).T[:2]
+    found = worst_case_difference(ours, theirs, -2, 3, weights)
+    assert found == pytest.approx((min(means), max(means)), abs=1e-9)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, NAN]], ids=str)
+def test_bad_weights_are_refused(weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        worst_case_difference([0.5, 1.0], [0.5, NAN], 0, 1, weights)

@@ -29,7 +29,7 @@ class Run:
         metric = metric or evaluator
         of = {"subject_id": run_id, "run_id": run_id, "experiment_id": OWNER}
         judged = {"evaluator": evaluator, "evaluator_version": "v1", "metric": metric}
-        score_id = derived_id(run_id, None, metric, "v1")
+        score_id = derived_id(run_id, fields.get("turn"), metric, "v1")
         row: ScoreRow = self.make("scores", score_id=score_id, **of | judged | fields)
         self.store.append("scores", row.experiment_id or "", "p", [row])
         return row
@@ -341,3 +341,61 @@ def test_a_run_that_is_judged_again_replaces_its_failures(run: Run) -> None:
 
 def test_an_experiment_without_scores_is_completed(run: Run) -> None:
     assert run.complete() == {}
+
+
+# Turns
+
+
+def turned(run: Run) -> dict[tuple[str, str, int | None], ScoreRow]:
+    """The sealed scores by run, metric and turn."""
+    complete_scores(run.store, OWNER)
+    run.store.seal(OWNER, ("scores",))
+    rows = run.store.read("scores", OWNER)
+    found = {(row.subject_id, row.metric, row.turn): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_scores_of_turns_stay_as_they_are_beside_those_of_the_run(run: Run) -> None:
+    rows = [run.score("r0", "judge", status="scored", value=0.5)]
+    rows += [run.score("r0", "judge", turn=turn, status="scored", value=1.0) for turn in (1, 2)]
+    assert turned(run) == {("r0", "judge", row.turn): row for row in rows}
+
+
+def test_a_failure_stands_for_every_metric_of_runs_and_for_no_turn(run: Run) -> None:
+    for metric in ("a", "b"):
+        run.score("r0", "judge", metric, status="scored", value=0.5)
+        run.score("r0", "judge", metric, turn=1, status="scored", value=1.0, cost_usd=0.0)
+    run.score("r0", "judge", "of turns", turn=1, status="scored", value=1.0)
+    run.score("r1", "judge", status="failed", error="boom", cost_usd=0.25)
+    found = turned(run)
+    assert set(found) == {
+        ("r0", "a", None), ("r0", "b", None), ("r0", "a", 1), ("r0", "b", 1), ("r0", "of turns", 1),
+        ("r1", "a", None), ("r1", "b", None),
+    }  # fmt: skip
+    assert [found["r1", metric, None].status for metric in "ab"] == ["failed", "failed"]
+    assert sum(row.cost_usd or 0 for row in found.values()) == 0.25
+
+
+def test_a_metric_that_was_left_out_of_a_run_is_said_to_be_and_its_turns_stay(run: Run) -> None:
+    for metric in ("a", "b"):
+        run.score("r0", "judge", metric, status="scored", value=0.5)
+    run.score("r1", "judge", "a", status="scored", value=0.5)
+    run.score("r1", "judge", "b", turn=1, status="scored", value=1.0)
+    found = turned(run)
+    assert (found["r1", "b", None].status, found["r1", "b", 1].value) == ("not_applicable", 1.0)
+
+
+def test_with_turns_too_completing_twice_changes_nothing(run: Run) -> None:
+    run.score("r0", "judge", "a", status="scored", value=0.5)
+    run.score("r0", "judge", "b", turn=1, status="scored", value=0.5)
+    run.score("r1", "judge", status="failed")
+    assert turned(run) == turned(run)
+
+
+def test_a_judgement_of_turns_alone_is_none_that_is_missing(run: Run) -> None:
+    for i in range(4):
+        run.output(f"r{i}")
+        run.score(f"r{i}", "judge", turn=1)
+        run.score(f"r{i}", "judge", turn=2)
+    assert missing(run, "judge") is None

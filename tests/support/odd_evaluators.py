@@ -101,9 +101,9 @@ def _runs_another(path: Path) -> None:
         other.wait()
 
 
-def refused(outputs: object, *, status: int) -> bool:
+def refused(outputs: int) -> bool:
     """Asks a model by a client of its own, in vain."""
-    raise error_of(status)
+    raise error_of(outputs)
 
 
 def error_of(status: int) -> Exception:

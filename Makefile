@@ -38,6 +38,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.sealed_scores
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.moving_cap

@@ -113,9 +113,24 @@ def _target(target: Function | Mapping[str, Any] | TargetSpec) -> dict[str, Any]
 
 def _evaluator(evaluator: Evaluator) -> object:
     """Some evaluators of other projects are objects that cannot be called: the binder knows them."""
-    if isinstance(evaluator, str | Mapping | EvaluatorSpec):
+    if isinstance(evaluator, Mapping):
+        return _named(evaluator)
+    if isinstance(evaluator, str | EvaluatorSpec):
         return evaluator
     return {"use": reference_to(evaluator), "name": name_of(evaluator)}
+
+
+def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping whose `use`, or that of its tiers and fallback, may be the function itself."""
+    named = dict(evaluator)
+    use = named.get("use")
+    if use is not None and not isinstance(use, str):
+        named |= {"use": reference_to(use), "name": named.get("name") or name_of(use)}
+    if isinstance(tiers := named.get("tiers"), list | tuple):
+        named["tiers"] = [_evaluator(tier) for tier in tiers]
+    if (fallback := named.get("fallback")) is not None:
+        named["fallback"] = _evaluator(fallback)
+    return named
 
 
 def _dataset(data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec) -> DatasetSpec:

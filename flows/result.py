@@ -61,7 +61,7 @@ class ExperimentResult:
 
         Raises KeyError for a metric that no run has.
         """
-        found = [[s for s in item.scores if s.metric == metric] for item in self]
+        found = [[s for s in item.scores if s.metric == metric and s.turn is None] for item in self]
         if not any(found):
             known = sorted({s.metric for scores in self._scores.values() for s in scores})
             raise KeyError(f"metric {metric!r}: wanted one of {', '.join(known) or 'none at all'}")
@@ -80,6 +80,6 @@ def _flat(item: ItemOutcome) -> dict[str, Any]:
         ("reference", item.example.reference_outputs),
     ):
         columns |= {f"{prefix}.{name}": value for name, value in json.loads(text or "{}").items()}
-    columns |= {f"score.{s.metric}": s.value if s.value is not None else s.label for s in item.scores}
+    columns |= {f"score.{s.metric}": s.value if s.value is not None else s.label for s in item.scores if s.turn is None}
     names = ("status", "error", "latency_s", "cost_usd")
     return columns | {name: getattr(item.output, name) for name in names}

@@ -119,8 +119,11 @@ class EvaluatorSpec(FallbackSpec):
         if (self.use == CASCADE) != bool(self.tiers):
             got = f"use: {self.use}" + (" with tiers" if self.tiers else " without")
             raise ValueError(f"tiers: got {got}, wanted use: {CASCADE} and tiers, or neither")
-        if self.tiers and (self.fallback or self.controls or self.args or self.timeout_s):
-            raise ValueError("tiers: got args, controls, timeout_s or a fallback beside them, wanted them at a tier")
+        own = {"args", "connection", "model", "timeout_s", "fallback"}
+        if self.tiers and (given := sorted(name for name in own if getattr(self, name))):
+            raise ValueError(
+                f"tiers: got {given[0]} beside them; a tier takes use, name, args, connection, model, timeout_s"
+            )
         if self.sample_rates and not self.sample_by:
             raise ValueError("sample_rates: wanted sample_by, the field that they are of")
         if self.sample_by and not self.sample_rates:

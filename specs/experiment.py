@@ -97,10 +97,9 @@ class ExperimentSpec(BaseModel):
             if (most := max(declared.pass_k, default=0)) > self.repetitions:
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
         for evaluator in self.summary_evaluators:
-            if evaluator.tiers or evaluator.is_sampled or evaluator.timeout_s:
-                raise ValueError(
-                    f"summary_evaluators: {evaluator.metric!r}: got tiers, a sample or timeout_s, wanted none of them"
-                )
+            said = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
+            if given := [name for name, what in said.items() if what]:
+                raise ValueError(f"summary_evaluators: {evaluator.metric!r}: got {given[0]}, which is for evaluators")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
             known = ", ".join(target.name for target in self.targets)
             raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")

@@ -45,7 +45,9 @@ class Result:
     @property
     def says_something(self) -> bool:
         """Whether there is a value, or one is missing; a measure that is not known, or a cost of nothing, says none."""
-        return bool(self.scored or self.missing) and not (self.metric == "cost" and not self.mean)
+        if self.metric in MEASURES:
+            return bool(self.scored or self.missing) and not (self.metric == "cost" and not self.mean)
+        return bool(self.scored or self.missing or self.not_applicable or self.sampled_out)
 
     @property
     def mean_text(self) -> str:
@@ -140,7 +142,12 @@ def _reasons(results: Sequence[Result]) -> list[str]:
 
 
 def _warnings(results: Sequence[Result]) -> list[str]:
-    return [
+    idle = [
+        f"{result.metric} applies to none of the {result.not_applicable} answers of {result.target}"
+        for result in results
+        if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
+    ]
+    return idle + [
         f"{result.missing} of {result.missing + result.scored} values of {result.metric} are missing in {result.target}"
         for result in results
         if result.missing and result.metric not in MEASURES

@@ -20,10 +20,11 @@ from specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
 from store.parquet import Store
 from store.records import ExampleRow
 from targets import NoRecordedAnswerError, Target, check_body, check_fields
-from tasks.declared import given_metrics, metrics_of
+from tasks.declared import given_metrics, judges_of, metrics_of
 from tasks.isolated import check_movable
 from tasks.keys import key_for
-from tasks.resolve import bind_evaluator, connection_name, make_target
+from tasks.probe import check_settings
+from tasks.resolve import bind_evaluator, connection_name, is_ours, make_target
 from tasks.sample import draw
 from tasks.subject import example_view
 
@@ -36,8 +37,12 @@ def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Stor
     for evaluator in spec.evaluators:
         _check_evaluator(evaluator, spec, "item")
         draw(evaluator, examples)
+        for judge in judges_of(evaluator):
+            if is_ours(judge):
+                check_settings(bind_evaluator(judge), examples)
     for evaluator in spec.summary_evaluators:
         _check_evaluator(evaluator, spec, "run")
+    _check_metrics(spec)
     for composite in spec.composites:
         _check_composite(composite, spec)
 
@@ -99,7 +104,8 @@ def _check_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, level: Leve
         _check_judge(tier, spec, level)
     if evaluator.fallback is not None:
         _check_judge(evaluator.fallback, spec, level)
-    if evaluator.controls and (not bound.asks_for("complete") or level == "run"):
+    tried = bind_evaluator(evaluator.tiers[-1], level) if evaluator.tiers else bound
+    if evaluator.controls and (not tried.asks_for("complete") or level == "run"):
         raise InputError(f"evaluator {bound.name!r}: controls try a model that judges one answer, and this asks none")
 
 
@@ -152,6 +158,17 @@ def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, sp
         f"{who}: budget_usd cannot hold, as nobody knows the price of {model!r} on connection {name!r}; wanted "
         f"usd_per_million_input_tokens and usd_per_million_output_tokens there, a price_list, or max_calls"
     )
+
+
+def _check_metrics(spec: ExperimentSpec) -> None:
+    """What is said of a metric that there is not is a slip, and would leave another one without it."""
+    known = given_metrics(spec)
+    if known is None:
+        return
+    known = [*known, *(composite.name for composite in spec.composites), *MEASURES]
+    for metric in spec.metrics:
+        if metric not in known:
+            raise InputError(f"metrics: nothing gives {metric!r}, wanted some of {', '.join(known)}")
 
 
 def _check_composite(composite: CompositeSpec, spec: ExperimentSpec) -> None:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -11,7 +12,7 @@ from evaluators.call import offer_experiment
 from evaluators.composite import Part, combined
 from evaluators.subject import ItemResult
 from llm import loop
-from specs.metric import CompositeSpec
+from specs.metric import MEASURES, CompositeSpec
 from specs.reference import load
 from store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
@@ -69,9 +70,12 @@ def _composites(
     version = composite_version(spec, ready.spec)
     declared = {metric: ready.spec.direction(metric) for metric in spec.metrics}
     own = load(spec.function) if spec.function else None
+    givers = _givers(of_run)
     for output in outputs:
         scores = [score for score in of_run[output.run_id] if score.turn is None]
-        parts = _measured(output) | {s.metric: Part(value=s.value, status=s.status, error=s.error) for s in scores}
+        parts = _measured(output) | {
+            metric: _part(metric, scores, givers.get(metric, ())) for metric in spec.metrics - {*MEASURES}
+        }
         found = combined(spec, parts, declared, own)
         yield run_score(
             output,
@@ -87,6 +91,27 @@ def _composites(
             cost_usd=0.0,
             metadata=to_json({"parts": found.parts}),
         )
+
+
+def _givers(of_run: OfRun) -> dict[str, list[str]]:
+    """Which evaluators give a metric."""
+    found: dict[str, dict[str, None]] = {}
+    for score in chain.from_iterable(of_run.values()):
+        if score.turn is None and (score.status == "scored" or score.metric == score.evaluator):
+            found.setdefault(score.metric, {})[score.evaluator] = None
+    return {metric: list(names) for metric, names in found.items()}
+
+
+def _part(metric: str, scores: Sequence[ScoreRow], givers: Sequence[str]) -> Part:
+    """A metric of a run. Where its evaluator failed, was not drawn or did not apply, that stands under its own name."""
+    if len(givers) > 1:
+        return Part(value=None, status="failed", error=f"{' and '.join(sorted(givers))} give it both")
+    given = [score for score in scores if score.metric == metric]
+    instead = [s for s in scores if s.evaluator in givers and s.metric == s.evaluator and s.status != "scored"]
+    for score in (*given, *instead):
+        return Part(value=score.value, status=score.status, error=score.error)
+    of_it = any(score.evaluator in givers for score in scores)
+    return Part(value=None, status="not_applicable" if of_it else "failed", error="no evaluator gave it")
 
 
 def _rate(spec: CompositeSpec, scores: Iterable[ScoreRow]) -> float | None:

@@ -47,12 +47,18 @@ def try_judges(rows: list[ExperimentRow]) -> str | None:
     if row is None:
         return None
     ready = experiment(row.experiment_id)
-    judges = [replace(evaluator, fallback=None) for evaluator in ready.evaluators if evaluator.controls]
+    judges = [_judge(evaluator) for evaluator in ready.evaluators if evaluator.controls]
     if not judges:
         return None
     batch = controls_batch(row.run_group)
     ready.store.publish("checks", batch, [_tried(ready, judge, batch) for judge in judges])
     return batch
+
+
+def _judge(evaluator: ReadyEvaluator) -> ReadyEvaluator:
+    """Whom the controls try: of a cascade the last tier, to whom the others leave what is hard."""
+    last = evaluator.tiers[-1] if evaluator.tiers else evaluator
+    return replace(last, fallback=None, controls=evaluator.controls)
 
 
 def unfit_judges(store: Store, run_group: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """One judgement: an evaluator is called, and what becomes of it is fields of a score, whatever it does."""
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from inspect import isawaitable
 from typing import Any
 
@@ -39,7 +40,7 @@ async def judged(
     with recording(recorder):
         outcomes = await _outcomes(evaluator, offered)
         if evaluator.fallback and all(is_down(outcome) for outcome in outcomes):
-            outcomes = await _instead(evaluator.fallback, offered, outcomes)
+            outcomes = await _instead(evaluator.fallback, offered, outcomes, evaluator.bound.is_async)
     return _priced(outcomes, recorder, time.perf_counter() - began)
 
 
@@ -48,13 +49,37 @@ def is_down(outcome: Mapping[str, Any]) -> bool:
     return outcome.get("error_kind") in COUNTED | {"stopped"}
 
 
-async def _instead(fallback: ReadyEvaluator, offered: Mapping[str, Any], first: list[Fields]) -> list[Fields]:
+async def _instead(
+    fallback: ReadyEvaluator, offered: Mapping[str, Any], first: list[Fields], first_is_async: bool
+) -> list[Fields]:
     """What the fallback says; if that is down too, what was said first, with that."""
-    outcomes = await _outcomes(fallback, offered)
+    outcomes = await _by(fallback, offered, is_async=first_is_async)
     name = fallback.spec.use
     if all(is_down(outcome) for outcome in outcomes):
         return [one | {"error": f"{one['error']}; so is its fallback {name}: {outcomes[0]['error']}"} for one in first]
     return [outcome | {"decided_by": f"fallback {name}"} for outcome in outcomes]
+
+
+async def _by(fallback: ReadyEvaluator, offered: Mapping[str, Any], *, is_async: bool) -> list[Fields]:
+    """What the fallback says, from where the first one ran: on the loop if it is async, else on a thread.
+
+    A plain one may not run on the loop, for whose calls it would wait there; an async one needs it.
+    """
+    if fallback.bound.is_async == is_async:
+        return await _outcomes(fallback, offered)
+    if fallback.bound.is_async:
+        return loop.run(_outcomes(fallback, offered))
+    return await asyncio.to_thread(_finished, _outcomes(fallback, offered))
+
+
+def _finished(coroutine: Coroutine[Any, Any, list[Fields]]) -> list[Fields]:
+    """What a coroutine returns that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return list(ended.value)
+    coroutine.close()
+    raise RuntimeError("a plain evaluator must not await")
 
 
 def unanswered(evaluator: ReadyEvaluator, output: OutputRow) -> list[Fields]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from inspect import isclass
 
 import evaluators
 from evaluators.call import Bound, Level, bind
@@ -14,7 +15,7 @@ from llm.local import identity_of
 from llm.post import poster
 from specs.columns import answer_row
 from specs.connection import ConnectionSpec, LocalConnection
-from specs.errors import InputError
+from specs.errors import InputError, describe
 from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.metric import CompositeSpec
@@ -108,7 +109,23 @@ def bind_evaluator(spec: FallbackSpec, level: Level = "item") -> Bound:
     renamed = bool(spec.name) and spec.name != name_of(found)
     one_run = level == "item"
     theirs = adapted(found, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
+    if theirs is None and isclass(found):
+        return bind(_made(found, spec), name=spec.metric, level=level)
     return bind(theirs or found, name=spec.metric, settings={} if theirs else spec.args, level=level)
+
+
+def _made(kind: type, spec: FallbackSpec) -> Callable[..., object]:
+    """An object of the user's own class, which judges by being called; made with the settings."""
+    who = f"evaluator {spec.metric!r}"
+    if "__call__" not in dir(kind) or kind.__call__ is type.__call__:
+        raise InputError(
+            f"{who}: {spec.use!r} is a class that cannot be called, wanted a function, or one with __call__"
+        )
+    try:
+        made: Callable[..., object] = kind(**spec.args)
+    except Exception as error:  # whatever the user's constructor raises
+        raise InputError(f"{who}: {spec.use!r} cannot be made with args: {describe(error)}") from error
+    return made
 
 
 def _is_evaluator(found: object) -> bool:

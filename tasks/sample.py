@@ -26,13 +26,20 @@ def draw(spec: EvaluatorSpec, examples: Sequence[ExampleRow]) -> Sample | None:
 
     Of every value of `sample_by` its rate is drawn, of the others together `sample_rate`: rounded, and one at least.
     The draw goes by a hash of seed and id, so that it is the same for every target, evaluator and resumption, and a
-    smaller sample is part of a larger one. Raises InputError for an example that lacks the field.
+    smaller sample is part of a larger one. An example without the field is one of the others. Raises InputError where
+    no example has any of the values.
     """
     if not spec.is_sampled:
         return None
     strata: defaultdict[str | None, list[str]] = defaultdict(list)
-    for example in examples:
-        strata[_stratum(spec, example)].append(example.example_id)
+    values = [_value(spec, example) for example in examples]
+    if spec.sample_rates and not {*values} & {*spec.sample_rates}:
+        got = ", ".join(sorted({value for value in values if value is not None})[:10]) or "no such field"
+        wanted = ", ".join(spec.sample_rates)
+        where = f"evaluator {spec.metric!r}: sample_rates"
+        raise InputError(f"{where}: no example has {wanted} as its {spec.sample_by}, got {got}")
+    for value, example in zip(values, examples, strict=True):
+        strata[value if value in spec.sample_rates else None].append(example.example_id)
     drawn: set[str] = set()
     rates: dict[str, float] = {}
     for value, members in strata.items():
@@ -51,8 +58,8 @@ def _lot(seed: int, identity: str) -> bytes:
     return hashlib.sha256(f"{seed} {identity}".encode()).digest()
 
 
-def _stratum(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
-    """Its value of the field, where there is a rate of that; None for the others."""
+def _value(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
+    """Its value of the field, as a key; None where it has no such field."""
     if spec.sample_by is None:
         return None
     row = {
@@ -63,8 +70,6 @@ def _stratum(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
         "cluster": example.cluster,
     }
     try:
-        value = as_key(at_path(row, spec.sample_by))
-    except InputError as error:
-        where = f"evaluator {spec.metric!r}: sample_by: example {example.example_id!r}"
-        raise InputError(f"{where}: {error}") from error
-    return value if value in spec.sample_rates else None
+        return as_key(at_path(row, spec.sample_by))
+    except InputError:
+        return None

@@ -27,6 +27,9 @@ from tasks.resolve import bind_evaluator, composite_version, evaluator_version, 
 SAME = ("snapshot_id", "repetitions", "target_version", "evaluators")
 """What must not differ between the parts of one experiment."""
 
+SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
+"""What says which examples an evaluator judges: it is no part of its version, but of an experiment."""
+
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -108,6 +111,7 @@ def _evaluators(spec: ExperimentSpec) -> str:
             "version": evaluator_version(evaluator, bind_evaluator(evaluator, level), spec.connections, level),
             "declared_version": evaluator.version,
             "level": level,
+            **({"sample": evaluator.model_dump(mode="json", include=SAMPLE)} if evaluator.is_sampled else {}),
         }
         for level, evaluators in levels
         for evaluator in evaluators
@@ -133,7 +137,8 @@ def _refuse_another(before: ExperimentRow, row: ExperimentRow) -> None:
 
 
 def _labels(evaluators: str) -> set[str]:
-    return {f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators)}
+    found = json.loads(evaluators)
+    return {f"{one['name']}@{one['version']}" + (f" of {one['sample']}" if "sample" in one else "") for one in found}
 
 
 def _begin(store: Store, row: ExperimentRow) -> ExperimentRow:

@@ -23,7 +23,12 @@ def leaves_open(tier: ReadyEvaluator, found: list[Fields]) -> bool:
 
 
 def decided_by(tier: ReadyEvaluator, found: list[Fields]) -> list[Fields]:
-    """The scores with the name of the tier; where it failed, that is in the error."""
+    """The scores with the name of the tier; where it failed, that is in the error.
+
+    The only score bears the cascade's name, also where the tier calls it something else.
+    """
+    if len(found) == 1:
+        found = [found[0] | {"metric": tier.bound.name}]
     name = tier.spec.metric
     failed = {"error": f"{name}: {found[0]['error']}"} if found[0].get("error") else {}
     return [fields | {"decided_by": name if fields["status"] == "scored" else None} | failed for fields in found]

@@ -1,13 +1,20 @@
 """A time limit for the user's async code, which the calls that it asks for do not use up."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from inspect import isawaitable
 from typing import Any
 
 from evaluators.call import Bound
 from specs.errors import CallError
+
+GRACE_S = 1.0
+"""Seconds that code has to end in once it was told to; what goes on then is left to itself, and what it says is not
+waited for."""
+
+LOOKED_AFTER_S = 0.1
+"""Seconds between two looks at a judgement that waits for a model."""
 
 
 async def within(timeout_s: float, bound: Bound, offered: Mapping[str, Any]) -> Any:
@@ -16,48 +23,50 @@ async def within(timeout_s: float, bound: Bound, offered: Mapping[str, Any]) -> 
     While a model is asked for it, its time stands still: it may wait there for others. What it makes of being ended,
     an answer or an error of its own, comes too late.
     """
-    late = CallError("too_slow", f"took longer than {timeout_s:g} s, and was ended")
+    clock = _Clock(timeout_s)
+    asks = {name: clock.asking(offered[name]) for name in ("complete", "embed") if offered.get(name)}
+    task = asyncio.ensure_future(_returned(bound, {**offered, **asks}))
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # asked for, or asyncio complains
     try:
-        async with asyncio.timeout(timeout_s) as limit:
-            paused = _Paused(limit)
-            asks = {name: paused.asking(offered[name]) for name in ("complete", "embed") if offered.get(name)}
-            returned = bound.call({**offered, **asks})
-            returned = await returned if isawaitable(returned) else returned
-    except Exception as error:
-        if not limit.expired():
-            raise
-        raise late from error
-    if limit.expired():
-        raise late
-    return returned
+        while not task.done() and (left := clock.left()) > 0:
+            await asyncio.wait({task}, timeout=LOOKED_AFTER_S if clock.rests else left)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+        raise CallError("too_slow", f"took longer than {timeout_s:g} s, and was ended")
+    finally:
+        task.cancel()
 
 
-class _Paused:
-    """A limit that rests while at least one call is under way."""
+async def _returned(bound: Bound, offered: Mapping[str, Any]) -> Any:
+    returned = bound.call(offered)
+    return await returned if isawaitable(returned) else returned
 
-    def __init__(self, limit: asyncio.Timeout) -> None:
-        self._limit = limit
-        self._under_way = 0
-        self._left = 0.0
+
+class _Clock:
+    """The seconds that are left; it rests while at least one call is under way."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._since, self._under_way = seconds, time.monotonic(), 0
+
+    @property
+    def rests(self) -> bool:
+        return self._under_way > 0
+
+    def left(self) -> float:
+        return self._left if self.rests else self._left - (time.monotonic() - self._since)
 
     def asking(self, ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """`complete` or `embed`, while which it rests."""
+
         async def asked(*args: Any, **kwargs: Any) -> Any:
-            self._begin()
+            self._left = self.left()
+            self._under_way += 1
             try:
                 return await ask(*args, **kwargs)
             finally:
-                self._end()
+                self._under_way -= 1
+                self._since = time.monotonic()
 
         return asked
-
-    def _begin(self) -> None:
-        self._under_way += 1
-        if self._under_way == 1 and (until := self._limit.when()) is not None:
-            self._left = until - asyncio.get_running_loop().time()
-            self._limit.reschedule(None)
-
-    def _end(self) -> None:
-        self._under_way -= 1
-        with suppress(RuntimeError):  # of a task that has outlived the judgement
-            if not self._under_way:
-                self._limit.reschedule(asyncio.get_running_loop().time() + self._left)

@@ -39,4 +39,5 @@ def _values(metric: MetricValues, found: Trials, kind: str, k: int) -> MetricVal
         is_yes_no=True,
         is_binary=False,
         scored=int(enough.sum()),
+        lost=int(metric.missing.sum()),
     )

@@ -1,5 +1,6 @@
 """Significance: each metric's mean with its interval, and each candidate's difference from the baseline."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,10 +31,11 @@ def weigh_differences(rows: list[ExperimentRow]) -> str:
     store, group = Store(), rows[0].run_group
     spec = ExperimentSpec.model_validate_json(rows[0].spec)
     clusters = _clusters(store, rows[0])
-    values = {row.target: {one.metric: one for one in _values(store, row, spec)} for row in rows}
+    found = {row.target: list(_values(store, row, spec)) for row in rows}
     for row in rows:
-        estimates = [_estimate(row, one, clusters, spec) for one in values[row.target].values()]
+        estimates = [_estimate(row, one, clusters, spec) for one in found[row.target]]
         store.publish("estimates", row.experiment_id, estimates)
+    values = {target: _told_apart(every) for target, every in found.items()}
     base = next(row for row in rows if row.target == (spec.baseline or rows[0].target))
     unfit = _resting_on(unfit_judges(store, group), spec)
     verdicts = [
@@ -52,6 +54,12 @@ def _values(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[
     for one in metric_values(store, row):
         yield one
         yield from trial_values(store, row, one, spec.direction(one.metric))
+
+
+def _told_apart(values: Sequence[MetricValues]) -> dict[str, MetricValues]:
+    """By metric, without those that two evaluators give: of these there is no saying which is meant."""
+    counts = Counter(one.metric for one in values)
+    return {one.metric: one for one in values if counts[one.metric] == 1}
 
 
 def _clusters(store: Store, row: ExperimentRow) -> Clusters:
@@ -87,7 +95,7 @@ def _within(value: float | None, low: float, high: float) -> float | None:
 
 def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, spec: ExperimentSpec) -> EstimateRow:
     known, bounds = ~np.isnan(one.values), _bounds(one, spec)
-    weighted = _is_weighted(one, known)
+    weighted, few = _is_weighted(one, known), _too_few_drawn(one, known)
     values = linearised(one.values[known], one.weights[known])
     found = mean_estimate(values, _some(clusters, known), level=spec.level, binary=one.is_binary and not weighted)
     return EstimateRow(
@@ -96,13 +104,13 @@ def _estimate(row: ExperimentRow, one: MetricValues, clusters: Clusters, spec: E
         metric=one.metric,
         evaluator_version=one.evaluator_version,
         mean=found.mean,
-        ci_low=_within(found.low, *bounds),
-        ci_high=_within(found.high, *bounds),
+        ci_low=None if few else _within(found.low, *bounds),
+        ci_high=None if few else _within(found.high, *bounds),
         level=found.level,
         method=_method(found.method, weighted),
         n_examples=found.n,
         n_clusters=found.n_clusters,
-        reason=found.reason,
+        reason=few or found.reason,
     )
 
 
@@ -152,7 +160,10 @@ class _Comparison:
             level=self.spec.level,
             binary=one.is_binary and other.is_binary and not weighted,
         )
-        return replace(found, method=_method(found.method, weighted))
+        found = replace(found, method=_method(found.method, weighted))
+        if few := _too_few_drawn(one, both):
+            return replace(found, low=None, high=None, p_value=None, reason=few)
+        return found
 
     def _worst_case(self, one: MetricValues, other: MetricValues, declared: MetricSpec) -> tuple[float, float] | None:
         """The difference had the missing gone all one way or all the other; None where the metric has no bounds."""
@@ -195,6 +206,28 @@ class _Comparison:
 def _is_weighted(one: MetricValues, chosen: npt.NDArray[np.bool_]) -> bool:
     """Whether the examples were drawn with different chances."""
     return bool(chosen.any() and np.ptp(one.weights[chosen]))
+
+
+FEWEST_DRAWN = 20
+"""Of a part of the dataset that is sampled more thinly than another. With fewer, its spread is not known: by simulation
+(50 examples judged all, 450 by a sample) intervals of 95 % cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with
+20."""
+
+
+def _too_few_drawn(one: MetricValues, chosen: npt.NDArray[np.bool_]) -> str | None:
+    """Why there is no interval where a few examples stand for many others; None where there may be one."""
+    if not _is_weighted(one, chosen):
+        return None
+    weights, counts = np.unique(one.weights[chosen], return_counts=True)
+    few = [
+        (count, weight) for count, weight in zip(counts, weights, strict=True) if weight > 1 and count < FEWEST_DRAWN
+    ]
+    if not few:
+        return None
+    count, weight = few[0]
+    return (
+        f"{count} examples stand for {count * weight:.0f} in a sample of uneven rates, wanted {FEWEST_DRAWN} at least"
+    )
 
 
 def _method(method: str, weighted: bool) -> str:

@@ -19,7 +19,7 @@ _FEEDBACK = """
 select * from (
     select score_id as id, run_id, metric as key, value, label, data_type, coalesce(error, comment) as comment,
            status, experiment_id, recorded_at
-    from source.scores where subject_kind = 'run' and status <> 'sampled_out'
+    from source.scores where subject_kind = 'run' and turn is null and status <> 'sampled_out'
     union all
     select label_id, subject_id, metric, value, label, data_type, comment, 'scored', experiment_id, recorded_at
     from source.labels where subject_kind = 'run'
@@ -39,7 +39,7 @@ from source.outputs where experiment_id = ?
 _SCORES = """
 select subject_kind, metric, count(*) filter (status = 'scored'), avg(value),
        count(*) filter (status in ('failed', 'not_attempted'))
-from source.scores where experiment_id = ? group by all order by metric
+from source.scores where experiment_id = ? and turn is null group by all order by metric
 """
 
 

@@ -499,9 +499,13 @@ def test_what_does_not_apply_does_not_whatever_was_declared(declared: DataType) 
 
 @pytest.mark.parametrize(
     ("field", "given"),
-    [("turn", "2"), ("turn", True), ("turn", 0), ("turn", 1.5), ("repeats", "three"), ("repeats", 0)]
-    + [("spread", float("nan")), ("spread", -0.1), ("spread", "0"), ("prompt_hash", 5)],
-)  # fmt: skip
+    [
+        *(("turn", given) for given in ("2", True, 0, 1.5)),
+        *(("repeats", given) for given in ("three", 0)),
+        *(("spread", given) for given in (float("nan"), -0.1, "0")),
+        ("prompt_hash", 5),
+    ],
+)
 def test_what_cannot_be_kept_beside_a_score_is_refused(field: str, given: object) -> None:
     with pytest.raises(ValueError, match=f"returned the {field} .*, wanted a "):
         normalise({"score": 1, field: given}, "mine")

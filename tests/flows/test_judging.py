@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, completion, serving
 
-from flows import run
+from flows import evaluate, run
 from specs import ExperimentSpec, InputError
 from store import connect
 
@@ -258,3 +258,99 @@ def test_a_plain_evaluator_of_the_whole_may_ask_a_model() -> None:
         judged("exact_match", summary_evaluators=[judge], connections=connections)
     found = rows("select subject_kind, value, calls from scores where metric = 'overall'")
     assert found == [("experiment", 1.0, 1)]
+
+
+@pytest.mark.parametrize(("first", "second"), [("down", "asks"), ("asks", "down"), ("down", "down"), ("asks", "asks")])
+def test_a_fallback_may_be_plain_or_async_whatever_the_first_is(first: str, second: str) -> None:
+    with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
+        dead = {"kind": "endpoint", "base_url": "http://127.0.0.1:9/v1", "model": "m", "attempts": 1}
+        connections = {"dead": dead, "mock": dead | {"base_url": endpoint.base_url}}
+        fallback = {"use": f"odd_evaluators:{second}", "connection": "mock"}
+        judge = {"use": f"odd_evaluators:{first}", "name": "judge", "connection": "dead", "fallback": fallback}
+        judged(judge, connections=connections, chunk_retries=0)
+    found = rows("select distinct status, value, decided_by from scores")
+    assert found == [("scored", 1.0, f"fallback odd_evaluators:{second}")]
+
+
+def test_an_async_evaluator_that_does_not_let_itself_be_ended_is_left_behind() -> None:
+    judged({"use": "odd_evaluators:stubborn", "timeout_s": 0.5})
+    found = rows("select status, error_kind, count(*) from scores group by all order by all")
+    assert found == [("failed", "too_slow", 1), ("scored", None, 5)]
+
+
+def test_a_composite_of_metrics_by_other_names_knows_what_became_of_their_evaluator() -> None:
+    composite = {"name": "both", "weights": ["a", "b"]}
+    judged({"use": "odd_evaluators:two", "sample_rate": 0.5, "name": "two"}, composites=[composite])
+    found = dict(rows("select status, count(*) from scores where metric = 'both' group by all"))
+    drawn = {example for (example,) in rows("select example_id from scores where metric = 'a' and status = 'scored'")}
+    assert found == {"sampled_out": 3, "scored": len(drawn)} | ({"not_applicable": 1} if len(drawn) == 2 else {})
+
+
+def test_a_metric_that_two_evaluators_give_is_not_weighed() -> None:
+    one, other = (
+        {"use": "odd_evaluators:same", "name": name, "args": {"value": v}} for name, v in (("x", 1), ("y", 0))
+    )
+    judged(one, other, composites=[{"name": "whole", "weights": ["quality"]}])
+    found = rows("select distinct status, error from scores where metric = 'whole'")
+    assert found == [("failed", "quality is missing: x and y give it both")]
+
+
+def test_a_class_of_ones_own_is_made_with_its_settings() -> None:
+    judged({"use": "odd_evaluators:Strict", "name": "strict", "args": {"least": 3}})
+    assert rows("select distinct metric, value from scores") == [("strict", 0.0)]
+    with pytest.raises(InputError, match="is a class that cannot be called"):
+        judged("odd_evaluators:NoFunction")
+    with pytest.raises(InputError, match="cannot be made with args: TypeError"):
+        judged({"use": "odd_evaluators:Strict", "args": {"most": 3}})
+
+
+MOCK = {"connection": "mock"}
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "said"),
+    [
+        ({"use": "regex", "args": {"pattern": "("}}, "evaluator 'regex': pattern"),
+        ({"use": "tool_order", "args": {"mode": "strikt"}}, "evaluator 'tool_order': mode: got 'strikt'"),
+        ({"use": "rubric", **MOCK, "args": {"repeats": 0, "rubric": "Is it?"}}, "evaluator 'rubric': repeats: got 0"),
+        ({"use": "correctness", **MOCK, "args": {"temperature": -1}}, "'correctness': temperature: got -1"),
+        ({"use": "turn_errors", **MOCK, "args": {"early_weight": -1}}, "'turn_errors': early_weight: got -1"),
+        ({"use": "agent", "args": {"weights": {"argumens": 1}}}, "evaluator 'agent': weights"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_cannot_be_used_is_told_before_anything_is_paid(evaluator: dict[str, Any], said: str) -> None:
+    with serving(Endpoint()) as endpoint:
+        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
+        with pytest.raises(InputError, match=said):
+            judged(evaluator, connections=connections)
+    assert endpoint.calls == 0
+
+
+def test_a_run_key_is_not_gone_on_with_by_another_sample() -> None:
+    judged({"use": "exact_match", "sample_rate": 0.5}, run_key="nightly")
+    with pytest.raises(InputError, match="began with evaluators exact_match@"):
+        judged({"use": "exact_match", "sample_rate": 1.0}, run_key="nightly")
+
+
+def test_what_is_said_of_a_metric_that_there_is_not_is_a_slip() -> None:
+    with pytest.raises(InputError, match="metrics: nothing gives 'exact_mach', wanted some of exact_match"):
+        judged("exact_match", metrics={"exact_mach": {"higher_is_better": False}})
+
+
+def test_where_few_examples_stand_for_many_there_is_no_interval() -> None:
+    judged({"use": "exact_match", "sample_rate": 0.25, "sample_by": "metadata.risk", "sample_rates": {"high": 1.0}})
+    ((low, high, reason),) = rows("select ci_low, ci_high, reason from estimates where metric = 'exact_match'")
+    assert (low, high, reason) == (
+        *(None, None),
+        "1 examples stand for 4 in a sample of uneven rates, wanted 20 at least",
+    )
+
+
+def test_functions_may_stand_in_a_mapping() -> None:
+    def brief(outputs: dict[str, Any]) -> bool:
+        return len(outputs["output"]) < 4
+
+    spec = {"use": brief, "timeout_s": 5}
+    tiers = {"use": "cascade", "name": "tiered", "tiers": [{"use": brief, "decides": [True]}, "exact_match"]}
+    result = evaluate(lambda question: question.upper(), ROWS, [spec, tiers])
+    assert result.scores("brief") == result.scores("tiered") == [1.0] * 6

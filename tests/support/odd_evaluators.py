@@ -170,3 +170,41 @@ _calls: dict[str, int] = {}
 def overall(outputs: list[dict[str, Any]], complete: Complete) -> bool:
     """Judges all answers at once, plainly, by asking a model."""
     return complete(f"Are these {len(outputs)} fine?").text == "yes"  # type: ignore[attr-defined]
+
+
+async def down(outputs: dict[str, Any], complete: Complete) -> bool:
+    """An async judge."""
+    return (await complete(f"Is {outputs['answer']} right?")).text == "yes"
+
+
+def two(inputs: dict[str, Any]) -> list[Score] | None:
+    """Two metrics, neither of them by its own name; nothing to say of question q1."""
+    return None if inputs["question"] == "q1" else [Score(key="a", value=1.0), Score(key="b", value=0.5)]
+
+
+def same(outputs: dict[str, Any], *, value: float = 1.0) -> Score:
+    return Score(key="quality", value=value)
+
+
+async def stubborn(outputs: dict[str, Any]) -> bool:
+    """Does not let itself be ended."""
+    while outputs["answer"] == "Q1":
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            continue
+    return True
+
+
+class Strict:
+    """A class of the user's own, called like a function."""
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
+    def __call__(self, outputs: dict[str, Any]) -> bool:
+        return len(outputs["answer"]) >= self.least
+
+
+class NoFunction:
+    """A class that judges nothing."""

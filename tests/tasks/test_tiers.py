@@ -97,7 +97,7 @@ def test_what_applies_to_no_tier_was_decided_by_none() -> None:
 @pytest.mark.parametrize("fields", [FAILED, SKIPPED], ids=lambda one: cast("str", one["status"]))
 def test_an_error_says_of_which_tier_it_is(fields: Fields) -> None:
     (found,) = decided_by(tier(), [fields])
-    assert found == fields | {"error": f"rule: {fields['error']}", "decided_by": None}
+    assert found == fields | {"metric": "rule", "error": f"rule: {fields['error']}", "decided_by": None}
 
 
 COST: Fields = {

@@ -1,7 +1,7 @@
 -- one row per run_id, metric, evaluator_version: every judgement of a run, beside what was asked and answered
 select s.experiment_id, e.name as experiment, e.target, s.example_id, s.repetition, s.run_id,
        s.metric, s.value, s.label, s.data_type, s.status, s.comment, s.error, s.error_kind,
-       s.evaluator, s.evaluator_version, s.judge_model, s.cost_usd,
+       s.evaluator, s.evaluator_version, s.judge_model, s.decided_by, s.sampling_rate, s.cost_usd,
        x.position, x.split, x.cluster, x.inputs, x.reference_outputs, o.outputs, o.status as output_status
 from scores s
 join experiments e using (experiment_id)

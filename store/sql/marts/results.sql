@@ -5,13 +5,17 @@ with summed as (
     from metric_summary
     union all
     -- what is made of several runs of an example (pass@k) has no score of its own
-    select t.experiment_id, e.name, e.target, t.metric, t.evaluator_version, null, 'run', t.mean, t.n_examples,
-           e.n_examples - t.n_examples, 0, 0, 0.0
+    select t.experiment_id, e.name, e.target, t.metric, t.evaluator_version, b.evaluator, 'run', t.mean, t.n_examples,
+           greatest(0, e.n_examples - t.n_examples - (b.sampled_out + b.not_applicable) // e.repetitions),
+           b.not_applicable // e.repetitions, b.sampled_out // e.repetitions, 0.0
     from estimates t join experiments e using (experiment_id)
+    join metric_summary b
+        on b.experiment_id = t.experiment_id and b.metric = regexp_replace(t.metric, ' pass[@^][0-9]+$', '')
+           and b.evaluator_version = t.evaluator_version
     where t.slice is null and regexp_matches(t.metric, ' pass[@^][0-9]+$')
 )
 select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
-       m.mean, t.ci_low, t.ci_high, t.level, m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
+       coalesce(t.mean, m.mean) as mean, t.ci_low, t.ci_high, t.level, m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
        v.baseline_experiment_id, b.target as baseline, v.difference, v.ci_low as difference_low,
        v.ci_high as difference_high, v.p_value, v.n_pairs, v.higher_is_better, v.worst_case_low, v.worst_case_high,
        v.conclusion, coalesce(v.reason, t.reason) as reason

@@ -3,6 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache, partial
 from inspect import isawaitable
 from typing import Any
 
@@ -17,6 +20,9 @@ from store.records import OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
 from tasks.experiment import ReadyEvaluator
 from tasks.time_limit import within
+
+WAITING_AT_ONCE = 64
+"""Plain fallbacks, in a process."""
 
 Fields = dict[str, Any]
 """Some of a ScoreRow's."""
@@ -69,7 +75,14 @@ async def _by(fallback: ReadyEvaluator, offered: Mapping[str, Any], *, is_async:
         return await _outcomes(fallback, offered)
     if fallback.bound.is_async:
         return loop.run(_outcomes(fallback, offered))
-    return await asyncio.to_thread(_finished, _outcomes(fallback, offered))
+    work = partial(copy_context().run, _finished, _outcomes(fallback, offered))
+    return await asyncio.get_running_loop().run_in_executor(_threads(), work)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Of plain fallbacks. Not the loop's own threads: on these addresses are looked up, for the calls they wait for."""
+    return ThreadPoolExecutor(WAITING_AT_ONCE, thread_name_prefix="evalflows-fallbacks")
 
 
 def _finished(coroutine: Coroutine[Any, Any, list[Fields]]) -> list[Fields]:

@@ -253,7 +253,7 @@ BAD = {
     "a setting that is needed": (("regex", "--try", json.dumps(ROW)), "evaluator 'regex': asks for 'pattern'"),
     "a value that cannot be used": (
         ("length_between", "--set", "unit=lines", "--try", json.dumps(ROW)),
-        "evaluator 'length_between': ValueError: unit: got 'lines', wanted characters or words",
+        "evaluator 'length_between': unit: got 'lines', wanted characters or words",
     ),
     "criteria that are none": (
         ("criteria", "--set", "criteria=wit"),

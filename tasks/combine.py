@@ -108,8 +108,8 @@ def _part(metric: str, scores: Sequence[ScoreRow], givers: Sequence[str]) -> Par
         return Part(value=None, status="failed", error=f"{' and '.join(sorted(givers))} give it both")
     given = [score for score in scores if score.metric == metric]
     instead = [s for s in scores if s.evaluator in givers and s.metric == s.evaluator and s.status != "scored"]
-    for score in (*given, *instead):
-        return Part(value=score.value, status=score.status, error=score.error)
+    if found := [*given, *instead]:
+        return Part(value=found[0].value, status=found[0].status, error=found[0].error)
     of_it = any(score.evaluator in givers for score in scores)
     return Part(value=None, status="not_applicable" if of_it else "failed", error="no evaluator gave it")
 

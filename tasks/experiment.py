@@ -135,7 +135,7 @@ def _make(experiment_id: str) -> Experiment:
     store = Store()
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     spec = ExperimentSpec.model_validate_json(row.spec)
-    making = _Making(spec, _ledger(store, row, spec), _budget(store, row, spec))
+    making = Making(spec, _ledger(store, row, spec), _budget(store, row, spec))
     examples = load_snapshot(store, row.snapshot_id)
     target = next(target for target in spec.targets if target.name == row.target)
     complete = making.complete(target.connection) if isinstance(target, ChatTarget) else None
@@ -190,7 +190,7 @@ def _endpoints(asked: Iterable[object]) -> list[Endpoint]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Making:
+class Making:
     """What the parts of an experiment are made of."""
 
     spec: ExperimentSpec
@@ -200,14 +200,15 @@ class _Making:
     def evaluator(self, evaluator: EvaluatorSpec, level: Level, examples: Sequence[ExampleRow]) -> ReadyEvaluator:
         instead = evaluator.fallback
         return replace(
-            self._judge(evaluator, level),
-            fallback=self._judge(instead, level, evaluator.metric) if instead else None,
-            tiers=[self._judge(tier, level, evaluator.metric) for tier in evaluator.tiers],
+            self.judge(evaluator, level),
+            fallback=self.judge(instead, level, evaluator.metric) if instead else None,
+            tiers=[self.judge(tier, level, evaluator.metric) for tier in evaluator.tiers],
             controls=evaluator.controls,
             sample=draw(evaluator, examples),
         )
 
-    def _judge(self, evaluator: FallbackSpec, level: Level, name_of_score: str | None = None) -> ReadyEvaluator:
+    def judge(self, evaluator: FallbackSpec, level: Level, name_of_score: str | None = None) -> ReadyEvaluator:
+        """An evaluator by itself, without its tiers, its fallback and its sample."""
         bound = bind_evaluator(evaluator, level)
         bound = replace(bound, name=name_of_score or bound.name)
         name, asks = connection_name(evaluator, bound), bound.asks_for("complete")

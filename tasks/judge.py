@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
@@ -20,6 +20,7 @@ from store.records import OutputRow, ScoreRow, derived_id, to_json
 from store.spool import Spool
 from tasks.experiment import ReadyEvaluator
 from tasks.time_limit import within
+from tasks.workers import finished
 
 WAITING_AT_ONCE = 64
 """Plain fallbacks, in a process."""
@@ -75,7 +76,7 @@ async def _by(fallback: ReadyEvaluator, offered: Mapping[str, Any], *, is_async:
         return await _outcomes(fallback, offered)
     if fallback.bound.is_async:
         return loop.run(_outcomes(fallback, offered))
-    work = partial(copy_context().run, _finished, _outcomes(fallback, offered))
+    work = partial(copy_context().run, finished, _outcomes(fallback, offered))
     return await asyncio.get_running_loop().run_in_executor(_threads(), work)
 
 
@@ -83,16 +84,6 @@ async def _by(fallback: ReadyEvaluator, offered: Mapping[str, Any], *, is_async:
 def _threads() -> ThreadPoolExecutor:
     """Of plain fallbacks. Not the loop's own threads: on these addresses are looked up, for the calls they wait for."""
     return ThreadPoolExecutor(WAITING_AT_ONCE, thread_name_prefix="evalflows-fallbacks")
-
-
-def _finished(coroutine: Coroutine[Any, Any, list[Fields]]) -> list[Fields]:
-    """What a coroutine returns that has nothing to wait for."""
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        return list(ended.value)
-    coroutine.close()
-    raise RuntimeError("a plain evaluator must not await")
 
 
 def unanswered(evaluator: ReadyEvaluator, output: OutputRow) -> list[Fields]:

@@ -6,10 +6,7 @@ from typing import Any
 from evaluators.call import Level, offer_experiment, offer_run
 from evaluators.subject import Evaluations, ExampleView, ItemResult, RunView
 from llm import loop
-from llm.breaker import Breaker
 from llm.budget import Budget
-from llm.connect import completer, embedder
-from llm.connections import resolve
 from llm.ledger import Ledger
 from specs.errors import InputError
 from specs.experiment import ExperimentSpec
@@ -21,11 +18,9 @@ from targets import as_outputs
 from tasks.check import check_spec
 from tasks.connections import settled_connections
 from tasks.declared import with_metrics
-from tasks.experiment import ReadyEvaluator
+from tasks.experiment import Making, ReadyEvaluator
 from tasks.judge import Fields, judged
-from tasks.keys import key_for
 from tasks.prompts import with_prompts
-from tasks.resolve import bind_evaluator, connection_name, evaluator_version
 from tasks.subject import example_view
 from tasks.workers import Workers
 
@@ -43,9 +38,10 @@ def try_evaluator(spec: ExperimentSpec, row: Mapping[str, Any], where: str, numb
     spec = with_metrics(settled_connections(with_prompts(spec)))
     store = Store()
     check_spec(spec.model_copy(update={"targets": []}), [example], store)
-    trial = new_id("trial")
-    ready = _ready(spec, Ledger(store, trial))
-    offered = _offered(example_view(example), outputs, "run" if spec.summary_evaluators else "item")
+    trial, level = new_id("trial"), _level(spec)
+    (evaluator,) = spec.summary_evaluators or spec.evaluators
+    ready = Making(spec, Ledger(store, trial), Budget()).judge(evaluator, level)
+    offered = _offered(example_view(example), outputs, level)
     with Spool(store, trial, "trial") as spool:
         found = _judged(ready, offered, spool, trial)
     store.seal(trial, ["calls"])
@@ -61,30 +57,8 @@ def _example(row: Mapping[str, Any], where: str, number: int) -> tuple[ExampleRo
     return example, as_outputs(row["outputs"])
 
 
-def _ready(spec: ExperimentSpec, ledger: Ledger) -> ReadyEvaluator:
-    level: Level = "run" if spec.summary_evaluators else "item"
-    (evaluator,) = spec.summary_evaluators or spec.evaluators
-    bound, budget = bind_evaluator(evaluator, level), Budget()
-    name, asks = connection_name(evaluator, bound), bound.asks_for("complete")
-    complete = embed = None
-    if name is not None:
-        connection = resolve(name, spec.connections)
-        given: Any = {"key": key_for(name, connection), "budget": budget}
-        if asks:
-            complete = completer(name, connection, ledger, model=evaluator.model, **given)
-        if bound.asks_for("embed"):
-            embed = embedder(name, connection, ledger, model=None if asks else evaluator.model, **given)
-    return ReadyEvaluator(
-        spec=evaluator,
-        bound=bound,
-        version=evaluator_version(evaluator, bound, spec.connections, level),
-        complete=complete,
-        embed=embed,
-        breaker=Breaker(spec.breaker_window, spec.breaker_pause_s),
-        metrics=spec.metrics,
-        budget=budget,
-        configs=spec.score_configs,
-    )
+def _level(spec: ExperimentSpec) -> Level:
+    return "run" if spec.summary_evaluators else "item"
 
 
 def _offered(example: ExampleView, outputs: dict[str, Any], level: Level) -> dict[str, Any]:

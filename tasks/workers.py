@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 Work = Callable[[Item], Coroutine[Any, Any, None]]
 """Handles one item. For a plain function it never awaits; what it makes, it keeps itself."""
@@ -121,14 +122,14 @@ def _draw(work: Work[Item], queue: "SimpleQueue[Item]") -> None:
             item = queue.get_nowait()
         except Empty:
             return
-        _finish(work(item))
+        finished(work(item))
 
 
-def _finish(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that has nothing to wait for, here and now."""
+def finished(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that has nothing to wait for, here and now; what it returns."""
     try:
         coroutine.send(None)
-    except StopIteration:
-        return
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
     coroutine.close()
     raise RuntimeError("plain work must not await")

@@ -13,9 +13,10 @@ from evaluators.asking import PROMPTS
 from evaluators.call import OFFERED
 from evaluators.direction import declared_by
 from evaluators.foreign import origin_of
+from evaluators.named import named
 from specs.errors import InputError, short
 from specs.metric import MetricSpec
-from specs.reference import load, name_of, parameters_of
+from specs.reference import name_of, parameters_of
 
 _ALL_RUNS = ("runs", "examples", "item_results")
 _REFERENCE = ("reference_outputs", "expected_output")
@@ -57,7 +58,7 @@ def described(name: str, settings: Mapping[str, Any] | None = None) -> Described
 
     Raises InputError where there is none, for a setting that it does not take, and for metrics that it cannot declare.
     """
-    found = _found(name)
+    found = named(name)
     project = origin_of(found)
     parameters = [] if project else parameters_of(found, f"evaluator {name!r}")
     level = _level(parameters)
@@ -82,14 +83,6 @@ def described(name: str, settings: Mapping[str, Any] | None = None) -> Described
 def ours() -> Iterator[Described]:
     """All that have a short name."""
     return (described(name) for name in evaluators.SHORT_NAMES)
-
-
-def _found(name: str) -> Any:
-    if name in evaluators.SHORT_NAMES:
-        return getattr(evaluators, name)
-    if ":" not in name:
-        raise InputError(f"evaluator {name!r}: wanted 'module:name' or one of {', '.join(evaluators.SHORT_NAMES)}")
-    return load(name, fits=lambda found: callable(found) or origin_of(found) is not None)
 
 
 def _level(parameters: Sequence[inspect.Parameter]) -> Literal["run", "experiment"]:

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from inspect import isclass
 
 import evaluators
 from evaluators.call import Bound, Level, bind
 from evaluators.composite import combined
-from evaluators.foreign import adapted, origin_of
+from evaluators.foreign import adapted
+from evaluators.named import named
 from llm.connections import resolve
 from llm.local import identity_of
 from llm.post import poster
@@ -100,12 +100,7 @@ def bind_evaluator(spec: FallbackSpec, level: Level = "item") -> Bound:
     """
     if isinstance(spec, EvaluatorSpec) and spec.tiers:
         return _cascade(spec, level)
-    short = is_ours(spec)
-    if not short and ":" not in spec.use:
-        near = get_close_matches(spec.use, evaluators.SHORT_NAMES, n=3)
-        known = " or ".join(near) if near else f"one of {', '.join(evaluators.SHORT_NAMES)}"
-        raise InputError(f"evaluator {spec.use!r}: none of ours is called so, wanted 'module:name' or {known}")
-    found = load(f"evaluators:{spec.use}" if short else spec.use, fits=_is_evaluator)
+    found = named(spec.use)
     renamed = bool(spec.name) and spec.name != name_of(found)
     one_run = level == "item"
     theirs = adapted(found, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
@@ -126,10 +121,6 @@ def _made(kind: type, spec: FallbackSpec) -> Callable[..., object]:
     except Exception as error:  # whatever the user's constructor raises
         raise InputError(f"{who}: {spec.use!r} cannot be made with args: {describe(error)}") from error
     return made
-
-
-def _is_evaluator(found: object) -> bool:
-    return callable(found) or origin_of(found) is not None
 
 
 def _cascade(spec: EvaluatorSpec, level: Level) -> Bound:

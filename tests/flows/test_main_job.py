@@ -254,7 +254,7 @@ def test_nothing_rests_on_a_judge_that_prefers_one_side_whatever_is_right() -> N
 def test_a_judge_that_is_down_judges_nothing_and_a_resume_asks_it_again() -> None:
     fair = answers(lambda reference, answer: reference == answer)
     with serving(Endpoint(answer=lambda request: error(503, "down"))) as endpoint:
-        down = judged_spec(endpoint, chunk_retries=0)
+        down = judged_spec(endpoint, chunk_retries=0, max_concurrency=4)  # fewer at once than open the breaker
         with pytest.raises(IncompleteError, match=r"by judge \(\d+ of the last \d+ failed, .*: HTTP 503: down\)"):
             run(down)
         assert verdict("judge")[0] == "not_enough_evidence"

@@ -1,0 +1,209 @@
+"""share_estimate: a share with an interval that is there without spread too, and as wide as its clusters ask for."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stats import combined_share, mean_estimate, share_estimate
+
+ANSWERS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "b", "c", None])), max_size=30)
+
+
+def inverted(share: float, n: float, quantile: float) -> tuple[float, float]:
+    """Where the score test does not refuse: |share - p| <= quantile sqrt(p (1 - p) / n); by bisection."""
+
+    def end(inside: float, outside: float) -> float:
+        for _ in range(100):
+            middle = (inside + outside) / 2
+            held = abs(share - middle) <= quantile * (middle * (1 - middle) / n) ** 0.5 + 1e-15
+            inside, outside = (middle, outside) if held else (inside, middle)
+        return inside
+
+    return end(share, 0.0), end(share, 1.0)
+
+
+def test_alone_it_is_wilson_as_published() -> None:
+    found = share_estimate([True] * 81 + [False] * 182)
+    assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
+    assert (found.method, found.share, found.n, found.n_clusters) == ("wilson", 81 / 263, 263, None)
+
+
+@pytest.mark.parametrize(("yes", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20)])
+def test_alone_it_is_the_score_test_inverted_even_without_spread(yes: int, n: int) -> None:
+    found = share_estimate([1] * yes + [0] * (n - yes), level=0.9)
+    assert (found.low, found.high) == pytest.approx(inverted(yes / n, n, NormalDist().inv_cdf(0.95)), abs=1e-9)
+    assert found.reason is None
+
+
+def test_clusters_count_as_many_as_their_standard_error_says(
+    t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
+) -> None:
+    rng = np.random.default_rng(20)
+    fewer = 0
+    for _ in range(30):
+        clusters = np.repeat(np.arange(12), rng.integers(1, 7, 12)).tolist()
+        values = (rng.random(len(clusters)) < rng.beta(1, 1, 12)[clusters]).astype(float)
+        share = values.mean()
+        effective = min(len(values), share * (1 - share) / sandwich_error(values, clusters) ** 2)
+        found = share_estimate(values, clusters)
+        expected = inverted(share, effective, float(t_bisected(0.95, 11.0)))
+        assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
+        assert (found.method, found.n_clusters) == ("cluster-robust wilson", 12)
+        fewer += effective < len(values)
+    assert fewer >= 20
+
+
+@pytest.mark.parametrize("values", [[1] * 12, [0] * 12, [0, 1] * 6])
+def test_clusters_without_spread_count_once_each(values: list[int], t_bisected: Callable[[Any, Any], Any]) -> None:
+    found = share_estimate(values, [k // 2 for k in range(12)])
+    expected = inverted(float(np.mean(values)), 6, float(t_bisected(0.95, 5.0)))
+    assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
+
+
+def test_copies_add_nothing() -> None:
+    """Ten copies of 12 answers are worth 11: n is by the standard error with G / (G - 1)."""
+    once = [1] * 9 + [0] * 3
+    copies, naive = share_estimate(once * 10, [*range(12)] * 10), share_estimate(once * 10)
+    assert copies.low is not None and naive.low is not None and copies.low < 0.5 < naive.low
+    assert (copies.low, copies.high) == pytest.approx(inverted(0.75, 11, 2.200985), abs=1e-6)
+
+
+def test_more_agreement_than_chance_within_clusters_does_not_make_more_of_them() -> None:
+    """Each cluster has one of either but the last: the clusters' spread is so small that n is not believed to grow."""
+    values, clusters = [0, 1] * 9 + [1, 1], [k // 2 for k in range(20)]
+    found = share_estimate(values, clusters)
+    assert (found.low, found.high) == pytest.approx(inverted(11 / 20, 20, 2.262157), abs=1e-6)
+
+
+def test_clusters_of_one_are_counted_but_change_nothing() -> None:
+    alone, plain = share_estimate([0, 1, 1], "abc"), share_estimate([0, 1, 1])
+    assert (alone.low, alone.high, alone.method) == (plain.low, plain.high, "wilson")
+    assert (alone.n_clusters, plain.n_clusters) == (3, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "share", "reason"),
+    [
+        ([], None, None, "no values: an interval needs at least 1"),
+        ([], [], None, "no values: an interval needs at least 1"),
+        ([1, 0], "aa", 0.5, "all 2 values are in one cluster: an interval needs at least 2 clusters"),
+    ],
+)
+def test_too_few_have_no_interval(values: Any, clusters: Any, share: float | None, reason: str) -> None:
+    found = share_estimate(values, clusters)
+    assert (found.share, found.low, found.high, found.reason) == (share, None, None, reason)
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "level", "said"),
+    [
+        ([0, 0.5], None, 0.95, r"yes\[1\]: got 0.5, wanted 0 or 1"),
+        ([0, float("nan")], None, 0.95, "yes"),
+        ([[0, 1]], None, 0.95, "shape"),
+        ([0, 1], "a", 0.95, "clusters: got 1"),
+        ([0, 1], None, 95, "level"),
+    ],
+)
+def test_bad_input_is_refused(values: Any, clusters: Any, level: float, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        share_estimate(values, clusters, level=level)
+
+
+@settings(deadline=None)
+@given(ANSWERS, st.booleans())
+def test_no_and_yes_are_each_others_mirror(
+    assert_plain: Callable[[Any], None], rows: list[Any], clustered: bool
+) -> None:
+    values, clusters = [value for value, _ in rows], [key for _, key in rows] if clustered else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, other = share_estimate(values, clusters), share_estimate([1 - value for value in values], clusters)
+    assert_plain(one)
+    assert one.reason == other.reason
+    if one.low is not None and one.high is not None and one.share is not None:
+        assert (1 - one.high, 1 - one.low) == pytest.approx((other.low, other.high), abs=1e-9)
+        assert 0 <= one.low <= one.share <= one.high <= 1 and one.high - one.low > 0.01
+
+
+@settings(deadline=None)
+@given(ANSWERS)
+def test_a_higher_level_holds_the_lower(rows: list[Any]) -> None:
+    wide, narrow = (share_estimate([v for v, _ in rows], [k for _, k in rows], level=level) for level in (0.99, 0.9))
+    assert wide.low is None or wide.low <= narrow.low <= narrow.high <= wide.high  # type: ignore[operator]
+
+
+def covered(clusters: list[int], p: float, together: float, runs: int, estimate: Any = share_estimate) -> float:
+    """How often the interval holds p; `together` is the correlation within a cluster."""
+    rng, hits, count = np.random.default_rng(21), 0, max(clusters) + 1
+    for _ in range(runs):
+        whole = (rng.random(count) < p)[clusters]
+        values = np.where((rng.random(count) < together)[clusters], whole, rng.random(len(clusters)) < p)
+        found = estimate(values, clusters)
+        hits += found.low is not None and found.low <= p <= found.high
+    return hits / runs
+
+
+@pytest.mark.parametrize("together", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("p", [0.5, 0.8, 0.95])
+def test_pairs_are_covered_however_much_alike(p: float, together: float) -> None:
+    assert covered(np.repeat(np.arange(30), 2).tolist(), p, together, 500) >= 0.92
+
+
+def test_few_clusters_of_unlike_sizes_are_covered() -> None:
+    sizes = [1, 1, 2, 2, 3, 3, 4, 4, 5, 6]
+    assert covered(np.repeat(np.arange(10), sizes).tolist(), 0.8, 0.6, 800) >= 0.93
+
+
+def test_where_the_t_interval_fails_it_holds() -> None:
+    """Almost all are yes: clusters without spread have no t interval, and others one that is too short."""
+
+    def by_t(values: Any, clusters: Any) -> Any:
+        return mean_estimate(values, clusters, binary=True)
+
+    clusters = np.repeat(np.arange(30), 2).tolist()
+    assert covered(clusters, 0.98, 0.5, 400, by_t) < 0.7
+    assert covered(clusters, 0.98, 0.5, 400) >= 0.93
+
+
+def test_two_shares_combine_to_newcombes_interval_of_a_difference() -> None:
+    # 1 - p is the share of no: half the difference of two shares is a mean of p and of 1 - q, less a half
+    first, second = [1.0] * 56 + [0.0] * 14, [1.0] * 48 + [0.0] * 32  # Newcombe 1998, example (a)
+    found = combined_share([share_estimate(first), share_estimate([1 - one for one in second])], [1, 1])
+    assert found.low is not None and found.high is not None and found.share is not None
+    assert (2 * found.share - 1, 2 * found.low - 1, 2 * found.high - 1) == pytest.approx(
+        (0.2, 0.0524, 0.3339), abs=5e-5
+    )
+    assert (found.n, found.reason) == (150, None)
+
+
+def test_parts_weigh_as_they_are_told_to_whatever_their_size() -> None:
+    few, many = share_estimate([1.0, 0.0]), share_estimate([0.0] * 100)
+    found = combined_share([few, many], [3, 1])
+    assert found.share == pytest.approx(0.375)
+    alone = combined_share([few], [7])
+    assert (alone.share, alone.low, alone.high) == pytest.approx((few.share, few.low, few.high))
+
+
+def test_a_part_without_an_interval_leaves_none_with_its_reason() -> None:
+    one_cluster = share_estimate([1.0, 0.0], ["a", "a"])
+    found = combined_share([share_estimate([1.0]), one_cluster], [1, 1])
+    assert (found.share, found.low, found.high, found.reason) == (0.75, None, None, one_cluster.reason)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ([1], "weights: got 1 for 2 parts"),
+        ([1, -1], r"weights\[1\]: got -1.0, wanted at least 0"),
+        ([0, 0], "weights: got only 0"),
+    ],
+)
+def test_bad_weights_are_refused(weights: list[float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        combined_share([share_estimate([1.0]), share_estimate([0.0])], weights)

@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
@@ -18,6 +18,14 @@ from specs.errors import InputError, short
 from specs.metric import MetricSpec
 from specs.reference import name_of, parameters_of
 
+Level = Literal["run", "experiment", "pair"]
+"""Whether it judges one run, all runs of an experiment at once, or two runs of an example."""
+
+_OFFERED: Mapping[Level, Collection[str]] = {
+    "run": OFFERED["item"],
+    "experiment": OFFERED["run"],
+    "pair": OFFERED["pair"],
+}
 _ALL_RUNS = ("runs", "examples", "item_results")
 _REFERENCE = ("reference_outputs", "expected_output")
 _NEEDED = re.compile(r"\b[Nn]one (?:without(?! one)\b|where an? [^.;,]*no reference|where the [^.;,]*no reference)")
@@ -29,7 +37,7 @@ class Described:
 
     name: str
     judges_by: str  # rule, model, embeddings; or the project that it is of
-    level: Literal["run", "experiment"]  # whether it judges one run, or all runs of an experiment at once
+    level: Level
     asks_for: Sequence[str]
     settings: Mapping[str, str]  # with their defaults, as they are shown
     metrics: Mapping[str, MetricSpec]
@@ -49,7 +57,9 @@ class Described:
 
     @property
     def returns(self) -> list[str]:
-        """Its metrics: range and direction; the name of those that do not bear its own."""
+        """Its metrics: range and direction; the name of those that do not bear its own. Of a pair, which is better."""
+        if self.level == "pair":
+            return ["first, second or tie"]
         return [_said(name, one, beside=name != self.name) for name, one in self.metrics.items()]
 
 
@@ -61,8 +71,8 @@ def described(name: str, settings: Mapping[str, Any] | None = None) -> Described
     found = named(name)
     project = origin_of(found)
     parameters = [] if project else parameters_of(found, f"evaluator {name!r}")
-    level = _level(parameters)
-    asked = [one for one in parameters if one.name in OFFERED["item" if level == "run" else "run"]]
+    level = "pair" if name in evaluators.PAIRWISE else _level(parameters)
+    asked = [one for one in parameters if one.name in _OFFERED[level]]
     own = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL) and one not in asked]
     called = name_of(found)
     takes_any = project or any(one.kind is one.VAR_KEYWORD for one in parameters)
@@ -75,7 +85,7 @@ def described(name: str, settings: Mapping[str, Any] | None = None) -> Described
         level=level,
         asks_for=[one.name for one in asked],
         settings={one.name: _default(one.default) for one in own},
-        metrics=_metrics(found, called, settings or {}),
+        metrics={} if level == "pair" else _metrics(found, called, settings or {}),
         doc=inspect.getdoc(found) or "",
     )
 
@@ -85,7 +95,7 @@ def ours() -> Iterator[Described]:
     return (described(name) for name in evaluators.SHORT_NAMES)
 
 
-def _level(parameters: Sequence[inspect.Parameter]) -> Literal["run", "experiment"]:
+def _level(parameters: Sequence[inspect.Parameter]) -> Level:
     """Whoever asks for all runs, or whose `outputs` are a list, judges them all at once."""
     names = {one.name for one in parameters}
     of_all = any(one.name == "outputs" and _is_list(one.annotation) for one in parameters)

@@ -159,6 +159,8 @@ def _spec(name: str, settings: Mapping[str, Any], connection: str | None, model:
     from cli.described import described
 
     one = described(name, settings)
+    if one.level == "pair":
+        raise InputError(f"--try: {name} compares two answers, wanted an evaluator that judges one")
     evaluator = {"use": name, "args": settings, "connection": connection, "model": model}
     which = "evaluators" if one.level == "run" else "summary_evaluators"
     recorded = {"kind": "recorded", "column": "outputs"}

@@ -1,4 +1,4 @@
-"""Looking at what is stored: ls, show, sql. None of these loads Prefect."""
+"""Looking at what is stored. Nothing here loads Prefect."""
 
 import csv
 import json
@@ -16,12 +16,20 @@ from rich.text import Text
 
 from cli.errors import one_line_errors
 from store.catalog import ask, connect, grain, select, view_files
-from store.lookup import find_experiments, run_groups
+from store.lookup import run_groups
 from store.parquet import Store
 from store.records import controls_batch, now
 from store.results import Result, results_of, sentences
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log, and the traceback of an error.")
+CHANGES = click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. May be given several times.",
+)
 
 
 @click.command()
@@ -42,15 +50,8 @@ def ls(verbose: bool) -> None:
                 name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
             )
         console().print(out)
-
-
-@click.command()
-@click.argument("experiment")
-@VERBOSE
-def show(experiment: str, verbose: bool) -> None:
-    """Show how an EXPERIMENT came out: its id, the beginning of one, its name, or a run group."""
-    with one_line_errors(verbose):
-        print_experiments(find_experiments(Store(), experiment))
+        if compared := catalog.execute(_COMPARISONS).fetchall():
+            console().print(_listed(compared))
 
 
 @click.command()
@@ -70,6 +71,13 @@ def sql(query: str | None, form: str, verbose: bool) -> None:
         else:
             relation = select(catalog, query)
             _print_rows(relation.columns, relation.fetchall(), form, [str(kind) == "JSON" for kind in relation.types])
+
+
+def _listed(rows: Sequence[Sequence[Any]]) -> Table:
+    out = table("comparison", "id", "state", "judged", "experiments", "started (UTC)")
+    for name, identity, state, judged, planned, experiments, started in rows:
+        out.add_row(name, identity, state, f"{judged}/{planned}", ", ".join(experiments), f"{started:%Y-%m-%d %H:%M}")
+    return out
 
 
 def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
@@ -112,19 +120,24 @@ def _metrics(results: Sequence[Result]) -> Table:
     for result in results:
         if result.says_something:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
-            verdict = Text(result.verdict_text, style=_STYLES.get(result.conclusion or "", ""))
+            verdict = Text(result.verdict_text, style=STYLES.get(result.conclusion or "", ""))
             rest = (result.difference_text, result.p_text, verdict) if compared else ()
             out.add_row(*cells, _loud(result.missing), str(result.not_applicable or ""), *rest)
     return out
 
 
-_STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
+STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 
 def console() -> Console:
     """Of the terminal's width; wide enough for whole ids where the output goes elsewhere."""
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
+
+_COMPARISONS = """
+select name, comparison_id, state, judged + settled_without_asking, planned, experiments, started_at
+from comparison_overview order by started_at desc
+"""
 
 _OVERVIEW = """
 select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s

@@ -1,30 +1,24 @@
 """The `evalflows` command. It parses, calls a flow or the catalog, and prints."""
 
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from cli.comparison import compare, print_comparison, run_comparison
 from cli.connections import connections
 from cli.dataset import dataset
 from cli.errors import one_line_errors
 from cli.evaluators import evaluators
-from cli.look import ls, show, sql
+from cli.export import export
+from cli.look import CHANGES, ls, print_experiments, sql
+from cli.look import VERBOSE_RUN as VERBOSE
+from cli.running import prepared
 from cli.up import deploy, up
+from store.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
+from store.parquet import Store
 
 if TYPE_CHECKING:
     from specs.experiment import ExperimentSpec
-
-VERBOSE = click.option("--verbose", is_flag=True, help="Show Prefect's log, and the traceback of an error.")
-CHANGES = click.option(
-    "--set",
-    "changes",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. May be given several times.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,41 +48,62 @@ def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None
 @CHANGES
 @VERBOSE
 def resume(experiment: str, changes: tuple[str, ...], verbose: bool) -> None:
-    """Go on with an EXPERIMENT that was broken off, and the others of the same start, where they stopped.
+    """Go on with an EXPERIMENT that was broken off, and the others of the same start, where they stopped; or with a
+    comparison.
 
     With --set budget_usd=10 what the run may spend is another amount; what decides its answers cannot change.
     """
     from specs.experiment import ExperimentSpec, change_experiment
-    from store.lookup import find_experiments
-    from store.parquet import Store
 
     with one_line_errors(verbose):
         store = Store()
+        if is_comparison(store, experiment):
+            _resume_comparison(store, experiment, changes, verbose)
+            return
         (row,) = store.read("experiments", find_experiments(store, experiment)[0])
         spec = change_experiment(ExperimentSpec.model_validate_json(row.spec), changes)
         _run(spec, row.run_group, verbose)
 
 
+def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool) -> None:
+    from specs.comparison import ComparisonSpec
+    from specs.spec_file import change_spec
+
+    (row,) = store.read("comparison_sets", find_comparison(store, reference))
+    spec = change_spec(ComparisonSpec.model_validate_json(row.spec), changes, f"comparison {row.name!r}")
+    run_comparison(spec, row.comparison_id, verbose)
+
+
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
-    from cli.bar import progress_bar
-    from cli.look import print_experiments
     from store.records import now
 
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
-    from flows import run as run_flow  # Prefect takes seconds to import
-
-    # Last, and when ours are loaded: a module beside the spec is found, and no folder here hides one of ours.
-    sys.path.append(str(Path.cwd()))
     began = now()
-    try:
-        with progress_bar() as watch:
-            done = run_flow(spec, group, watch)
-        print_experiments(done, since=began)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`evalflows resume {spec.name}` goes on") from None
+    with prepared(verbose, spec.name) as watch:
+        from flows import run as run_flow
+
+        done = run_flow(spec, group, watch)
+    print_experiments(done, since=began)
+    if comparison := comparison_beside(Store(), done):
+        print_comparison(comparison)
 
 
-for command in (ls, show, sql, dataset, connections, evaluators, up, deploy):
+@cli.command()
+@click.argument("experiment")
+@VERBOSE
+def show(experiment: str, verbose: bool) -> None:
+    """Show how an EXPERIMENT or a comparison came out: its id, the beginning of one, its name, or a run group."""
+    with one_line_errors(verbose):
+        store = Store()
+        if is_comparison(store, experiment):
+            print_comparison(find_comparison(store, experiment))
+            return
+        done = find_experiments(store, experiment)
+        print_experiments(done)
+        if comparison := comparison_beside(store, done):
+            print_comparison(comparison)
+
+
+for command in (compare, ls, sql, dataset, export, connections, evaluators, up, deploy):
     cli.add_command(command)
 
 

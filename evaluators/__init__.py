@@ -31,12 +31,14 @@ from evaluators.keyword_safety import keyword_safety
 from evaluators.label_f1 import label_f1
 from evaluators.length_between import length_between
 from evaluators.numeric_closeness import numeric_closeness
+from evaluators.pairwise import pairwise_preference, recorded_preference
 from evaluators.regex import regex
 from evaluators.rubric import rubric
 from evaluators.score import Score
 from evaluators.semantic_similarity import semantic_similarity
 
 __all__ = [
+    "PAIRWISE",
     "SHORT_NAMES",
     "Score",
     "agent",
@@ -59,6 +61,8 @@ __all__ = [
     "label_f1",
     "length_between",
     "numeric_closeness",
+    "pairwise_preference",
+    "recorded_preference",
     "refusal",
     "regex",
     "rubric",
@@ -75,3 +79,6 @@ __all__ = [
 ]
 
 SHORT_NAMES = tuple(name for name in __all__ if name.islower())
+
+PAIRWISE = ("pairwise_preference", "recorded_preference")
+"""Those that compare two answers; all others judge one answer, or all of an experiment."""

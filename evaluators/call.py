@@ -9,7 +9,7 @@ from evaluators.subject import Evaluations, ExampleView, ItemResult, RunView, wh
 from specs.errors import InputError
 from specs.reference import is_async, name_of, parameters_of
 
-Level = Literal["item", "run"]
+Level = Literal["item", "run", "pair"]
 
 _LANGFUSE = ("input", "output", "expected_output", "metadata")
 OFFERED: dict[Level, tuple[str, ...]] = {
@@ -18,8 +18,12 @@ OFFERED: dict[Level, tuple[str, ...]] = {
         *("input", "output", "expected_output", "evaluations", "scores", "complete", "embed"),
     ),
     "run": ("inputs", "outputs", "reference_outputs", "runs", "examples", "item_results", "complete", "embed"),
+    "pair": (
+        *("inputs", "outputs", "reference_outputs", "metadata", "runs", "example", "attachments"),
+        *("complete", "embed"),
+    ),
 }
-"""What may be asked for: of one run, and of all runs of an experiment at once."""
+"""What may be asked for: of one run, of all runs of an experiment at once, and of two runs of one example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,7 @@ class Bound:
     name: str
     function: Callable[..., Any]
     is_async: bool
+    level: Level = "item"
     positional: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -77,6 +82,7 @@ def bind(
         name=name,
         function=function,
         is_async=is_async(function),
+        level=level,
         positional=tuple(p.name for p in single if p.kind is p.POSITIONAL_ONLY),
         defaults=defaults,
         named=tuple(named),
@@ -130,4 +136,17 @@ def offer_experiment(results: list[ItemResult]) -> dict[str, Any]:
         "runs": [result.run for result in results],
         "examples": [result.item for result in results],
         "item_results": [replace(result, output=whole(result.run.outputs, "output")) for result in results],
+    }
+
+
+def offer_pair(example: ExampleView, first: RunView, second: RunView) -> dict[str, Any]:
+    """What two runs of an example offer to a pairwise evaluator, in the order in which they are shown."""
+    return {
+        "inputs": example.inputs,
+        "outputs": [first.outputs, second.outputs],
+        "reference_outputs": example.reference_outputs,
+        "metadata": example.metadata,
+        "runs": [first, second],
+        "example": example,
+        "attachments": example.attachments,
     }

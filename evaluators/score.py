@@ -93,7 +93,7 @@ def _each(returned: object, name: str) -> Iterator[Judgement]:
     elif isinstance(returned, list | tuple) and not hasattr(returned, "_fields"):
         for one in returned:
             yield from _each(one, name)
-    elif returned is None or isinstance(returned, str) or _number(returned) is not None:
+    elif returned is None or isinstance(returned, str) or as_number(returned) is not None:
         yield _from_fields({"value": returned}, name)
     elif hasattr(returned, "results"):
         yield from _each(returned.results, name)
@@ -154,7 +154,7 @@ def _a_number_from_1(name: str, given: object) -> int:
 
 
 def _a_spread(name: str, given: object) -> float:
-    number = _number(given)
+    number = as_number(given)
     if number is None or isinstance(number, bool) or not 0 <= number < math.inf:
         raise ValueError(f"returned the {name} {short(given)}, wanted a number of at least 0")
     return number
@@ -185,7 +185,7 @@ def _attributes(returned: object) -> dict[str, Any]:
 
 
 def _checked(value: object) -> float | bool:
-    number = _number(value)
+    number = as_number(value)
     if number is None:
         raise TypeError(f"returned a score of type {type(value).__name__}, wanted a bool, a number or a text")
     if not math.isfinite(number):
@@ -193,7 +193,7 @@ def _checked(value: object) -> float | bool:
     return number
 
 
-def _number(value: object) -> float | bool | None:
+def as_number(value: object) -> float | bool | None:
     """A bool or a float, also from numpy's scalars; None for anything else."""
     if isinstance(value, bool):
         return value
@@ -204,7 +204,7 @@ def _number(value: object) -> float | bool | None:
             return math.inf
     item = getattr(value, "item", None)  # numpy.bool_ is no Real
     if callable(item) and getattr(value, "shape", None) == ():
-        return _number(item())
+        return as_number(item())
     return None
 
 

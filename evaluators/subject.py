@@ -48,7 +48,11 @@ class ExampleView:
 
 @dataclass(slots=True, kw_only=True)
 class RunView:
-    """`run`: what the target made of the example."""
+    """`run`: what the target made of the example.
+
+    `experiment` and `target` are the names of those that it belongs to, for evaluators that compare runs; else they may
+    be blank.
+    """
 
     id: str
     inputs: dict[str, Any]
@@ -61,6 +65,8 @@ class RunView:
     tokens_out: int | None = None
     cost_usd: float | None = None
     started_at: datetime | None = None
+    experiment: str = ""
+    target: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

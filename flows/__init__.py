@@ -8,7 +8,20 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
 
 from flows.api import aevaluate, evaluate, run
+from flows.comparing import aevaluate_comparative, compare, evaluate_comparative
+from flows.comparison_result import ComparativeResult
 from flows.result import ExperimentResult, ItemOutcome
 from tasks.progress import Progress
 
-__all__ = ["ExperimentResult", "ItemOutcome", "Progress", "aevaluate", "evaluate", "run"]
+__all__ = [
+    "ComparativeResult",
+    "ExperimentResult",
+    "ItemOutcome",
+    "Progress",
+    "aevaluate",
+    "aevaluate_comparative",
+    "compare",
+    "evaluate",
+    "evaluate_comparative",
+    "run",
+]

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import ValidationError
 
+from flows.comparing import Compared, PairwiseEvaluator, evaluate_comparative
+from flows.comparison_result import ComparativeResult
 from flows.result import ExperimentResult
 from flows.run_experiment import run_experiment
 from specs.dataset import DatasetSpec
@@ -40,11 +43,27 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
         return run_experiment(frozen, resume)
 
 
+Target = Function | Mapping[str, Any] | TargetSpec
+Data = str | Path | Iterable[Mapping[str, Any]] | DatasetSpec
+
+
+@overload
 def evaluate(
-    target: Function | Mapping[str, Any] | TargetSpec,
+    target: Target, /, data: Data, evaluators: Sequence[Evaluator] = (), **settings: Any
+) -> ExperimentResult: ...
+
+
+@overload
+def evaluate(
+    target: tuple[str | ExperimentResult, ...], /, *, evaluators: Sequence[PairwiseEvaluator], **settings: Any
+) -> ComparativeResult: ...
+
+
+def evaluate(
+    target: Target | Compared,
     /,
-    data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec,
-    evaluators: Sequence[Evaluator] = (),
+    data: Data | None = None,
+    evaluators: Sequence[Any] = (),
     *,
     summary_evaluators: Sequence[Evaluator] = (),
     experiment_prefix: str | None = None,
@@ -54,11 +73,12 @@ def evaluate(
     num_repetitions: int = 1,
     run_key: str | None = None,
     **settings: Any,
-) -> ExperimentResult:
-    """Run a target on a dataset and judge every answer.
+) -> ExperimentResult | ComparativeResult:
+    """Run a target on a dataset and judge every answer; or, of a tuple of experiments, compare their answers in pairs.
 
     Args:
-        target: A function of the inputs, plain or async, or a target's spec.
+        target: A function of the inputs, plain or async, or a target's spec; or experiments, for which see
+            `evaluate_comparative`.
         data: A file's path, a dataset's name, a snapshot's id, rows of {"inputs", "reference_outputs", …}, or a spec.
         evaluators: Functions, `"module:name"`, short names of ours, or specs.
         summary_evaluators: The same, for those that judge all answers at once.
@@ -72,8 +92,23 @@ def evaluate(
 
     Raises InputError for what cannot work, before anything is called, and IncompleteError if not all was done.
     """
+    if isinstance(target, tuple | list):
+        if data is not None or summary_evaluators or num_repetitions != 1:
+            raise InputError("evaluate: got experiments to compare, wanted no data, summary_evaluators or repetitions")
+        return evaluate_comparative(
+            target,
+            evaluators,
+            experiment_prefix=experiment_prefix,
+            description=description,
+            metadata=metadata,
+            max_concurrency=5 if max_concurrency is None else max_concurrency,
+            run_key=run_key,
+            **settings,
+        )
+    if data is None:
+        raise InputError("evaluate: got no data, wanted a file's path, a dataset's name, a snapshot's id, or rows")
     try:
-        one = _target(target)
+        one = _target(target)  # type: ignore[arg-type]  # what is none is told there
         spec = ExperimentSpec(
             name=experiment_prefix or one.get("name", "experiment"),
             description=description or "",
@@ -92,18 +127,26 @@ def evaluate(
     return ExperimentResult(run(spec)[0])
 
 
+@overload
 async def aevaluate(
-    target: Function | Mapping[str, Any] | TargetSpec,
-    /,
-    data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec,
-    evaluators: Sequence[Evaluator] = (),
-    **settings: Any,
-) -> ExperimentResult:
+    target: Target, /, data: Data, evaluators: Sequence[Evaluator] = (), **settings: Any
+) -> ExperimentResult: ...
+
+
+@overload
+async def aevaluate(
+    target: tuple[str | ExperimentResult, ...], /, *, evaluators: Sequence[PairwiseEvaluator], **settings: Any
+) -> ComparativeResult: ...
+
+
+async def aevaluate(
+    target: Any, /, data: Any = None, evaluators: Sequence[Any] = (), **settings: Any
+) -> ExperimentResult | ComparativeResult:
     """`evaluate`, from a program that has an event loop: that goes on meanwhile. The arguments are the same."""
-    return await asyncio.to_thread(evaluate, target, data, evaluators, **settings)
+    return await asyncio.to_thread(partial(evaluate, target, data, evaluators, **settings))
 
 
-def _target(target: Function | Mapping[str, Any] | TargetSpec) -> dict[str, Any]:
+def _target(target: Target) -> dict[str, Any]:
     if isinstance(target, Mapping):
         return dict(target)
     if callable(target):
@@ -133,7 +176,7 @@ def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _dataset(data: str | Path | Iterable[Mapping[str, Any]] | DatasetSpec) -> DatasetSpec:
+def _dataset(data: Data) -> DatasetSpec:
     if isinstance(data, DatasetSpec):
         return data
     if not isinstance(data, str | Path):

@@ -21,6 +21,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPS
 from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.workers.process import ProcessWorker
 
+from specs.comparison import load_comparison
 from specs.errors import InputError
 from specs.experiment import load_experiment
 
@@ -33,6 +34,11 @@ def spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
     Whole, since the form in Prefect's UI fills in only what is given, and shorthands are not of the form's schema.
     """
     return {"spec": load_experiment(file, changes).model_dump(mode="json")}
+
+
+def comparison_spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
+    """The same of a comparison's spec file."""
+    return {"spec": load_comparison(file, changes).model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,21 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.compare_experiments import compare_experiments
 from specs.experiment import ExperimentSpec
-from tasks.chunk import Chunk, chunks_of
+from tasks.chunk import CHUNKS_AT_ONCE, Chunk, chunks_of, retries_of
 from tasks.combine import combine_scores
 from tasks.controls import try_judges
 from tasks.evaluate import evaluate_chunk
 from tasks.execute import execute_chunk
 from tasks.finish import calls_end_with_the_flow, finish_experiments, raise_what_failed
-from tasks.progress import wait_and_tell
+from tasks.progress import planned_of, wait_and_tell
 from tasks.publish import publish_results
+from tasks.settle_comparison import comparison_of
 from tasks.snapshot import freeze_dataset
 from tasks.start import start_experiments
 from tasks.validate import validate_snapshot
 from tasks.weigh import weigh_differences
-
-CHUNKS_AT_ONCE = 4
-
 
 RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNKS_AT_ONCE)
 
@@ -29,6 +28,8 @@ RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNK
 @flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
 def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Freeze the dataset, check it, run the targets, judge every answer, combine the scores, weigh the difference.
+
+    Last, the answers are compared in pairs, where the spec says how.
 
     Returns the experiments' ids.
 
@@ -39,20 +40,18 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
     spec = freeze_dataset(spec)
     validate_snapshot(spec)
     experiments = start_experiments(spec, resume)
-    delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
-    execute, evaluate = (
-        step.with_options(retries=spec.chunk_retries, retry_delay_seconds=delays)
-        for step in (execute_chunk, evaluate_chunk)
-    )
+    execute, evaluate = (step.with_options(**retries_of(spec)) for step in (execute_chunk, evaluate_chunk))
     with calls_end_with_the_flow():
         steps: list[PrefectFuture[Any]] = [try_judges.submit(experiments)]
         for chunk in chunks_of(experiments):
             answered = execute.submit(chunk)
             steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
-        wait_and_tell(steps, experiments)
+        wait_and_tell(steps, planned_of(experiments))
         combine_scores(experiments)
     lacking = finish_experiments(experiments)
     weigh_differences(experiments)
     publish_results(experiments)
     raise_what_failed(steps, lacking)
+    if spec.compare is not None:
+        compare_experiments(comparison_of(spec, experiments))
     return [experiment.experiment_id for experiment in experiments]

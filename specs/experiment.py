@@ -2,19 +2,30 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from specs.connection import ConnectionSpec
+from specs.comparison import CompareSpec
 from specs.dataset import DatasetSpec
-from specs.errors import InputError, first_problem, short
 from specs.evaluator import EvaluatorSpec
 from specs.metric import MEASURES, CompositeSpec, MetricSpec
+from specs.running import (
+    BreakerPause,
+    BreakerWindow,
+    BudgetUsd,
+    ChunkRetries,
+    ChunkRetryDelay,
+    ChunkSize,
+    Connections,
+    Fresh,
+    Level,
+    MaxCalls,
+    RunKey,
+)
 from specs.score_config import ScoreConfigSpec
+from specs.spec_file import change_spec, load_spec
 from specs.target import TargetSpec
 
 
@@ -51,36 +62,23 @@ class ExperimentSpec(BaseModel):
     score_configs: dict[str, ScoreConfigSpec] = Field(
         default_factory=dict, description="What a score may be that names one of these as its `config_id`"
     )
-    level: float = Field(0.95, gt=0.5, lt=1, description="The confidence level of intervals")
-    connections: dict[str, ConnectionSpec] = Field(
-        default_factory=dict, description="Connections besides openai and local"
-    )
+    level: Level = 0.95
+    connections: Connections
     repetitions: int = Field(1, ge=1, description="How often each example is answered")
     max_concurrency: int | None = Field(
         None, ge=1, description="Most items in the user's own code at once, per process"
     )
-    chunk_size: int | None = Field(
-        None, ge=1, description="Items a Prefect task run takes; chosen by their number where left out"
-    )
-    chunk_retries: int = Field(
-        2, ge=0, le=10, description="How often Prefect runs a chunk again for calls that may yet succeed"
-    )
-    chunk_retry_delay_s: float = Field(10.0, ge=0, description="Seconds before the first time; each later one, twice")
-    budget_usd: float | None = Field(
-        None,
-        ge=0,
-        description="Most money for the model calls of the whole run; spent, it ends incomplete",
-    )
-    max_calls: int | None = Field(None, ge=0, description="Most model calls that the whole run may pay for")
-    breaker_window: int = Field(
-        20, ge=2, description="Where more than half of so many last items failed, the rest is not attempted for now"
-    )
-    breaker_pause_s: float = Field(10.0, gt=0, description="Seconds until one item is tried again then")
-    run_key: str | None = Field(
-        None, description="Runs with the same key are one: a second one continues the first", min_length=1
-    )
-    fresh: bool = Field(
-        False, description="Pay for every model call anew, even where another experiment has its answer"
+    chunk_size: ChunkSize = None
+    chunk_retries: ChunkRetries = 2
+    chunk_retry_delay_s: ChunkRetryDelay = 10.0
+    budget_usd: BudgetUsd = None
+    max_calls: MaxCalls = None
+    breaker_window: BreakerWindow = 20
+    breaker_pause_s: BreakerPause = 10.0
+    run_key: RunKey = None
+    fresh: Fresh = False
+    compare: CompareSpec | None = Field(
+        None, description="Compare the targets' answers in pairs, when all are there; needs two targets or more"
     )
 
     @model_validator(mode="after")
@@ -100,6 +98,8 @@ class ExperimentSpec(BaseModel):
             said = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
             if given := [name for name, what in said.items() if what]:
                 raise ValueError(f"summary_evaluators: {evaluator.metric!r}: got {given[0]}, which is for evaluators")
+        if self.compare is not None and len(self.targets) < 2:
+            raise ValueError("compare: got one target, wanted two or more to compare")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
             known = ", ".join(target.name for target in self.targets)
             raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
@@ -125,65 +125,9 @@ def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> Experiment
 
     Raises InputError, in one line, for whatever is wrong with it.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that there is not is a ValueError
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise InputError(
-            f"{path}: got {type(content).__name__}, wanted a mapping with name, dataset, targets, evaluators"
-        )
-    return _changed(content, changes, str(path))
+    return load_spec(ExperimentSpec, path, changes, wanted="name, dataset, targets, evaluators")
 
 
 def change_experiment(spec: ExperimentSpec, changes: Sequence[str]) -> ExperimentSpec:
     """A spec with changes such as `budget_usd=10` applied. Raises InputError for one that cannot be made."""
-    return _changed(spec.model_dump(mode="json"), changes, f"experiment {spec.name!r}") if changes else spec
-
-
-def _changed(content: dict[str, Any], changes: Sequence[str], where: str) -> ExperimentSpec:
-    for change in changes:
-        _apply(content, change)
-    try:
-        return ExperimentSpec.model_validate(content)
-    except ValidationError as error:
-        raise InputError(first_problem(error, where)) from error
-
-
-def _apply(content: dict[str, Any], change: str) -> None:
-    """Set one field of a spec: `path.to.it=value`, the value as YAML, an element of a list by its number."""
-    path, equals, text = change.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise InputError(f"--set {change}: wanted key=value, such as repetitions=3 or targets.0.model=gpt-4o")
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
-    place: Any = content
-    for key in keys[:-1]:
-        place = _step(place, key, change)
-    if isinstance(place, list):
-        _step(place, keys[-1], change)
-        place[int(keys[-1])] = value
-    elif isinstance(place, dict):
-        place[keys[-1]] = value
-    else:
-        raise InputError(f"--set {change}: {'.'.join(keys[:-1])} is {short(place)}, wanted a mapping or a list")
-
-
-def _step(place: Any, key: str, change: str) -> Any:
-    """What stands at a key, as a copy of its own there: an alias of YAML is one object in two places."""
-    if isinstance(place, list):
-        if not key.isdecimal() or int(key) >= len(place):
-            raise InputError(f"--set {change}: got {key!r}, wanted a number below {len(place)}")
-        place[int(key)] = copy(place[int(key)])
-        return place[int(key)]
-    if isinstance(place, dict):
-        place[key] = copy(place.get(key, {}))
-        return place[key]
-    raise InputError(f"--set {change}: nothing below {short(place)}")
+    return change_spec(spec, changes, f"experiment {spec.name!r}")

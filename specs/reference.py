@@ -15,6 +15,9 @@ from typing import Any
 
 from specs.errors import InputError, describe
 
+FILES = "files"
+"""The attribute of a function that lists which of its settings name files: their content is part of its version."""
+
 _live: dict[str, Callable[..., Any]] = {}
 
 

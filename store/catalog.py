@@ -56,7 +56,7 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
 def _viewing(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
     """The store's own DuckDB, with the views."""
     with store.cursor() as catalog:
-        if not catalog.execute("select 1 from duckdb_views() where view_name = 'results'").fetchall():
+        if not catalog.execute("select 1 from duckdb_views() where view_name = ?", [view_files()[-1].stem]).fetchall():
             _create_views(catalog)
         yield catalog
 

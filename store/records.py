@@ -257,9 +257,11 @@ class ComparisonSetRow:
     randomize_order: bool
     both_orders: bool
     failed_output_policy: str  # loses, or left_out
-    seed: int | None = None
-    n_shared: int | None = None  # examples that every experiment answered
-    n_left_out: int | None = None
+    seed: int
+    repetitions: int  # those that every experiment has
+    chunk_size: int
+    n_shared: int  # examples that every experiment has, with the same inputs
+    n_left_out: int  # those that only some have, or with other inputs
     git_commit: str | None = None
     git_branch: str | None = None
     git_dirty: bool | None = None
@@ -305,8 +307,9 @@ class ComparisonRow:
     declared_version: str | None = None
     judge_model: str | None = None
     prompt_hash: str | None = None
-    repeats: int | None = None
-    decided_by: str | None = None
+    repeats: int | None = None  # how often the judge was asked
+    agreement: float | None = None  # the share of all two repeats that say the same; None for one
+    decided_by: str | None = None  # `failed output` where no evaluator was asked
     attempts: int = 1
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -328,7 +331,7 @@ class RatingRow:
     experiment_id: str
     method: str
     slice: str | None = None  # a split or a metadata value; None for all
-    rating: float | None = None
+    rating: float | None = None  # 1000 on average; 400 more are odds of 10 to 1
     ci_low: float | None = None
     ci_high: float | None = None
     level: float | None = None
@@ -344,7 +347,7 @@ class RatingRow:
     seed: int | None = None
     resamples: int | None = None
     settings: Json | None = None
-    reason: str | None = None
+    reason: str | None = None  # why there is none, or why nothing may rest on it
     recorded_at: datetime = field(default_factory=now)
 
 
@@ -374,8 +377,8 @@ class VerdictRow:
 
     verdict_id: str
     decision_id: str | None = None
-    run_group: str | None = None
-    comparison_id: str | None = None
+    run_group: str | None = None  # of a comparison, its id
+    comparison_id: str | None = None  # then the means are win rates, ties half
     metric: str
     slice: str | None = None
     candidate_experiment_id: str

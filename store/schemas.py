@@ -66,6 +66,9 @@ TABLES: dict[str, Table] = {
 EXPERIMENT_TABLES = ("outputs", "scores", "calls", "limits", "experiments")
 """What belongs to one experiment, in the order in which it is sealed: the experiment's own row last."""
 
+COMPARISON_TABLES = ("comparisons", "calls", "limits", "comparison_sets")
+"""The same of a comparison."""
+
 
 @cache
 def schema_of(record: type) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from evaluators.call import Bound, Level
@@ -10,6 +10,7 @@ from llm import minilm
 from llm.connections import resolve
 from llm.local import gguf_of
 from llm.prices import price_of
+from specs.comparison import CompareSpec, ComparisonSpec
 from specs.connection import ConnectionSpec, LocalConnection
 from specs.errors import InputError
 from specs.evaluator import EvaluatorSpec, FallbackSpec
@@ -27,7 +28,9 @@ from tasks.keys import key_for
 from tasks.probe import check_settings
 from tasks.resolve import bind_evaluator, connection_name, is_ours, make_target
 from tasks.sample import draw
-from tasks.subject import example_view
+from tasks.subject import example_view, has_value
+
+Spec = ExperimentSpec | ComparisonSpec
 
 
 def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Store) -> None:
@@ -46,6 +49,27 @@ def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Stor
     _check_metrics(spec)
     for composite in spec.composites:
         _check_composite(composite, spec)
+    if spec.compare is not None:
+        known = [*(given_metrics(spec) or spec.judges), *(composite.name for composite in spec.composites), *MEASURES]
+        check_pairwise(spec.compare, spec, examples, known)
+
+
+def check_pairwise(
+    compare: CompareSpec, spec: Spec, examples: Sequence[ExampleRow], item_metrics: Collection[str]
+) -> None:
+    """Raises InputError for pairwise evaluators that cannot work, or are called as an item metric is, and for slices by
+    what no example has.
+    """
+    for judge in compare.evaluators:
+        bound = check_judge(judge, spec, "pair")
+        if is_ours(judge):
+            check_settings(bound, examples)
+        if bound.name in item_metrics:
+            wanted = f"wanted another name, such as pairwise_{bound.name} or ranked_{bound.name}"
+            raise InputError(f"evaluator {bound.name!r}: an item metric of the experiments is called so; {wanted}")
+    for path in compare.by:
+        if not any(has_value(example, path) for example in examples):
+            raise InputError(f"by: no example has {path!r}, wanted split, or a path such as metadata.topic")
 
 
 def _inputs(example: ExampleRow) -> dict[str, Any]:
@@ -100,17 +124,18 @@ def _said(recording: Target, example: ExampleRow) -> str:
 
 
 def _check_evaluator(evaluator: EvaluatorSpec, spec: ExperimentSpec, level: Level) -> None:
-    bound = _check_judge(evaluator, spec, level)
+    bound = check_judge(evaluator, spec, level)
     for tier in evaluator.tiers:
-        _check_judge(tier, spec, level)
+        check_judge(tier, spec, level)
     if evaluator.fallback is not None:
-        _check_judge(evaluator.fallback, spec, level)
+        check_judge(evaluator.fallback, spec, level)
     tried = bind_evaluator(evaluator.tiers[-1], level) if evaluator.tiers else bound
     if evaluator.controls and (not tried.asks_for("complete") or level == "run"):
         raise InputError(f"evaluator {bound.name!r}: controls try a model that judges one answer, and this asks none")
 
 
-def _check_judge(evaluator: FallbackSpec, spec: ExperimentSpec, level: Level) -> Bound:
+def check_judge(evaluator: FallbackSpec, spec: Spec, level: Level) -> Bound:
+    """An evaluator, without what judges in its place. Raises InputError where it, or what it asks, cannot be used."""
     bound = bind_evaluator(evaluator, level)
     who, name = f"evaluator {bound.name!r}", connection_name(evaluator, bound)
     if evaluator.timeout_s is not None and not bound.is_async:
@@ -122,7 +147,7 @@ def _check_judge(evaluator: FallbackSpec, spec: ExperimentSpec, level: Level) ->
     return bound
 
 
-def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSpec) -> None:
+def _check_connection(name: str, model: str | None, who: str, spec: Spec) -> None:
     connection = resolve(name, spec.connections)
     if isinstance(connection, LocalConnection):
         gguf_of(connection)
@@ -133,7 +158,7 @@ def _check_connection(name: str, model: str | None, who: str, spec: ExperimentSp
     _check_price(name, connection, model or connection.model or "", who, spec)
 
 
-def _check_embedding(name: str, model: str | None, who: str, spec: ExperimentSpec) -> None:
+def _check_embedding(name: str, model: str | None, who: str, spec: Spec) -> None:
     connection = resolve(name, spec.connections)
     if isinstance(connection, LocalConnection):
         minilm.available()
@@ -151,7 +176,7 @@ def _check_key(name: str, connection: ConnectionSpec, who: str) -> None:
         raise InputError(f"{who}: {error}") from error
 
 
-def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: ExperimentSpec) -> None:
+def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: Spec) -> None:
     """A budget of money holds only where prices are known; a budget of calls holds besides."""
     if spec.budget_usd is None or spec.max_calls is not None or price_of(connection, model) is not None:
         return

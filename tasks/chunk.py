@@ -3,12 +3,17 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 
+from specs.comparison import ComparisonSpec
+from specs.experiment import ExperimentSpec
 from store.records import ExperimentRow
+
+CHUNKS_AT_ONCE = 4
 
 MOST_CHUNKS = 40
 """Per experiment: each is two task runs, and the server wants no more than a few hundred of these in a flow run."""
@@ -23,6 +28,10 @@ class Chunk:
     repetition: int
     start: int
     stop: int
+
+    @property
+    def owner(self) -> str:
+        return self.experiment_id
 
     @property
     def part(self) -> str:
@@ -50,6 +59,12 @@ def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
         starts = range(0, row.n_examples, row.chunk_size) if row.state == "running" else ()
         for repetition, start in product(range(row.repetitions), starts):
             yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
+
+
+def retries_of(spec: ExperimentSpec | ComparisonSpec) -> dict[str, Any]:
+    """Options of a task that takes up chunks: how often it is run again, and after which pauses."""
+    delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
+    return {"retries": spec.chunk_retries, "retry_delay_seconds": delays}
 
 
 def is_last_attempt() -> bool:

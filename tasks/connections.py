@@ -1,6 +1,6 @@
 """Connections that a run takes from the shared file, and connections that are tried."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from llm.connections import AUTO_MODEL, lacks_key, shared, whence_key, without_s
 from llm.ledger import Ledger
 from specs.connection import ConnectionSpec, LocalConnection
 from specs.errors import CallError, InputError
-from specs.evaluator import EvaluatorSpec
+from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.protocols import Complete, Completion
 from specs.target import ChatTarget
@@ -40,12 +40,14 @@ def settled_connections(spec: ExperimentSpec) -> ExperimentSpec:
 
     Raises InputError for a shared file that is broken, and for an evaluator that cannot be used.
     """
-    offered = {name: connection for name, connection in shared().items() if name not in spec.connections}
-    if not offered:
-        return spec
     named = {target.connection for target in spec.targets if isinstance(target, ChatTarget)} | _judges(spec)
-    taken = {name: connection for name, connection in offered.items() if name in named}
-    return spec.model_copy(update={"connections": {**spec.connections, **taken}})
+    return spec.model_copy(update={"connections": with_shared(spec.connections, named)})
+
+
+def with_shared(own: Mapping[str, ConnectionSpec], named: set[str]) -> dict[str, ConnectionSpec]:
+    """A spec's own connections, and those of the shared file that it names. Raises InputError for a broken file."""
+    taken = {name: one for name, one in shared().items() if name in named and name not in own}
+    return {**own, **taken}
 
 
 def try_connections(connections: Mapping[str, ConnectionSpec]) -> Iterator[Trial]:
@@ -64,7 +66,13 @@ def _judges(spec: ExperimentSpec) -> set[str]:
     """The connections of evaluators, and of those that judge where they are down."""
     levels: list[tuple[Level, list[EvaluatorSpec]]] = [("item", spec.evaluators), ("run", spec.summary_evaluators)]
     every = [(level, judge) for level, judges in levels for each in judges for judge in (each, each.fallback) if judge]
-    names = (connection_name(judge, bind_evaluator(judge, level)) for level, judge in every)
+    names = {connection_name(judge, bind_evaluator(judge, level)) for level, judge in every}
+    return {name for name in names if name} | named_by_pairwise(spec.compare.evaluators if spec.compare else ())
+
+
+def named_by_pairwise(judges: Iterable[FallbackSpec]) -> set[str]:
+    """The connections of pairwise evaluators."""
+    names = (connection_name(judge, bind_evaluator(judge, "pair")) for judge in judges)
     return {name for name in names if name}
 
 

@@ -14,6 +14,7 @@ from llm.connect import completer, embedder
 from llm.connections import resolve
 from llm.embed import Embedder
 from llm.ledger import Ledger
+from specs.comparison import ComparisonSpec
 from specs.evaluator import EvaluatorSpec, FallbackSpec
 from specs.experiment import ExperimentSpec
 from specs.metric import MetricSpec
@@ -118,7 +119,12 @@ def forget(experiment_id: str, run_group: str) -> None:
         ended = _ready.pop(experiment_id, None)
         _budgets.pop(run_group, None)
         _ledgers.pop(run_group, None)
-    for evaluator in ended.evaluators if ended else ():
+    close(ended.evaluators if ended else ())
+
+
+def close(evaluators: Iterable[ReadyEvaluator]) -> None:
+    """End the processes that some evaluators run in."""
+    for evaluator in evaluators:
         for one in evaluator.all:
             if one.isolated is not None:
                 one.isolated.close()
@@ -155,10 +161,8 @@ def _make(experiment_id: str) -> Experiment:
         summary_evaluators=summaries,
         answering=Workers(workers_width(spec, asked)),
         judging=Workers(workers_width(spec, judges)),
-        answering_on=_endpoints([complete]),
-        judging_on=_endpoints(
-            [asks for e in (*ready, *summaries) for one in e.all for asks in (one.complete, one.embed)]
-        ),
+        answering_on=_places([complete]),
+        judging_on=endpoints_of([*ready, *summaries]),
         budget=making.budget,
         made_at=now(),
     )
@@ -183,7 +187,12 @@ def _budget(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
     return _budgets[row.run_group]
 
 
-def _endpoints(asked: Iterable[object]) -> list[Endpoint]:
+def endpoints_of(evaluators: Iterable[ReadyEvaluator]) -> list[Endpoint]:
+    """Where the calls of evaluators go, and of those that judge in their place."""
+    return _places([asks for e in evaluators for one in e.all for asks in (one.complete, one.embed)])
+
+
+def _places(asked: Iterable[object]) -> list[Endpoint]:
     """Where calls go, each place once; what is asked on this machine without a server has none."""
     found = {one.endpoint.name: one.endpoint for one in asked if isinstance(one, Completer | Embedder)}
     return list(found.values())
@@ -191,9 +200,9 @@ def _endpoints(asked: Iterable[object]) -> list[Endpoint]:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What the parts of an experiment are made of."""
+    """What the parts of an experiment are made of, or of a comparison."""
 
-    spec: ExperimentSpec
+    spec: ExperimentSpec | ComparisonSpec
     ledger: Ledger
     budget: Budget
 
@@ -209,6 +218,7 @@ class Making:
 
     def judge(self, evaluator: FallbackSpec, level: Level, name_of_score: str | None = None) -> ReadyEvaluator:
         """An evaluator by itself, without its tiers, its fallback and its sample."""
+        of_runs = self.spec if isinstance(self.spec, ExperimentSpec) else None
         bound = bind_evaluator(evaluator, level)
         bound = replace(bound, name=name_of_score or bound.name)
         name, asks = connection_name(evaluator, bound), bound.asks_for("complete")
@@ -220,9 +230,9 @@ class Making:
             # Whoever asks for both has its model complete, and the connection's embed.
             embed=self._embed(name, None if asks else evaluator.model) if name and bound.asks_for("embed") else None,
             breaker=self.breaker(),
-            metrics=self.spec.metrics,
+            metrics=of_runs.metrics if of_runs else {},
             budget=self.budget,
-            configs=self.spec.score_configs,
+            configs=of_runs.score_configs if of_runs else {},
             isolated=None if bound.is_async or evaluator.timeout_s is None else Isolated(bound, evaluator.timeout_s),
         )
 

@@ -15,6 +15,7 @@ from typing import IO, Any
 import cloudpickle
 
 from evaluators.call import Bound
+from evaluators.preference import Preference
 from evaluators.score import Judgement
 from llm.faults import fault_of
 from specs.errors import CallError, InputError, describe
@@ -50,12 +51,13 @@ class Isolated:
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         self._places = threading.BoundedSemaphore(MOST_PROCESSES)
 
-    def judge(self, offered: Mapping[str, Any], asks: Asks) -> list[Judgement]:
+    def judge(self, offered: Mapping[str, Any], asks: Asks) -> list[Judgement | Preference]:
         """What the evaluator says, in this process' shape.
 
         Raises CallError: `too_slow` where the time is up, else what became of it, in the other process' words.
         """
-        wanted = {name: offered[name] for name in (*self._bound.positional, *self._bound.named) if name in offered}
+        needed = ("runs",) if self._bound.level == "pair" else ()  # by them it is read what was returned
+        wanted = {name: offered[name] for name in {*self._bound.asked, *needed} if name in offered}
         with self._places:
             process = self._taken()
             try:
@@ -115,7 +117,7 @@ class _Process:
         """Whether it has not ended by itself."""
         return self._popen.poll() is None
 
-    def ask(self, offered: Mapping[str, Any], asks: Asks) -> list[Judgement] | BaseException:
+    def ask(self, offered: Mapping[str, Any], asks: Asks) -> list[Judgement | Preference] | BaseException:
         """What it says; an exception is what was raised in it, or in what it asked."""
         left = self._timeout_s
         failed: list[BaseException] = []

@@ -9,7 +9,9 @@ from functools import cache, partial
 from inspect import isawaitable
 from typing import Any
 
-from evaluators.score import Judgement, normalise
+from evaluators.preference import Preference
+from evaluators.returned import read_returned
+from evaluators.score import Judgement
 from llm import loop
 from llm.breaker import COUNTED
 from llm.faults import SHORTEST_OF_A_PROVIDER, fault_of, without_keys
@@ -154,7 +156,7 @@ async def _called(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> list
         fault = fault_of(error)
         return [_failed(evaluator, fault.kind, str(fault)) | {"attempts": fault.attempts}]
     try:
-        return [_scored(judgement, evaluator) for judgement in normalise(returned, evaluator.bound.name)]
+        return [_kept(one, evaluator) for one in read_returned(evaluator.bound, returned, offered)]
     except Exception as error:  # also what a property of the user's object raises
         return [_failed(evaluator, "bad_return", describe(error))]
 
@@ -169,6 +171,20 @@ async def _returned(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> An
     return await returned if evaluator.bound.is_async and isawaitable(returned) else returned
 
 
+def _kept(said: Judgement | Preference, evaluator: ReadyEvaluator) -> Fields:
+    """What an evaluator said, as fields of a row. Raises ValueError for what is out of bounds."""
+    found = _scored(said, evaluator) if isinstance(said, Judgement) else _preferred(said)
+    metadata = None if said.metadata is None else _clean(to_json(dict(said.metadata), mend=True))
+    comment = None if said.comment is None else _clean(said.comment)
+    return found | {"comment": comment, "metadata": metadata}
+
+
+def _preferred(said: Preference) -> Fields:
+    """By the order in which the answers were shown."""
+    names = ("winner", "scores", "shown_first", "status", "prompt_hash", "repeats", "agreement")
+    return {"metric": said.key} | {name: getattr(said, name) for name in names}
+
+
 def _scored(judgement: Judgement, evaluator: ReadyEvaluator) -> Fields:
     if judgement.config_id is not None and judgement.status == "scored":
         _check_config(judgement, evaluator.configs)
@@ -178,10 +194,8 @@ def _scored(judgement: Judgement, evaluator: ReadyEvaluator) -> Fields:
         if not low <= judgement.value <= high:
             raise ValueError(f"{judgement.metric}: got {judgement.value:g}, wanted {low:g} to {high:g}")
     of_a_judge = ("prompt_hash", "repeats", "spread")
-    names = ("metric", "turn", "value", "label", "data_type", "comment", "config_id", "status", *of_a_judge)
-    metadata = None if judgement.metadata is None else _clean(to_json(dict(judgement.metadata), mend=True))
-    comment = None if judgement.comment is None else _clean(judgement.comment)
-    return {name: getattr(judgement, name) for name in names} | {"comment": comment, "metadata": metadata}
+    names = ("metric", "turn", "value", "label", "data_type", "config_id", "status", *of_a_judge)
+    return {name: getattr(judgement, name) for name in names}
 
 
 def _check_config(judgement: Judgement, configs: Mapping[str, ScoreConfigSpec]) -> None:

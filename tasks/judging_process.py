@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from evaluators.call import Bound
-from evaluators.score import normalise
+from evaluators.returned import read_returned
 from specs.errors import CallError, ErrorKind, describe
 from tasks.messages import receive, send
 
@@ -63,7 +63,7 @@ def _said(bound: Bound, offered: dict[str, Any], asked: IO[bytes], answers: IO[b
     except Exception as error:
         return "raised", _fault(error)
     try:
-        return "said", normalise(returned, bound.name)
+        return "said", read_returned(bound, returned, offered)
     except Exception as error:  # also what a property of the user's object raises
         return "raised", ("bad_return", describe(error))
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
 from typing import Any
 
-from evaluators.call import Bound, offer_run
+from evaluators.call import Bound, offer_pair, offer_run
 from evaluators.subject import RunView
 from specs.errors import InputError, describe
 from store.records import ExampleRow
@@ -45,7 +45,8 @@ async def _called(bound: Bound, example: ExampleRow) -> None:
     seen = example_view(example)
     answer = seen.reference_outputs or {"output": "."}
     run = RunView(id="", inputs=seen.inputs, outputs=json.loads(json.dumps(answer)))
-    returned = bound.call({**offer_run(seen, run), "complete": _never, "embed": _never})
+    offered = offer_pair(seen, run, run) if bound.level == "pair" else offer_run(seen, run)
+    returned = bound.call({**offered, "complete": _never, "embed": _never})
     if isawaitable(returned):
         await returned
 

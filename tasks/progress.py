@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.futures import PrefectFuture, wait
 
 from specs.experiment import ExperimentSpec
 from store.records import ExperimentRow
-from tasks.chunk import Chunk
 
 Stage = Literal["answers", "judgements"]
 
@@ -18,6 +17,25 @@ Watch = Callable[["Progress"], None]
 """Called every second with how far the run is."""
 
 SECONDS = 1.0
+
+
+class Part(Protocol):
+    """A chunk: whose it is, and what its parts in the store are called."""
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def part(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What there is to do, and whose it is; no owners where nothing is."""
+
+    owners: frozenset[str]
+    answers: int = 0
+    judgements: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +62,19 @@ class _Tally:
 
     done: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
 
-    def begin(self, chunk: Chunk, stage: Stage, count: int) -> None:
-        self.done[chunk.experiment_id, chunk.part, stage] = [count]
+    def begin(self, chunk: Part, stage: Stage, count: int) -> None:
+        self.done[chunk.owner, chunk.part, stage] = [count]
 
-    def add(self, chunk: Chunk, stage: Stage, count: int = 1) -> None:
-        self.done.setdefault((chunk.experiment_id, chunk.part, stage), []).append(count)
+    def add(self, chunk: Part, stage: Stage, count: int = 1) -> None:
+        self.done.setdefault((chunk.owner, chunk.part, stage), []).append(count)
 
-    def of(self, experiments: set[str], stage: Stage) -> int:
-        done = [counts for (one, _, at), counts in self.done.copy().items() if one in experiments and at == stage]
+    def of(self, owners: frozenset[str], stage: Stage) -> int:
+        done = [counts for (one, _, at), counts in self.done.copy().items() if one in owners and at == stage]
         return sum(map(sum, done))
 
-    def forget(self, experiments: set[str]) -> None:
+    def forget(self, owners: frozenset[str]) -> None:
         for key in self.done.copy():
-            if key[0] in experiments:
+            if key[0] in owners:
                 del self.done[key]
 
 
@@ -77,17 +95,24 @@ def watched(watch: Watch | None) -> Iterator[None]:
         _watching.remove(watch)
 
 
-def wait_and_tell(steps: Sequence[PrefectFuture[Any]], experiments: Sequence[ExperimentRow]) -> None:
-    """Wait for all steps, and tell meanwhile how far they are."""
+def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
+    """What there is to do for those of some experiments that are running."""
     running = [row for row in experiments if row.state == "running"]
-    if not running:
+    judges = len(ExperimentSpec.model_validate_json(running[0].spec).evaluators) if running else 0
+    runs = sum(row.n_examples * row.repetitions for row in running)
+    owners = frozenset(row.experiment_id for row in running)
+    return Planned(owners=owners, answers=runs, judgements=runs * judges)
+
+
+def wait_and_tell(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+    """Wait for all steps, and tell meanwhile how far they are."""
+    if not planned.owners:
         return
-    judges = len(ExperimentSpec.model_validate_json(running[0].spec).evaluators)
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
         left = wait(list(steps), timeout=SECONDS).not_done
-        progress = _progress(running, judges)
+        progress = _progress(planned)
         for watch in _watching:
             watch(progress)
         percent = round(progress.percent if left else 100.0, 1)
@@ -95,16 +120,14 @@ def wait_and_tell(steps: Sequence[PrefectFuture[Any]], experiments: Sequence[Exp
             update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
             shown = percent
         if not left:
-            tally.forget({row.experiment_id for row in running})
+            tally.forget(planned.owners)
             return
 
 
-def _progress(rows: Sequence[ExperimentRow], judges: int) -> Progress:
-    identities = {row.experiment_id for row in rows}
-    runs = sum(row.n_examples * row.repetitions for row in rows)
+def _progress(planned: Planned) -> Progress:
     return Progress(
-        answers=tally.of(identities, "answers"),
-        judgements=tally.of(identities, "judgements"),
-        planned_answers=runs,
-        planned_judgements=runs * judges,
+        answers=tally.of(planned.owners, "answers"),
+        judgements=tally.of(planned.owners, "judgements"),
+        planned_answers=planned.answers,
+        planned_judgements=planned.judgements,
     )

@@ -18,17 +18,21 @@ def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
     """The spec with the text of every prompt in place of its file's name: so it is part of the judge's version, and
     whoever goes on with the run asks the same. Raises InputError for a file that cannot be read."""
     judges = {name: [_both(judge) for judge in getattr(spec, name)] for name in ("evaluators", "summary_evaluators")}
-    return spec.model_copy(update=judges)
+    if spec.compare is None:
+        return spec.model_copy(update=judges)
+    pairwise = [with_prompt(judge) for judge in spec.compare.evaluators]
+    return spec.model_copy(update={**judges, "compare": spec.compare.model_copy(update={"evaluators": pairwise})})
 
 
 def _both(judge: EvaluatorSpec) -> EvaluatorSpec:
     """An evaluator, with its fallback and its tiers."""
-    fallback = None if judge.fallback is None else _one(judge.fallback)
-    tiers = [_one(tier) for tier in judge.tiers]
-    return _one(judge).model_copy(update={"fallback": fallback, "tiers": tiers})
+    fallback = None if judge.fallback is None else with_prompt(judge.fallback)
+    tiers = [with_prompt(tier) for tier in judge.tiers]
+    return with_prompt(judge).model_copy(update={"fallback": fallback, "tiers": tiers})
 
 
-def _one(judge: Judge) -> Judge:
+def with_prompt(judge: Judge) -> Judge:
+    """One judge in the same way."""
     prompt = judge.args.get("prompt")
     if not is_ours(judge) or not isinstance(prompt, str) or not prompt.endswith(ENDINGS) or "\n" in prompt:
         return judge

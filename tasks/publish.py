@@ -29,7 +29,7 @@ def markdown(run_group: str, results: Sequence[Result], said: Sequence[str], lin
     lines += [f"| {' | '.join(_cells(result))} |" for result in results if result.says_something]
     return "\n\n".join(
         [
-            "\n".join(f"- {_escaped(sentence)}" for sentence in said),
+            "\n".join(f"- {escaped(sentence)}" for sentence in said),
             "\n".join(lines),
             "\n".join(f"- {link}" for link in links),
             f"In the shell: `evalflows show {run_group}`",
@@ -39,7 +39,7 @@ def markdown(run_group: str, results: Sequence[Result], said: Sequence[str], lin
 
 def _cells(result: Result) -> list[str]:
     return [
-        _escaped(cell)
+        escaped(cell)
         for cell in (
             result.target,
             result.metric,
@@ -54,7 +54,8 @@ def _cells(result: Result) -> list[str]:
     ]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text that a cell of a table can hold."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

@@ -21,7 +21,7 @@ from specs.experiment import ExperimentSpec
 from specs.metric import CompositeSpec
 from specs.paths import located
 from specs.protocols import Complete
-from specs.reference import load, name_of, refer, version_of
+from specs.reference import FILES, load, name_of, refer, version_of
 from specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from store.lookup import find_experiments
 from store.parquet import Store
@@ -101,6 +101,12 @@ def bind_evaluator(spec: FallbackSpec, level: Level = "item") -> Bound:
     if isinstance(spec, EvaluatorSpec) and spec.tiers:
         return _cascade(spec, level)
     found = named(spec.use)
+    if is_ours(spec) and (level == "pair") != (spec.use in evaluators.PAIRWISE):
+        compares, other = "compares two answers, wanted it under compare", "judges one answer, wanted one that compares"
+        wanted = f"{other} two: {', '.join(evaluators.PAIRWISE)}" if level == "pair" else compares
+        raise InputError(f"evaluator {spec.metric!r}: {spec.use} {wanted}")
+    if level == "pair" and not isclass(found):
+        return bind(found, name=spec.metric, settings=spec.args, level=level)
     renamed = bool(spec.name) and spec.name != name_of(found)
     one_run = level == "item"
     theirs = adapted(found, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
@@ -150,7 +156,8 @@ def evaluator_version(
     judge = served(connection_name(spec, bound), connections, spec.model)
     fallback = spec.fallback if isinstance(spec, EvaluatorSpec) else None
     instead = [evaluator_version(fallback, bind_evaluator(fallback, level), connections)] if fallback else []
-    return version_of(bound.function, sorted(spec.args.items()), judge, *instead)
+    files = [located(spec.args[name]).read_bytes() for name in getattr(bound.function, FILES, ()) if name in spec.args]
+    return version_of(bound.function, sorted(spec.args.items()), judge, *files, *instead)
 
 
 def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:

@@ -1,16 +1,15 @@
 """Which examples an evaluator judges, where it judges a sample of them."""
 
 import hashlib
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specs.columns import at_path
 from specs.errors import InputError
 from specs.evaluator import EvaluatorSpec, as_key
-from store.records import ExampleRow, from_json
+from store.records import ExampleRow
+from tasks.subject import value_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +61,7 @@ def _value(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
     """Its value of the field, as a key; None where it has no such field."""
     if spec.sample_by is None:
         return None
-    row = {
-        "inputs": json.loads(example.inputs),
-        "reference_outputs": from_json(example.reference_outputs),
-        "metadata": from_json(example.metadata) or {},
-        "split": example.split,
-        "cluster": example.cluster,
-    }
     try:
-        return as_key(at_path(row, spec.sample_by))
+        return as_key(value_at(example, spec.sample_by))
     except InputError:
         return None

@@ -46,6 +46,8 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
         if name := limit_name(connection):
             limit_size(name)
     store, group = Store(), resume or run_group(spec)
+    if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
+        raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
     rows = [_row(store, spec, target, group) for target in spec.targets]
     return [_begin(store, row) for row in rows]
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from evaluators.call import offer_fields, offer_run
 from evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
+from specs.columns import at_path
+from specs.errors import InputError
 from store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
@@ -34,6 +36,26 @@ def offered_of_run(
         "outputs": output.outputs,
     }
     return offer_fields({name: from_json(text) for name, text in texts.items() if not asked.isdisjoint(_FIELDS[name])})
+
+
+def value_at(example: ExampleRow, path: str) -> Any:
+    """What an example has at a path such as `split` or `metadata.topic`. Raises InputError where there is none."""
+    fields = {
+        "inputs": json.loads(example.inputs),
+        "reference_outputs": from_json(example.reference_outputs),
+        "metadata": from_json(example.metadata) or {},
+        "split": example.split,
+        "cluster": example.cluster,
+    }
+    return at_path(fields, path)
+
+
+def has_value(example: ExampleRow, path: str) -> bool:
+    """Whether an example has anything at a path."""
+    try:
+        return value_at(example, path) is not None
+    except InputError:
+        return False
 
 
 def example_view(row: ExampleRow) -> ExampleView:

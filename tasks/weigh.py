@@ -14,8 +14,9 @@ from specs.experiment import ExperimentSpec
 from specs.metric import MEASURES, MetricSpec
 from stats import PairedDifference, linearised, mean_estimate, paired_difference, worst_case_difference
 from store.parquet import Store
-from store.records import Conclusion, EstimateRow, ExperimentRow, VerdictRow, derived_id
+from store.records import EstimateRow, ExperimentRow, VerdictRow, derived_id
 from store.values import MetricValues, clusters_of, metric_values
+from tasks.conclude import conclude
 from tasks.controls import unfit_judges
 from tasks.trials import trial_values
 
@@ -129,7 +130,10 @@ class _Comparison:
         declared = self.spec.direction(one.metric)
         found = self._difference(one, other)
         worst = self._worst_case(one, other, declared)
-        conclusion, reason = self._conclude(one, other, found, worst, declared)
+        lost = int((one.missing | other.missing).sum())
+        conclusion, reason = conclude(found, worst, lost, higher_is_better=bool(declared.higher_is_better))
+        if one.evaluator in self.unfit:
+            conclusion, reason = "not_enough_evidence", self.unfit[one.evaluator]
         return VerdictRow(
             verdict_id=derived_id(self.candidate.experiment_id, self.baseline.experiment_id, one.metric, None),
             run_group=self.candidate.run_group,
@@ -174,33 +178,6 @@ class _Comparison:
         left, right = (np.where(side.missing, np.nan, np.clip(side.values, *bounds))[counted] for side in (one, other))
         low, high = worst_case_difference(left, right, *bounds, weights=one.weights[counted])
         return low, high
-
-    def _conclude(
-        self,
-        one: MetricValues,
-        other: MetricValues,
-        found: PairedDifference,
-        worst: tuple[float, float] | None,
-        declared: MetricSpec,
-    ) -> tuple[Conclusion, str | None]:
-        """Better or worse where the interval and the test agree, and nothing that is missing could turn it."""
-        if one.evaluator in self.unfit:
-            return "not_enough_evidence", self.unfit[one.evaluator]
-        if found.low is None or found.high is None or found.p_value is None:
-            return "not_enough_evidence", found.reason
-        if found.low <= 0 <= found.high:
-            return "not_enough_evidence", f"the difference may be none ({found.n_pairs} pairs)"
-        if found.p_value > 1 - self.spec.level:
-            return (
-                "not_enough_evidence",
-                f"the interval excludes none, but the test does not agree (p {found.p_value:.3f})",
-            )
-        lost = int((one.missing | other.missing).sum())
-        if lost and worst is None:
-            return "not_enough_evidence", f"{lost} missing, and the metric declares no range that would bound them"
-        if lost and worst is not None and worst[0] <= 0 <= worst[1]:
-            return "not_enough_evidence", f"{lost} missing could turn it ({worst[0]:+.3g} to {worst[1]:+.3g})"
-        return ("better" if (found.low > 0) == declared.higher_is_better else "worse"), None
 
 
 def _is_weighted(one: MetricValues, chosen: npt.NDArray[np.bool_]) -> bool:

@@ -12,6 +12,7 @@ import yaml
 from evaluators import SHORT_NAMES
 from evaluators.call import OFFERED
 from specs import CompositeSpec, EvaluatorSpec, ExperimentSpec, MetricSpec, load_experiment
+from specs.comparison import CompareSpec, ComparisonSpec, load_comparison
 from specs.evaluator import TierSpec
 from specs.score_config import ScoreConfigSpec
 from store.catalog import SQL, view_files
@@ -43,21 +44,27 @@ def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dic
 
 
 def test_every_python_block_compiles() -> None:
-    for name in ("README.md", "docs/evaluators.md", "docs/store.md"):
+    for name in ("README.md", "docs/evaluators.md", "docs/pairwise.md", "docs/store.md"):
         for block in blocks(name, "python"):
             compile(block, name, "exec")
 
 
 def test_the_specs_that_are_shown_are_specs() -> None:
-    whole, *parts = [yaml.safe_load(block) for block in blocks("docs/specs.md", "yaml")]
-    specs = [ExperimentSpec.model_validate(whole | part) for part in parts]
-    assert len(specs) == 7
+    whole, *others = [yaml.safe_load(block) for block in blocks("docs/specs.md", "yaml")]
+    comparisons = [other for other in others if "experiments" in other]
+    assert [len(ComparisonSpec.model_validate(one).evaluators) for one in comparisons] == [2]
+    specs = [ExperimentSpec.model_validate(whole | part) for part in others if part not in comparisons]
+    assert len(specs) == 8
     assert max(len(spec.connections) for spec in specs) == 2
+    assert [spec.compare.both_orders for spec in specs if spec.compare] == [True]
 
 
 FIELDS = {
     field
-    for model in (ExperimentSpec, EvaluatorSpec, TierSpec, CompositeSpec, MetricSpec, ScoreConfigSpec)
+    for model in (
+        *(ExperimentSpec, EvaluatorSpec, TierSpec, CompositeSpec, MetricSpec, ScoreConfigSpec),
+        *(CompareSpec, ComparisonSpec),
+    )
     for field in model.model_fields
 }
 
@@ -65,6 +72,11 @@ FIELDS = {
 @pytest.mark.parametrize("field", sorted(FIELDS))
 def test_every_field_of_a_spec_is_described(field: str) -> None:
     assert f"`{field}`" in text("docs/specs.md")
+
+
+def test_a_comparison_s_fields_are_told_apart_from_an_experiment_s() -> None:
+    told = text("docs/specs.md").partition("## Comparisons")[2].partition("\n## ")[0]
+    assert [field for field in ComparisonSpec.model_fields if f"`{field}`" not in told] == []
 
 
 SHIPPED = sorted([*(ROOT / "data" / "experiments").glob("*.yaml"), *(ROOT / "examples").glob("*.yaml")])
@@ -75,6 +87,11 @@ def test_the_experiments_that_ship_are_specs(path: Path) -> None:
     spec = load_experiment(path)
     where = spec.dataset.path or ""
     assert "${EVALFLOWS_PUBLISHED_DATA}" in where or (ROOT / where).is_file()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "data" / "comparisons").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_comparisons_that_ship_are_specs(path: Path) -> None:
+    assert load_comparison(path).name
 
 
 def test_the_tables_and_their_keys_are_those_of_the_store() -> None:
@@ -90,6 +107,8 @@ def test_the_marts_are_listed() -> None:
 def test_what_an_evaluator_may_ask_for_is_listed() -> None:
     for name in {*OFFERED["item"], *OFFERED["run"]}:
         assert f"`{name}`" in text("docs/evaluators.md"), name
+    for name in OFFERED["pair"]:
+        assert f"`{name}`" in text("docs/pairwise.md"), name
     for name in SHORT_NAMES:
         assert f"- `{name}`" in text("docs/evaluators.md")
 

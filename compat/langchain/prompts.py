@@ -2,17 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
+from evaluators.asking import shipped
 from specs.errors import InputError, short
 from specs.template import fill, placeholders
 
-PLAIN, LABELLED = (
-    (files("evaluators") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("pairwise", "pairwise_labelled")
-)
-"""Without a reference, and with one. Besides LangChain's variables they ask for {verdict}: how to give it."""
+_THEIRS = {
+    "inputs": "{input}",
+    "first": "{prediction}",
+    "second": "{prediction_b}",
+    "reference_outputs": "{reference}",
+    "criteria": "{criteria}",
+    "verdict": "{verdict}",
+}
+"""Our variables in LangChain's words."""
+
+PLAIN, LABELLED = (fill(shipped(name), _THEIRS) for name in ("pairwise", "pairwise_labelled"))
+"""Those of `pairwise_preference`, without a reference and with one. Besides LangChain's variables they ask for
+{verdict}: how to give it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect.utilities.callables import parameter_schema
 from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
 
-from flows.deployments import prefect_file, server_settings, spec_of
+from flows.compare_experiments import compare_experiments
+from flows.deployments import comparison_spec_of, prefect_file, server_settings, spec_of
+from specs.comparison import ComparisonSpec, load_comparison
 from specs.errors import InputError
 from specs.experiment import ExperimentSpec, load_experiment
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "experiments" / "demo.yaml"
+DEMO_PAIRS = ROOT / "data" / "comparisons" / "demo.yaml"
 SPEC = {
     "name": "small",
     "description": "{{ $HOME }}, {{ spec }} and {{x}} are not templates",
@@ -47,9 +51,10 @@ def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     said = deploy(tmp_path, prefect_environment)
-    names = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)", f"from {ROOT / 'prefect.yaml'}"]
+    experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
+    names = ["compare_experiments/compare", *experiments, f"from {ROOT / 'prefect.yaml'}"]
     assert said == names
-    demo, nightly = (deployment(prefect_environment, name) for name in ("demo", "nightly"))
+    demo, nightly, compare = (deployment(prefect_environment, name) for name in ("demo", "nightly", "compare"))
     given = load_experiment(DEMO)
     assert ExperimentSpec.model_validate(demo["parameters"]["spec"]) == given
     assert demo["parameters"]["spec"].keys() == ExperimentSpec.model_fields.keys(), "a field would be empty in the form"
@@ -57,8 +62,11 @@ def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environmen
     assert (night.name, night.run_key, night.fresh) == ("nightly", None, True)
     assert [target.connection for target in night.targets] == ["local", "local"], "it would cost something"
     assert {evaluator.connection for evaluator in night.evaluators} == {None, "local"}, "it would cost something"
+    assert night.compare is not None
+    assert {evaluator.connection for evaluator in night.compare.evaluators} == {"local"}, "it would cost something"
     assert night.dataset == given.dataset
-    assert all(one["description"] and one["tags"] for one in (demo, nightly))
+    assert ComparisonSpec.model_validate(compare["parameters"]["spec"]) == load_comparison(DEMO_PAIRS)
+    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare))
 
     assert deploy(tmp_path, prefect_environment) == names
     again = deployment(prefect_environment, "nightly")
@@ -121,6 +129,30 @@ def test_a_step_reads_a_spec_whole_and_changed(tmp_path: Path) -> None:
     assert spec.keys() == ExperimentSpec.model_fields.keys()
 
 
+def test_a_step_reads_a_comparison_whole_and_changed() -> None:
+    spec = comparison_spec_of(str(DEMO_PAIRS), ["seed=3", "evaluators=pairwise_preference"])["spec"]
+    assert (spec["seed"], spec["evaluators"][0]["use"]) == (3, "pairwise_preference")
+    assert spec.keys() == ComparisonSpec.model_fields.keys(), "a field would be empty in the form"
+    with pytest.raises(InputError, match=r"demo\.yaml: seeds: no such field"):
+        comparison_spec_of(str(DEMO_PAIRS), ["seeds=3"])
+
+
+def test_what_is_compared_by_default_is_what_the_demo_makes_and_asks() -> None:
+    spec, demo = load_comparison(DEMO_PAIRS), load_experiment(DEMO)
+    assert spec.experiments == [f"{demo.name}-{target.name}" for target in demo.targets]
+    assert spec.baseline == f"{demo.name}-{demo.baseline}"
+    assert spec.both_orders, "of one order there is no saying what the place does"
+    assert demo.compare is not None
+    assert (spec.evaluators, spec.seed) == (demo.compare.evaluators, demo.compare.seed), "the ledger has its answers"
+
+
+def test_every_field_of_the_form_is_described() -> None:
+    schema = parameter_schema(compare_experiments).model_dump()
+    fields = schema["definitions"]["ComparisonSpec"]["properties"] | schema["properties"]
+    assert {*ComparisonSpec.model_fields, "spec", "resume"} == fields.keys()
+    assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -138,7 +170,7 @@ def test_a_bad_prefect_yaml_is_told_in_a_line(text: str, message: str, tmp_path:
 def test_a_folder_without_a_prefect_yaml_has_ours(tmp_path: Path) -> None:
     file = prefect_file(tmp_path)
     assert file.path == ROOT / "prefect.yaml"
-    assert {"demo", "nightly"} <= {*file.deployments}
+    assert {"demo", "nightly", "compare"} <= {*file.deployments}
     assert file.pools == ["evalflows"]
 
 

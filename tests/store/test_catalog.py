@@ -4,11 +4,13 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from compared import Compared
 
 from specs.errors import InputError
 from store.catalog import connect, grain, select, view_files
@@ -134,7 +136,7 @@ def filler(store: Store, make: Make) -> Filler:
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckdb.DuckDBPyConnection]:
     """Two snapshots under two names, a sealed experiment of two repetitions, a second version of it, one that is
-    under way with doubles in its open parts, and a row or two of everything else. It is only read."""
+    under way with doubles in its open parts, a row or two of everything else, and a comparison. It is only read."""
     store = Store(tmp_path_factory.mktemp("full"))
     first, examples = freeze_questions(store, "questions", 3)
     second, _ = freeze_questions(store, "questions", 4)
@@ -148,6 +150,7 @@ def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckd
                 doubled = make(table, **dict.fromkeys((*spec.key, spec.owner), f"id-{i}"))
                 store.append(table, f"id-{i}", "p", [doubled])
                 store.append(table, f"id-{i}", "p", [doubled])
+    fill_comparison(store, make)
     with connect(store.layout.root) as connection:
         yield connection
 
@@ -187,6 +190,27 @@ def fill_unfinished(filler: Filler, identity: str, snapshot: str) -> None:
         filler.store.append("outputs", identity, f"p{attempt}", [filler.output(identity, "q0", 0, status=status)])
         judged = "failed" if status == "failed" else "scored"
         filler.scores(identity, filler.score(identity, "q0", 0, "exact", status=judged))
+
+
+def fill_comparison(store: Store, make: Make) -> None:
+    """Two metrics of three experiments in both orders, with win rates and ratings in all and of a split."""
+    compared = Compared(store, ["a", "b", "c"], ["q0", "q1"], repetitions=2, both_orders=True)
+    owner, metrics, pairs = compared.comparison_id, ("preference", "tone"), [(0, 1), (0, 2), (1, 2)]
+    for metric, example, repetition, pair in product(metrics, compared.examples, range(2), pairs):
+        compared.judge(example, "left", "right", pair=pair, repetition=repetition, metric=metric)
+    compared.write()
+    for i, (metric, slice_) in enumerate(product(metrics, (None, "test"))):
+        of = {"comparison_id": owner, "metric": metric, "slice": slice_}
+        for j, ((left, right), method) in enumerate(product(pairs, ("paired", "length-controlled"))):
+            between = {"candidate_experiment_id": f"exp-0{right}", "baseline_experiment_id": f"exp-0{left}"}
+            verdict = make("verdicts", verdict_id=f"v-{i}-{j}", run_group=owner, method=method, **of, **between)
+            store.append("verdicts", owner, "p", [verdict])
+        for j in range(3):
+            rated = {"rating_id": f"r-{i}-{j}", "experiment_id": f"exp-0{j}", "method": "bradley-terry"}
+            store.append("ratings", owner, "p", [make("ratings", **of, **rated)])
+    for metric, habit in product(metrics, ("flip_share", "self_consistency")):
+        judged = {"batch_id": owner, "subject_kind": "judge", "subject_id": metric, "name": habit}
+        store.append("checks", owner, "p", [make("checks", check_id=f"{metric}-{habit}", **judged)])
 
 
 @every_view

@@ -1,5 +1,6 @@
 """Where a store's files lie, whatever its root is called."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from specs.errors import InputError
 from store.catalog import connect
 from store.layout import DEFAULT_ROOT, Layout
-from store.parquet import Store
+from store.parquet import FORMAT, Store
 
 Make = Callable[..., Any]
 
@@ -91,7 +92,7 @@ def test_such_a_folder_is_refused_too_where_the_root_is_below_the_current_one(
 
 def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None:
     any_store._fs.rm(f"{any_store.layout.root}/labels", recursive=True)
-    any_store._fs.pipe_file(any_store.layout.marker, b'{"format": 2}')
+    any_store._fs.pipe_file(any_store.layout.marker, json.dumps({"format": FORMAT}).encode())
     with connect(any_store.layout.root) as catalog:
         assert catalog.execute("select count(*) from labels").fetchall() == [(0,)]
 

@@ -1,4 +1,4 @@
-"""An experiment is found by its id, the beginning of one, its run group, or its name."""
+"""An experiment is found by its id, the beginning of one, its run group, or its name; a comparison likewise."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specs.errors import InputError
-from store.lookup import find_experiments
+from store.lookup import find_comparison, find_experiments
 from store.parquet import Store
 
 Make = Callable[..., Any]
@@ -100,3 +100,58 @@ def test_an_empty_store_says_so(store: Store) -> None:
 def test_a_reference_with_a_quote_is_only_a_text(known: Store) -> None:
     with pytest.raises(InputError, match="not in"):
         find_experiments(known, "' or 1=1 --")
+
+
+# Comparisons
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Store:
+    """tournament twice, the later one under way; one whose name begins like an id."""
+    store = Store(tmp_path_factory.mktemp("compared"))
+    for hours, identity, name in (
+        (1, "cmp-00ab", "tournament"),
+        (0, "cmp-00aa", "tournament"),
+        (2, "cmp-01aa", "cmp-00"),
+    ):
+        started = START + timedelta(hours=hours)
+        row = make("comparison_sets", comparison_id=identity, name=name, started_at=started)
+        store.append("comparison_sets", identity, "start", [row])
+        if identity != "cmp-00ab":
+            store.seal(identity, ["comparison_sets"])
+    return store
+
+
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [
+        ("cmp-00aa", "cmp-00aa"),
+        ("cmp-00ab", "cmp-00ab"),
+        ("cmp-01", "cmp-01aa"),
+        ("tournament", "cmp-00ab"),
+        ("cmp-00", "cmp-01aa"),
+    ],
+)
+def test_a_comparison_is_found_by_its_id_or_as_the_newest_of_a_name(
+    compared: Store, reference: str, found: str
+) -> None:
+    assert find_comparison(compared, reference) == found
+
+
+def test_the_beginning_of_two_comparisons_is_not_enough(compared: Store) -> None:
+    with pytest.raises(InputError) as caught:
+        find_comparison(compared, "cmp-0")
+    assert str(caught.value) == "comparison 'cmp-0': 3 ids begin so, wanted more of it"
+
+
+def test_an_unknown_comparison_lists_the_names_newest_first(compared: Store) -> None:
+    with pytest.raises(InputError) as caught:
+        find_comparison(compared, "nonsense")
+    root = compared.layout.root
+    assert str(caught.value) == f"comparison 'nonsense': not in {root}, wanted an id or one of: cmp-00, tournament"
+
+
+def test_a_store_without_comparisons_says_so(known: Store) -> None:
+    with pytest.raises(InputError) as caught:
+        find_comparison(known, "demo")
+    assert str(caught.value) == f"comparison 'demo': not in {known.layout.root}, which has no comparison"

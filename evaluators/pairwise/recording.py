@@ -1,0 +1,185 @@
+"""Verdicts on pairs that were given before: read from a file, and found by what they compare."""
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, TextIO
+
+from evaluators.preference import Preference, preferences
+from evaluators.settings import a_text
+from specs.errors import InputError, short
+from specs.paths import located
+
+_WINNERS: Mapping[str, Literal["first", "second", "tie"]] = {
+    **dict.fromkeys(("first", "a", "1"), "first"),
+    **dict.fromkeys(("second", "b", "2"), "second"),
+    **dict.fromkeys(("tie", "0"), "tie"),
+}
+_OTHER: Mapping[Any, Literal["first", "second"]] = {"first": "second", "second": "first"}
+_ONE_AT_A_TIME = Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """What a verdict is on: an example, and what was shown first and second, by name."""
+
+    example_id: str
+    first: str
+    second: str
+    repetition: int | None  # from 0; None for every one
+
+    def __str__(self) -> str:
+        which = "" if self.repetition is None else f", repetition {self.repetition}"
+        return f"{self.first!r} against {self.second!r}, example {self.example_id!r}{which}"
+
+
+Recording = Mapping[Pair, Preference]
+
+
+def recording(path: str) -> Recording:
+    """The verdicts of a .jsonl or .csv file, packed with gzip (.gz) or not; read once, and again when it has changed.
+
+    Raises ValueError, with the line, for a row that is no verdict, for a second one on the same two in the same order,
+    and for a file that cannot be read.
+    """
+    try:
+        where = located(a_text("path", path)).absolute()
+        about = where.stat()
+    except InputError as error:
+        raise ValueError(f"path: {error}") from error
+    except OSError as error:
+        raise ValueError(f"path: {path}: cannot be read: {error.strerror or error}") from error
+    with _ONE_AT_A_TIME:  # evaluators run in several threads
+        return _read(where, path, about.st_size, about.st_mtime_ns)
+
+
+def found_in(
+    verdicts: Recording, example_id: str, repetition: int, firsts: Sequence[str], seconds: Sequence[str]
+) -> Preference | None:
+    """The verdict on two that bear any of these names, as if they had been shown in this order.
+
+    One that was given in this order comes before one that is turned round, and one of this repetition before one of
+    all.
+    """
+    for is_turned in (False, True):
+        for first, second in product(firsts, seconds):
+            for which in (repetition, None):
+                one, other = (second, first) if is_turned else (first, second)
+                pair = Pair(example_id=example_id, first=one, second=other, repetition=which)
+                if pair in verdicts:
+                    return _turned(verdicts[pair]) if is_turned else verdicts[pair]
+    return None
+
+
+def _turned(preference: Preference) -> Preference:
+    scores = preference.scores
+    return replace(
+        preference,
+        shown_first="second",
+        winner=_OTHER.get(preference.winner, preference.winner),
+        scores=None if scores is None else (scores[1], scores[0]),
+    )
+
+
+@lru_cache(maxsize=8)
+def _read(where: Path, path: str, size: int, mtime_ns: int) -> Recording:
+    verdicts: dict[Pair, Preference] = {}
+    for number, row in _rows(where, path):
+        try:
+            pair = _pair(row)
+            if pair in verdicts:
+                raise ValueError(f"got a second verdict on {pair}, wanted one, or a repetition for each")
+            verdicts[pair] = _preference(row, pair, f"{path}:{number}")
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"path: {path}:{number}: {error}") from error
+    return verdicts
+
+
+def _rows(where: Path, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    suffix = where.with_suffix("").suffix if where.suffix == ".gz" else where.suffix
+    reader = _READERS.get(suffix.lower())
+    if reader is None:
+        raise ValueError(f"path: {path}: got {suffix or 'no suffix'}, wanted one of {', '.join(_READERS)}")
+    try:
+        opened = gzip.open if where.suffix == ".gz" else open
+        with opened(where, "rt", encoding="utf-8-sig", newline="") as file:
+            yield from reader(file, path)
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+        raise ValueError(f"path: {path}: cannot be read: {error}") from error
+
+
+def _from_jsonl(file: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"path: {path}:{number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"path: {path}:{number}: got {short(row)}, wanted an object")
+        yield number, row
+
+
+def _from_csv(file: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """An empty cell is no value; scores are read as JSON, a repetition as a number."""
+    reader = csv.DictReader(file, strict=True)
+    for cells in reader:
+        if None in cells or None in cells.values():
+            raise ValueError(f"path: {path}:{reader.line_num}: wanted {len(reader.fieldnames or ())} cells")
+        row: dict[str, Any] = {name: cell for name, cell in cells.items() if cell}
+        for name in {"scores", "repetition"} & row.keys():
+            try:
+                row[name] = json.loads(row[name])
+            except ValueError:
+                continue  # refused with what else is no such thing
+        yield reader.line_num, row
+
+
+_READERS: Mapping[str, Callable[[TextIO, str], Iterator[tuple[int, Mapping[str, Any]]]]] = {
+    ".jsonl": _from_jsonl,
+    ".ndjson": _from_jsonl,
+    ".csv": _from_csv,
+}
+
+
+def _pair(row: Mapping[str, Any]) -> Pair:
+    names = ("example_id", "first", "second")
+    for name in names:
+        if row.get(name) in (None, ""):
+            raise ValueError(f"got {', '.join(map(str, row)) or 'nothing'}, wanted {name!r}")
+    example_id, first, second = (str(row[name]) for name in names)
+    if first == second:
+        raise ValueError(f"got {first!r} as first and as second, wanted two names")
+    return Pair(example_id=example_id, first=first, second=second, repetition=_repetition(row.get("repetition")))
+
+
+def _repetition(given: object) -> int | None:
+    if given is None:
+        return None
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise ValueError(f"repetition: got {short(given)}, wanted a whole number from 0")
+    return given
+
+
+def _preference(row: Mapping[str, Any], pair: Pair, where: str) -> Preference:
+    winner, scores = row.get("winner"), row.get("scores")
+    if winner is None and scores is None:
+        raise ValueError(f"got {', '.join(map(str, row))}, wanted 'winner' or 'scores'")
+    said = None if winner is None else _WINNERS.get(str(winner).strip().lower())
+    if winner is not None and said is None:
+        raise ValueError(f"winner: got {short(winner)}, wanted first, second, tie, A, B, 1, 2 or 0")
+    fields = {"winner": said, "scores": scores, "comment": row.get("comment")}
+    fields["metadata"] = {"recorded": where, "recorded_first": pair.first}
+    try:
+        (preference,) = preferences(fields, "recorded", ("first", "second"))
+    except (ValueError, TypeError) as error:
+        raise ValueError(str(error).replace("returned", "got", 1)) from error
+    return replace(preference, key=None, shown_first="first")

@@ -1,0 +1,52 @@
+-- one row per comparison_id: how far each comparison came, and what it cost
+with compared as (
+    select s.comparison_id,
+           list_sort(list_distinct(list(e.dataset_name))) as datasets,
+           list(e.name order by list_position(s.experiments, e.experiment_id)) as experiments,
+           any_value(e.name) filter (e.experiment_id = s.baseline_experiment_id) as baseline
+    from comparison_sets s join experiments e on list_contains(s.experiments, e.experiment_id)
+    group by s.comparison_id
+), judgements as (
+    -- one evaluator's of one pair in one order is one, however many metrics came of it
+    select comparison_id,
+           bool_or(status in ('scored', 'not_applicable')) as judged,
+           bool_or(decided_by = 'failed output') is true as unasked
+    from comparisons
+    group by comparison_id, evaluator, evaluator_version, left_run_id, right_run_id, shown_first
+), done as (
+    select comparison_id,
+           count(*) filter (judged and not unasked) as judged,
+           count(*) filter (unasked) as unasked
+    from judgements
+    group by comparison_id
+), pairs as (
+    select comparison_id, count(*) filter (winner = 'tie') as ties, count(distinct winner) as winners
+    from comparisons
+    group by comparison_id, metric, evaluator_version, left_run_id, right_run_id
+), even as (
+    select comparison_id,
+           count(*) filter (ties = case when both_orders then 2 else 1 end) as ties,
+           count(*) filter (winners > 1) as flipped
+    from pairs join comparison_sets using (comparison_id)
+    group by comparison_id
+), plans as (
+    select comparison_id, len(experiments) as n_experiments,
+           case when (spec ->> 'pairs') = 'baseline' then n_experiments - 1
+                else n_experiments * (n_experiments - 1) // 2 end as pairs,
+           n_shared * repetitions * pairs * case when both_orders then 2 else 1 end * json_array_length(evaluators)::bigint as planned
+    from comparison_sets
+)
+select s.comparison_id, s.name, s.description, c.datasets, c.experiments, c.baseline, p.n_experiments,
+       s.n_shared, s.n_left_out, s.repetitions, s.randomize_order, s.both_orders, s.failed_output_policy,
+       p.planned,
+       coalesce(d.judged, 0) as judged,
+       coalesce(d.unasked, 0) as settled_without_asking,
+       greatest(0, p.planned - coalesce(d.judged, 0) - coalesce(d.unasked, 0)) as missing,
+       coalesce(e.ties, 0) as ties,
+       coalesce(e.flipped, 0) as flipped,
+       s.calls, s.calls_cached, s.cost_usd, s.state, s.reason, s.started_at, s.ended_at
+from comparison_sets s
+join plans p using (comparison_id)
+left join compared c using (comparison_id)
+left join done d using (comparison_id)
+left join even e using (comparison_id)

@@ -1,0 +1,11 @@
+-- one row per comparison_id, metric, experiment_id, slice: each experiment's place in a tournament
+select r.comparison_id, s.name as comparison, r.metric, r.experiment_id, e.name as experiment, e.target,
+       coalesce(r.slice, 'all') as slice,
+       r.rank, r.rating, r.ci_low, r.ci_high, r.level, r.win_rate, r.win_rate_low, r.win_rate_high,
+       r.wins, r.losses, r.ties, r.missing, r.reason,
+       (select list_sort(list_distinct(list(x.dataset_name))) from experiments x
+        where list_contains(s.experiments, x.experiment_id)) as datasets
+from ratings r
+join comparison_sets s using (comparison_id)
+join experiments e using (experiment_id)
+where r.method = 'bradley-terry'

@@ -1,0 +1,208 @@
+"""Who wins: each candidate's win rate against the baseline, what the judge goes by, and where all stand."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from specs.comparison import ComparisonSpec
+from stats import LengthControlled, PairedDifference, length_controlled, paired_difference, worst_case_difference
+from store.parquet import Store
+from store.records import CheckRow, ComparisonSetRow, Conclusion, RatingRow, VerdictRow, derived_id, to_json
+from tasks.comparison import experiments_of
+from tasks.conclude import conclude
+from tasks.habits import agreements, as_check, habits_of, unfit
+from tasks.pairs import baseline_of, pairs_of
+from tasks.preference_data import Preferences, preferences_in, slices
+from tasks.shared_examples import shared_examples
+from tasks.standings import circles, ratings_of
+
+LENGTH_CONTROLLED = "length-controlled"
+"""How the method of a verdict begins that speaks of answers of equal length."""
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def weigh_preferences(row: ComparisonSetRow) -> str:
+    """Keep the verdicts, the ratings and the judges' habits of a comparison, made anew from the rows that are there.
+
+    Returns its id.
+    """
+    store, spec = Store(), ComparisonSpec.model_validate_json(row.spec)
+    experiments = experiments_of(store, spec.experiments)
+    parts = list(slices(shared_examples(store, experiments).examples, spec.by))
+    metrics = preferences_in(store, row)
+    names = [one.name for one in experiments]
+    weighed = [_weighed(row.comparison_id, one, spec, parts, names) for one in metrics]
+    agreed = [as_check(row.comparison_id, *found) for found in agreements(metrics, spec.level)]
+    store.publish("checks", row.comparison_id, [*agreed, *(check for one in weighed for check in one.checks)])
+    store.publish("verdicts", row.comparison_id, [verdict for one in weighed for verdict in one.verdicts])
+    store.publish("ratings", row.comparison_id, [rating for one in weighed for rating in one.ratings])
+    return row.comparison_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Weighed:
+    """What one metric says."""
+
+    checks: Sequence[CheckRow]
+    verdicts: Sequence[VerdictRow]
+    ratings: Sequence[RatingRow]
+
+
+def _weighed(
+    comparison_id: str,
+    found: Preferences,
+    spec: ComparisonSpec,
+    parts: Sequence[tuple[str, frozenset[str]]],
+    names: Sequence[str],
+) -> _Weighed:
+    habits = habits_of(found, spec.level)
+    against = unfit(habits)
+    of_slices = [(name, found.of_examples(examples)) for name, examples in parts]
+    verdicts = [
+        verdict
+        for candidate, baseline in _facing(spec)
+        for verdict in _Facing(comparison_id, found.metric, candidate, baseline, spec.level, against).verdicts(
+            found, of_slices
+        )
+    ]
+    ratings = [
+        replace(rating, reason=rating.reason or against)
+        for name, one in [(None, found), *of_slices]
+        for rating in ratings_of(comparison_id, one, spec, name)
+    ]
+    habits += [circles(found, spec, names)] if len(names) > 2 else []
+    checks = [as_check(comparison_id, found.metric, habit) for habit in habits]
+    return _Weighed(checks=checks, verdicts=verdicts, ratings=ratings)
+
+
+def _facing(spec: ComparisonSpec) -> list[tuple[str, str]]:
+    """Candidate and baseline of each pair of experiments; where neither is the baseline, the one named first is."""
+    base = baseline_of(spec)
+    return [(named, other) if other == base else (other, named) for named, other in pairs_of(spec)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facing:
+    """One candidate against one baseline, by one metric."""
+
+    comparison_id: str
+    metric: str
+    candidate: str
+    baseline: str
+    level: float
+    unfit: str | None
+
+    def verdicts(self, found: Preferences, parts: Sequence[tuple[str, Preferences]]) -> Iterator[VerdictRow]:
+        """The win rate, that at equal length, and the win rate of each slice."""
+        rows = found.between(self.candidate, self.baseline)
+        yield self._won(rows, None)
+        yield self._at_equal_length(rows)
+        for name, part in parts:
+            yield self._won(part.between(self.candidate, self.baseline), name)
+
+    def _won(self, rows: pd.DataFrame, name: str | None) -> VerdictRow:
+        counted = rows[rows.status.isin(["scored", "missing"])]
+        by_example = counted.groupby(["together", "example_id"]).points.agg(lambda one: one.mean(skipna=False))
+        points, together = by_example.to_numpy(dtype=float), list(by_example.index.get_level_values(0))
+        known = ~np.isnan(points)
+        clusters = [one for one, is_known in zip(together, known, strict=True) if is_known]
+        binary = bool(np.isin(points[known], (0.0, 1.0)).all())
+        difference = paired_difference(points[known], 1 - points[known], clusters, level=self.level, binary=binary)
+        worst = worst_case_difference(points, 1 - points, 0.0, 1.0) if points.size else None
+        conclusion, reason = conclude(difference, worst, int((~known).sum()))
+        row = self._row(rows, difference, conclusion, reason, name)
+        return replace(
+            row,
+            p_value=difference.p_value,
+            worst_case_low=None if worst is None else worst[0],
+            worst_case_high=None if worst is None else worst[1],
+        )
+
+    def _at_equal_length(self, rows: pd.DataFrame) -> VerdictRow:
+        scored = rows[rows.points.notna() & rows.longer.notna()]
+        found = length_controlled(
+            scored.points, scored.longer, list(scored.together), order=scored.shown, level=self.level
+        )
+        difference = _as_difference(found)
+        conclusion: Conclusion = "not_enough_evidence"
+        reason = found.reason
+        if found.low is not None and found.high is not None:
+            decided = found.low > 0.5 or found.high < 0.5
+            conclusion = ("better" if found.low > 0.5 else "worse") if decided else conclusion
+            reason = None if decided else f"the difference may be none ({found.n} pairs)"
+        return self._row(rows, difference, conclusion, reason, None)
+
+    def _row(
+        self,
+        rows: pd.DataFrame,
+        found: PairedDifference,
+        conclusion: Conclusion,
+        reason: str | None,
+        name: str | None,
+    ) -> VerdictRow:
+        if self.unfit is not None:
+            conclusion, reason = "not_enough_evidence", self.unfit
+        counts = _counts(rows)
+        is_controlled = found.method.startswith(LENGTH_CONTROLLED)
+        sides = (self.candidate, self.baseline, self.metric, name, LENGTH_CONTROLLED if is_controlled else None)
+        return VerdictRow(
+            verdict_id=derived_id(self.comparison_id, *sides),
+            run_group=self.comparison_id,
+            comparison_id=self.comparison_id,
+            metric=self.metric,
+            slice=name,
+            candidate_experiment_id=self.candidate,
+            baseline_experiment_id=self.baseline,
+            candidate_mean=found.candidate_mean,
+            baseline_mean=found.baseline_mean,
+            difference=found.difference,
+            ci_low=None if found.low is None else max(found.low, -1.0),
+            ci_high=None if found.high is None else min(found.high, 1.0),
+            level=found.level,
+            method=found.method,
+            n_pairs=found.n_pairs,
+            n_clusters=found.n_clusters,
+            candidate_scored=int(rows.points.notna().sum()),
+            candidate_missing=counts["missing"],
+            baseline_scored=int(rows.points.notna().sum()),
+            baseline_missing=counts["missing"],
+            conclusion=conclusion,
+            reason=reason,
+            settings=to_json(counts),
+        )
+
+
+def _counts(rows: pd.DataFrame) -> dict[str, Any]:
+    """Of pairs of runs; a flipped one is a tie as well."""
+    return {
+        "wins": int((rows.points == 1).sum()),
+        "losses": int((rows.points == 0).sum()),
+        "ties": int((rows.points == 0.5).sum()),
+        "flipped": int((rows.outcome == "flipped").sum()),
+        "missing": int((rows.status == "missing").sum()),
+        "left_out": int(rows.status.isin(["left_out", "not_applicable"]).sum()),
+    }
+
+
+def _as_difference(found: LengthControlled) -> PairedDifference:
+    """A win rate with its interval as what it is above the other side's."""
+    low, rate, high = (None if one is None else 2 * one - 1 for one in (found.low, found.rate, found.high))
+    return PairedDifference(
+        candidate_mean=found.rate,
+        baseline_mean=None if found.rate is None else 1 - found.rate,
+        difference=rate,
+        low=low,
+        high=high,
+        p_value=None,
+        level=found.level,
+        method=f"{LENGTH_CONTROLLED}: {found.method}",
+        n_pairs=found.n,
+        n_clusters=found.n_clusters,
+        seed=None,
+        reason=found.reason,
+    )

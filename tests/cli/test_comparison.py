@@ -1,0 +1,294 @@
+"""evalflows compare, and what show, ls and resume say of comparisons."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from compared import SNAPSHOT, Compared
+from endpoint import Endpoint, Reply, Request, completion, serving
+
+from cli.main import cli
+from store import Store
+from store.records import SnapshotRow
+
+SUPPORT = str(Path(__file__).parent.parent / "support")
+MODULE = """
+def lower(question):
+    return question.lower()
+
+def upper(question):
+    return question.upper()
+
+def twice(question):
+    return question * 2
+
+def shorter(outputs):
+    first, second = (len(one["output"]) for one in outputs)
+    return [second, first]
+
+def louder(outputs):
+    return [int(one["output"].isupper()) for one in outputs]
+
+def wants_the_moon(outputs, moon):
+    return moon
+"""
+N = 12
+NAMES = ("lower", "upper", "twice")
+ROWS = [
+    {"id": i, "inputs": {"question": f"Question {i}"}, "metadata": {"topic": "odd" if i % 2 else "even"}}
+    for i in range(N)
+]
+SPEC = {
+    "name": "small",
+    "dataset": {"path": "rows.jsonl"},
+    "targets": [{"kind": "python", "name": one, "function": f"preferring:{one}"} for one in NAMES],
+}
+Done = subprocess.CompletedProcess[str]
+
+
+class Folder:
+    """A user's folder with three experiments in its store: rows, a module, a spec."""
+
+    def __init__(self, place: Path, environment: dict[str, str]) -> None:
+        self.place = place
+        self._environment = environment | {
+            "PYTHONPATH": SUPPORT,
+            "EVALFLOWS_STORE": str(place / "store"),
+            "EVALFLOWS_SPOOL": str(place / "spool"),
+            "OPENAI_API_KEY": "",
+        }
+        (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+        (place / "preferring.py").write_text(MODULE)
+        (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+
+    def __call__(self, *arguments: str) -> Done:
+        command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
+        own = os.environ | self._environment
+        return subprocess.run(command, cwd=self.place, env=own, capture_output=True, text=True, timeout=120)
+
+    def well(self, *arguments: str) -> str:
+        """What it prints, where it ends well."""
+        done = self(*arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def badly(self, code: int, *arguments: str) -> str:
+        """Its one line of an error, where it ends with this code."""
+        done = self(*arguments)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert done.stderr.startswith("evalflows: ") and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, prefect_environment: dict[str, str]) -> Folder:
+    one = Folder(tmp_path_factory.mktemp("folder"), prefect_environment)
+    one.well("run", "spec.yaml")
+    return one
+
+
+@pytest.fixture
+def endpoint(folder: Folder) -> Iterator[Endpoint]:
+    """A judge that prefers what is written in capitals, as the folder's connection `ours`."""
+    with serving(Endpoint(answer=_prefers_capitals)) as one:
+        connections = {"ours": {"base_url": one.base_url, "model": "m"}}
+        (folder.place / "connections.yaml").write_text(yaml.safe_dump(connections))
+        yield one
+
+
+def _prefers_capitals(request: Request) -> Reply:
+    answers = request["messages"][-1]["content"].partition("Answer A:")[2].partition("Criteria")[0]
+    first, _, second = answers.partition("Answer B:")
+    scores = ["QUESTION" in one for one in (first, second)]
+    preference = 0 if scores[0] == scores[1] else 1 if scores[0] else 2
+    return completion(json.dumps({"reasoning": "capitals", "preference": preference}))
+
+
+def lines_of(text: str, *parts: str) -> list[str]:
+    """The lines that hold all these, in which several spaces are one."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return [line for line in lines if all(part in line for part in parts)]
+
+
+def id_in(text: str) -> str:
+    return str(re.findall(r"cmp-\w+", text)[-1])
+
+
+def test_three_experiments_by_two_judges(folder: Folder) -> None:
+    names = [f"small-{one}" for one in NAMES]
+    judges = ("--judge", "preferring:shorter", "--judge", "preferring:louder")
+    said = folder.well("compare", *names, *judges, "--both-orders", "--by", "metadata.topic", "--name", "three")
+    won = ["louder small-upper small-lower 100.0% [79.4%, 100.0%] 12 0 0 0 <0.001 better"]
+    assert lines_of(said, "louder small-upper small-lower 100") == won
+    lost = ["shorter small-twice small-lower metadata.topic=odd 0.0% [0.0%, 35.4%] 0 0 6 0 0.031 worse"]
+    assert lines_of(said, "shorter small-twice small-lower metadata.topic=odd") == lost
+    assert lines_of(said, "small-twice against small-lower, shorter: worse, wins 0.0%")
+    assert [line.split()[1] for line in lines_of(said, "shorter", "75.0%")] == ["1", "1"], "they share a rank"
+    assert lines_of(said, "flip share: changed its verdict with the order in 0%")
+    assert lines_of(said, "agreement with shorter:", "kappa")
+    assert lines_of(said, "three (cmp-", "completed: 3 experiments, 12 shared examples, each pair in both orders")
+    assert folder.well("show", "three") == folder.well("show", id_in(said)) == said
+    assert folder.well("resume", "three") == said, "there was nothing left to do"
+    assert lines_of(folder.well("ls"), "three", id_in(said), "completed", "144/144", ", ".join(names))
+
+
+def test_two_of_a_file_have_no_standings(folder: Folder) -> None:
+    spec = {"name": "two", "experiments": ["small-lower", "small-upper"], "evaluators": "preferring:louder"}
+    (folder.place / "two.yaml").write_text(yaml.safe_dump(spec))
+    changes = ("--set", "both_orders=true", "--set", "baseline=small-upper")
+    said = folder.well("compare", "two.yaml", *changes, "--fresh")
+    assert lines_of(said, "louder small-lower small-upper 0.0%")
+    assert "rank" not in said and "two (cmp-" in said
+    line = folder.badly(2, "compare", "two.yaml", "--both-orders")
+    assert line == "evalflows: --both-orders: the file says it; --set changes what it says\n"
+
+
+def test_one_order_decides_nothing_where_it_cannot_tell_the_place_from_the_answer(folder: Folder) -> None:
+    one_order = ("--set", "randomize_order=false")
+    said = folder.well("compare", "small-lower", "small-upper", "--judge", "preferring:louder", *one_order)
+    assert lines_of(said, "louder small-upper small-lower 100.0%", "not enough evidence")
+    assert lines_of(said, "louder decides nothing: one experiment's answers were always shown first")
+    assert lines_of(said, "small-lower vs small-upper (cmp-", "one order; 12 of 12 judged")
+
+
+def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folder, endpoint: Endpoint) -> None:
+    judged = ("--connection", "ours", "--criteria", "helpfulness", "--both-orders", "--run-key", "joined")
+    first = folder.well("compare", "small-lower", "small-upper", *judged)
+    assert "24 of 24 judged; 24 model calls" in " ".join(first.split())
+    second = folder.well("compare", "small", *judged)
+    assert id_in(first) == id_in(second)
+    assert endpoint.calls == 3 * 24, "only the pairs of the one that joined were judged"
+    assert "72 of 72 judged; 72 model calls" in " ".join(second.split())
+    turned = folder.badly(2, "compare", "small-upper", "small-lower", *judged)
+    assert "more may follow these; wanted a run_key other than 'joined'" in turned
+    assert "began with seed 0, got 1" in folder.badly(2, "compare", "small", *judged, "--set", "seed=1")
+
+
+def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoint: Endpoint) -> None:
+    names = ("small-lower", "small-upper", "--name", "short of calls", "--connection", "ours", "--both-orders")
+    line = folder.badly(4, "compare", *names, "--set", "max_calls=5")
+    assert "not done: 19 of 24 by pairwise_preference (the budget is spent (5 of 5 calls))" in line
+    shown = folder.well("show", "short of calls")
+    assert lines_of(shown, "19 of 24 judgements are missing")
+    assert "incomplete: 2 experiments" in shown and endpoint.calls == 5
+    changed = folder.badly(2, "resume", "short of calls", "--set", "max_calls=24", "--set", "both_orders=false")
+    assert "began with both_orders True, got False; start another one" in changed
+    done = folder.well("resume", "short of calls", "--set", "max_calls=24")
+    assert "24 of 24 judged; 24 model calls" in " ".join(done.split())
+    assert id_in(done) == id_in(line) and endpoint.calls == 24
+
+
+def test_a_comparison_that_is_a_step_is_shown_with_its_experiments(folder: Folder) -> None:
+    compare = {"evaluators": ["preferring:louder"], "both_orders": True}
+    spec = SPEC | {"name": "whole", "compare": compare, "evaluators": ["json_valid"]}
+    (folder.place / "whole.yaml").write_text(yaml.safe_dump(spec))
+    said = folder.well("run", "whole.yaml")
+    assert lines_of(said, "json_valid upper 0.000") and lines_of(said, "louder whole-upper whole-lower 100.0%")
+    shown = folder.well("show", "whole")
+    assert said.replace("0 model calls just now\n", "") == shown
+    by_id = folder.well("show", id_in(shown))
+    assert "json_valid" not in by_id and shown.endswith(by_id)
+
+
+@pytest.fixture
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two experiments and a comparison of them in the store; a module and files in the folder, which is searched."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "preferring", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    Path("preferring.py").write_text(MODULE)
+    Path("spec.yaml").write_text(yaml.safe_dump(SPEC))
+    Path("list.yaml").write_text("[old, new]")
+    one = Compared(Store(), examples=["q0", "q1"])
+    one.judge("q0", "left")
+    one.judge("q1", "right")
+    one.write()
+    Store().publish("snapshots", SNAPSHOT, [SnapshotRow(snapshot_id=SNAPSHOT, n_examples=2, splits="{}")])
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+MISTAKES = {
+    "one experiment": (("old",), "experiments: got old, which is one experiment, wanted two at least"),
+    "the same one twice": (("old", "exp-00"), "experiments: got old, exp-00, which is one experiment"),
+    "no such experiment": (("old", "older"), "experiment 'older': not in "),
+    "a judge that is not there": (("--judge", "preferring:nothing"), "'preferring' has no 'nothing'"),
+    "a module that is not there": (("--judge", "nowhere:f"), "'nowhere:f': cannot import 'nowhere'"),
+    "an evaluator of one answer": (("--judge", "exact_match"), "exact_match judges one answer, wanted one that"),
+    "a judge that wants more": (("--judge", "preferring:wants_the_moon"), "asks for 'moon', wanted any of inputs"),
+    "a judge twice": (("--judge", "preferring:louder") * 2, "evaluators: two are called 'louder'"),
+    "a setting that there is not": (("--judge", "preferring:louder", "--criteria", "depth"), "got the setting 'crit"),
+    "criteria that there are not": (("--criteria", "beauty", "--connection", "local"), "'beauty'"),
+    "no key": ((), "connection 'openai': the environment variable OPENAI_API_KEY is not set"),
+    "no such connection": (("--connection", "nowhere"), "connection 'nowhere': wanted one of auto, local, openai"),
+    "another baseline": (("--judge", "preferring:louder", "--baseline", "older"), "experiment 'older': not in "),
+    "a field that no example has": (("--judge", "preferring:louder", "--by", "metadata.x"), "by: no example has 'me"),
+    "a field that there is not": (
+        ("--judge", "preferring:louder", "--set", "seeds=3"),
+        "seeds: no such field",
+    ),
+    "a value that is none": (("--judge", "preferring:louder", "--set", "seed=x"), "seed: Input should be a valid"),
+    "no change": (("--judge", "preferring:louder", "--set", "seed"), "--set seed: wanted key=value"),
+    "no such file": (("nowhere.yaml",), "nowhere.yaml: cannot be read: No such file"),
+    "a file of an experiment": (("spec.yaml",), "spec.yaml: dataset: no such field"),
+    "a file of something else": (
+        ("list.yaml",),
+        "list.yaml: got list, wanted a mapping with experiments",
+    ),
+}
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_2(case: str) -> None:
+    arguments, message = MISTAKES[case]
+    named = () if arguments and not arguments[0].startswith("--") else ("old", "new")
+    refused(command("compare", *named, *arguments), message)
+    begun = Store().query("select comparison_id from source.comparison_sets")
+    assert begun == [("cmp-1",)], "nothing is begun"
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("verb", ["show", "resume"])
+def test_a_comparison_that_there_is_not_is_one_line_and_exit_2(verb: str) -> None:
+    refused(command(verb, "cmp-2"), "comparison 'cmp-2': not in ", "wanted an id or one of: old and new")
+    refused(command(verb, "new and old"), "experiment 'new and old': not in ")
+
+
+def refused(done: Result, *messages: str) -> None:
+    assert (done.exit_code, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("evalflows: ") and done.stderr.count("\n") == 1, done.stderr
+    assert all(message in done.stderr for message in messages), done.stderr
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("arguments", [("ls",), ("show", "cmp-1"), ("show", "old and new"), ("compare", "--help")])
+def test_looking_at_comparisons_does_not_load_prefect(arguments: tuple[str, ...]) -> None:
+    program = (
+        "import sys\n"
+        "from cli.main import cli\n"
+        "cli(sys.argv[1:], standalone_mode=False)\n"
+        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
+        "assert not slow, slow\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=SUPPORT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "old and new" in done.stdout or "Usage" in done.stdout
+
+
+def test_the_help_names_every_option() -> None:
+    said = command("compare", "--help").stdout
+    options = ("judge", "connection", "model", "criteria", "both-orders", "baseline", "by", "name", "run-key", "set")
+    assert all(f"--{option} " in said for option in (*options, "fresh", "verbose"))
+    assert "compare" in command("--help").stdout
+    assert command("compare").exit_code == 2

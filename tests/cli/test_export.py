@@ -1,0 +1,132 @@
+"""evalflows export preferences, in this process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from compared import Compared
+
+from cli.main import cli
+from store import Store
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def compared() -> Compared:
+    """One preference by `preference`, of three pairs; two metrics of which another has none."""
+    compared = Compared(Store(), examples=["q0", "q1", "q2"], both_orders=True)
+    compared.answer(0, "q0", "schön\nund gut")
+    compared.judge("q0", "left", "left")
+    compared.judge("q1", "left", "right")
+    compared.judge("q2", "tie", "tie")
+    return compared
+
+
+def export(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["export", "preferences", *arguments])
+
+
+def refused(*arguments: str) -> str:
+    done = export(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("evalflows: ") and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("reference", ["old and new", "cmp-1", "cmp"])
+def test_preferences_are_printed_and_counted(compared: Compared, reference: str) -> None:
+    compared.write()
+    done = export(reference)
+    assert done.exit_code == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    row = json.loads(line)
+    assert [*row][:3] == ["prompt", "chosen", "rejected"]
+    assert (row["prompt"], row["chosen"], row["rejected"]) == ("q0?", "schön\nund gut", "new on q0")
+    assert "schön" in line
+    assert done.stderr == "1 of 3 pairs by preference; left out: 1 ties, 1 flipped\n"
+
+
+def test_preferences_are_written_to_a_file(compared: Compared, tmp_path: Path) -> None:
+    compared.write()
+    Path("train.jsonl").write_text("of old\n" * 100)
+    done = export("cmp-1", "--output", "train.jsonl")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert Path("train.jsonl").read_text(encoding="utf-8") == export("cmp-1").stdout
+    assert done.stderr == "1 of 3 pairs by preference; left out: 1 ties, 1 flipped\n"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
+
+
+def test_a_metric_may_be_named(compared: Compared) -> None:
+    compared.judge("q0", "right", "right", metric="tone")
+    compared.write()
+    assert json.loads(export("cmp-1", "--metric", "tone").stdout)["chosen"] == "new on q0"
+
+
+def test_no_preference_is_an_empty_file(compared: Compared) -> None:
+    compared.judge("q0", "tie", "tie", metric="tone")
+    compared.write()
+    done = export("cmp-1", "--metric", "tone", "--output", "train.jsonl")
+    assert (done.exit_code, done.stderr) == (0, "0 of 1 pairs by tone; left out: 1 ties\n")
+    assert Path("train.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nonsense",), "comparison 'nonsense': not in"),
+        (("cmp-1",), "comparison 'cmp-1': has 2 metrics, wanted one of: preference, tone"),
+        (("cmp-1", "--metric", "x"), "comparison 'cmp-1': got the metric 'x', wanted one of: preference, tone"),
+        (
+            ("cmp-1", "--metric", "tone", "--output", "nowhere/x.jsonl"),
+            "nowhere/x.jsonl: cannot be written: No such file",
+        ),
+        (("cmp-1", "--metric", "tone", "--output", "file/x.jsonl"), "file/x.jsonl: cannot be written: Not a directory"),
+        (("cmp-1", "--metric", "tone", "--output", "folder"), "folder: cannot be written: Is a directory"),
+        (("cmp-1", "--metric", "tone", "--output", ""), ".: cannot be written: "),
+    ],
+)
+def test_bad_input_is_one_line(compared: Compared, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    compared.judge("q0", "left", "left", metric="tone")
+    compared.write()
+    Path("file").touch()
+    Path("folder").mkdir()
+    assert message in refused(*arguments)
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "file", "folder"}
+    assert [*Path("folder").iterdir()] == []
+
+
+def test_a_file_is_left_as_it_was_where_the_new_one_cannot_be_written_whole(
+    compared: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared.write()
+    Path("train.jsonl").write_text("as before\n")
+
+    def no_space(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    assert "train.jsonl: cannot be written: No space left on device" in refused("cmp-1", "--output", "train.jsonl")
+    assert Path("train.jsonl").read_text() == "as before\n"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
+
+
+def test_exporting_does_not_load_prefect(compared: Compared) -> None:
+    compared.write()
+    program = (
+        "import sys\n"
+        "from cli.main import cli\n"
+        "cli(['export', 'preferences', 'cmp-1'], standalone_mode=False)\n"
+        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
+        "assert 'duckdb' in sys.modules and not slow, slow\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "schön" in done.stdout

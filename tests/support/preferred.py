@@ -1,0 +1,88 @@
+"""The judgements of a comparison in memory, as `tasks.preference_data` reads them from the store."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tasks.preference_data import Preferences
+
+POINTS = {"left": 1.0, "tie": 0.5, "flipped": 0.5, "right": 0.0}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs of one example, and what was said: `first` with the left answer shown first, `second` with the right.
+
+    Each is left, right or tie; None where that order was not asked for. `lost` is missing, whatever was said.
+    """
+
+    example: str
+    first: str | None = None
+    second: str | None = None
+    left: str = "a"
+    right: str = "b"
+    repetition: int = 0
+    longer: float = float("nan")
+    agreement: float = float("nan")
+    cluster: str | None = None
+    asked: bool = True
+    lost: bool = False
+    status: str = "scored"
+
+    @property
+    def said(self) -> dict[str, str]:
+        return {side: one for side, one in (("left", self.first), ("right", self.second)) if one is not None}
+
+    @property
+    def together(self) -> str:
+        return f"cluster {self.cluster}" if self.cluster else f"example {self.example}"
+
+
+def agreed(example: str, winner: str, **fields: Any) -> Pair:
+    """A pair of which both orders say the same."""
+    return Pair(example, winner, winner, **fields)
+
+
+def preferences(pairs: Iterable[Pair], metric: str = "m") -> Preferences:
+    """One metric of a comparison of these pairs."""
+    given = list(pairs)
+    outcomes = pd.DataFrame([_outcome(pair) for pair in given], columns=_OUTCOME)
+    judgements = pd.DataFrame(
+        [
+            {"metric": metric, "winner": winner, "shown_first": side, "orders": len(pair.said), **_of(pair)}
+            for pair in given
+            if _status(pair) == "scored"
+            for side, winner in pair.said.items()
+        ],
+        columns=["metric", "example_id", "left", "right", "winner", "shown_first", "orders", "asked", "together"],
+    )
+    return Preferences(metric=metric, evaluator=metric, outcomes=outcomes, judgements=judgements)
+
+
+_OUTCOME = ["example_id", "repetition", "left", "right", "points", "status", "outcome", "asked", "longer", "shown"]
+_OUTCOME += ["agreement", "together"]
+
+
+def _of(pair: Pair) -> dict[str, Any]:
+    names = {"example_id": pair.example, "left": pair.left, "right": pair.right}
+    return names | {"asked": pair.asked, "together": pair.together}
+
+
+def _status(pair: Pair) -> str:
+    return "missing" if pair.lost else pair.status
+
+
+def _outcome(pair: Pair) -> dict[str, Any]:
+    said, is_scored = list(pair.said.values()), _status(pair) == "scored"
+    outcome = ("flipped" if len({*said}) > 1 else said[0]) if is_scored else None
+    return _of(pair) | {
+        "repetition": pair.repetition,
+        "points": float("nan") if outcome is None else POINTS[outcome],
+        "status": _status(pair),
+        "outcome": outcome,
+        "longer": pair.longer,
+        "shown": 0.0 if len(said) == 2 else 1.0 if pair.first else -1.0,
+        "agreement": pair.agreement,
+    }

@@ -1,10 +1,11 @@
 """LangSmith's client, over the store that EVALFLOWS_STORE names."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
+from compat.langsmith.comparison import ComparativeExperimentResults
 from compat.langsmith.dataset_methods import DatasetMethods
-from compat.langsmith.evaluation import ExperimentResults, aevaluate, evaluate
+from compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
 from compat.langsmith.refusal import refusing
 from compat.langsmith.run_methods import RunMethods
 from compat.langsmith.schemas import Identity
@@ -33,6 +34,12 @@ class Client(DatasetMethods, RunMethods):
     ) -> None:
         pass
 
+    @overload
+    def evaluate(
+        self, target: Pair, /, *, evaluators: Sequence[Any], **options: Any
+    ) -> ComparativeExperimentResults: ...
+
+    @overload
     def evaluate(
         self,
         target: Any,
@@ -41,9 +48,35 @@ class Client(DatasetMethods, RunMethods):
         evaluators: Sequence[Any] | None = None,
         summary_evaluators: Sequence[Any] | None = None,
         **options: Any,
-    ) -> ExperimentResults:
+    ) -> ExperimentResults: ...
+
+    def evaluate(
+        self,
+        target: Any,
+        /,
+        data: Any = None,
+        evaluators: Sequence[Any] | None = None,
+        summary_evaluators: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> ExperimentResults | ComparativeExperimentResults:
         """See `evaluate`; the options are the same."""
         return evaluate(target, data, evaluators, summary_evaluators, client=self, **options)
+
+    @overload
+    async def aevaluate(
+        self, target: Pair, /, *, evaluators: Sequence[Any], **options: Any
+    ) -> ComparativeExperimentResults: ...
+
+    @overload
+    async def aevaluate(
+        self,
+        target: Any,
+        /,
+        data: Any = None,
+        evaluators: Sequence[Any] | None = None,
+        summary_evaluators: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> ExperimentResults: ...
 
     async def aevaluate(
         self,
@@ -53,7 +86,7 @@ class Client(DatasetMethods, RunMethods):
         evaluators: Sequence[Any] | None = None,
         summary_evaluators: Sequence[Any] | None = None,
         **options: Any,
-    ) -> ExperimentResults:
+    ) -> ExperimentResults | ComparativeExperimentResults:
         """See `aevaluate`; the options are the same."""
         return await aevaluate(target, data, evaluators, summary_evaluators, client=self, **options)
 

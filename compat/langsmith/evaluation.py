@@ -4,13 +4,16 @@ import asyncio
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
+from compat.langsmith.comparators import DynamicComparisonRunEvaluator, comparison_evaluator
+from compat.langsmith.comparison import ComparativeExperimentResults, compare_two, evaluate_comparative
 from compat.langsmith.datasets import as_data
 from compat.langsmith.functions import as_evaluator, as_target
 from compat.langsmith.refusal import refusing
-from compat.langsmith.schemas import EvaluationResult, Example, Run
+from compat.langsmith.schemas import ComparisonEvaluationResult, EvaluationResult, Example, Run
 from compat.langsmith.views import dataset_id, example_of, result_of, run_of
+from specs.errors import InputError
 from specs.reference import name_of
 from store.parquet import Store
 
@@ -20,9 +23,23 @@ if TYPE_CHECKING:
     from flows import ExperimentResult
 
 __all__ = [
-    *("EvaluationResult", "EvaluationResults", "ExperimentResultRow", "ExperimentResults", "RunEvaluator"),
-    *("aevaluate", "evaluate", "run_evaluator"),
+    "ComparativeExperimentResults",
+    "ComparisonEvaluationResult",
+    "DynamicComparisonRunEvaluator",
+    "EvaluationResult",
+    "EvaluationResults",
+    "ExperimentResultRow",
+    "ExperimentResults",
+    "RunEvaluator",
+    "aevaluate",
+    "comparison_evaluator",
+    "evaluate",
+    "evaluate_comparative",
+    "run_evaluator",
 ]
+
+Pair = tuple[Any, Any] | list[Any]
+"""Two experiments: their names or ids, or what `evaluate` gave back."""
 
 
 class EvaluationResults(TypedDict):
@@ -96,6 +113,21 @@ class ExperimentResults:
         return pd.DataFrame([_flat(row) for row in self._rows[start:end]])
 
 
+@overload
+def evaluate(target: Pair, /, *, evaluators: Sequence[Any], **options: Any) -> ComparativeExperimentResults: ...
+
+
+@overload
+def evaluate(
+    target: Any,
+    /,
+    data: Any = None,
+    evaluators: Sequence[Any] | None = None,
+    summary_evaluators: Sequence[Any] | None = None,
+    **options: Any,
+) -> ExperimentResults: ...
+
+
 @refusing(
     experiment="each call is an experiment of its own; `evalflows resume` goes on with one",
     blocking="the results are there when the experiment is done",
@@ -119,11 +151,15 @@ def evaluate(
     upload_results: bool = True,
     disable_evaluator_tracing: bool = False,
     error_handling: str = "log",
-) -> ExperimentResults:
-    """Run a target on a dataset and judge every answer: an experiment whose name no other has.
+    **kwargs: Any,
+) -> ExperimentResults | ComparativeExperimentResults:
+    """Run a target on a dataset and judge every answer; or, of two experiments, compare their answers in pairs.
+
+    What it makes bears a name that no other has.
 
     Args:
-        target: A function of the inputs as one dict, plain or async, or LangChain's runnable.
+        target: A function of the inputs as one dict, plain or async, or LangChain's runnable; or two experiments that
+            exist, for which see `evaluate_comparative`.
         data: A dataset, its name or its id, or examples.
         evaluators: Functions of (run, example), or of any of inputs, outputs, reference_outputs, and so on.
         summary_evaluators: The same, of the lists of them.
@@ -134,12 +170,26 @@ def evaluate(
         num_repetitions: How often each example is answered.
         client: Changes nothing: there is one store.
         disable_evaluator_tracing: Changes nothing: evaluators' calls are in the ledger, and no runs.
+        kwargs: load_nested and randomize_order, of two experiments.
 
     Raises InputError for what cannot work and for options that cannot be honoured, before anything is called, and
     IncompleteError if not all was done, or nothing was answered; what there is is kept then too.
     """
     import flows  # loads Prefect, which takes seconds
 
+    if isinstance(target, tuple | list):
+        return compare_two(
+            target,
+            {"data": data, "summary_evaluators": summary_evaluators, "num_repetitions": num_repetitions},
+            kwargs,
+            evaluators=evaluators or (),
+            experiment_prefix=experiment_prefix,
+            description=description,
+            max_concurrency=5 if max_concurrency is None else max_concurrency,
+            metadata=metadata,
+        )
+    if kwargs:
+        raise InputError(f"evaluate: got {min(kwargs)!r}, which only two experiments as the target may have")
     function = as_target(target)
     result = flows.evaluate(
         function,
@@ -155,6 +205,11 @@ def evaluate(
     return ExperimentResults(result)
 
 
+@overload
+async def aevaluate(target: Pair, /, *, evaluators: Sequence[Any], **options: Any) -> ComparativeExperimentResults: ...
+
+
+@overload
 async def aevaluate(
     target: Any,
     /,
@@ -162,7 +217,17 @@ async def aevaluate(
     evaluators: Sequence[Any] | None = None,
     summary_evaluators: Sequence[Any] | None = None,
     **options: Any,
-) -> ExperimentResults:
+) -> ExperimentResults: ...
+
+
+async def aevaluate(
+    target: Any,
+    /,
+    data: Any = None,
+    evaluators: Sequence[Any] | None = None,
+    summary_evaluators: Sequence[Any] | None = None,
+    **options: Any,
+) -> ExperimentResults | ComparativeExperimentResults:
     """`evaluate`, from a program that has an event loop: that goes on meanwhile. The options are the same.
 
     `data` may also be examples to iterate over asynchronously, and the results can be.

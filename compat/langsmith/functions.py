@@ -17,7 +17,11 @@ from specs.reference import name_of, parameters_of
 Function = Callable[..., Any]
 
 TARGET_OFFERED = ("inputs", "attachments", "metadata")
-LEGACY: dict[Level, tuple[str, str]] = {"item": ("run", "example"), "run": ("runs", "examples")}
+LEGACY: dict[Level, tuple[str, str]] = {
+    "item": ("run", "example"),
+    "run": ("runs", "examples"),
+    "pair": ("runs", "example"),
+}
 """What an evaluator with two parameters of any other names gets."""
 
 
@@ -56,11 +60,19 @@ def as_evaluator(evaluator: Any, level: Level = "item") -> Any:
         kind = type(evaluator).__name__
         raise InputError(f"evaluate: evaluators: got {kind}, wanted a function or an object with evaluate_run")
     name = name_of(function if function is evaluator else type(evaluator))
+    return _shown(as_named(function, name, level), name)
+
+
+def as_named(function: Function, name: str, level: Level) -> Function:
+    """The function, if need be as one that asks by LangSmith's names for what it takes as two arguments of any names.
+
+    Raises InputError where its parameters cannot be read.
+    """
     found = parameters_of(function, f"evaluator {name!r}")
     needed = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(needed) == 2 and not {*needed} <= {*OFFERED[level]}:
-        function = _called_with(function, LEGACY[level])
-    return _shown(function, name)
+        return _called_with(function, LEGACY[level])
+    return function
 
 
 def _called_with(function: Function, names: Sequence[str]) -> Function:

@@ -18,11 +18,21 @@ SOURCE = "compat.langsmith"
 _FEEDBACK = """
 select * from (
     select score_id as id, run_id, metric as key, value, label, data_type, coalesce(error, comment) as comment,
-           status, experiment_id, recorded_at
+           status, experiment_id, recorded_at, null as comparison_id
     from source.scores where subject_kind = 'run' and turn is null and status <> 'sampled_out'
     union all
-    select label_id, subject_id, metric, value, label, data_type, comment, 'scored', experiment_id, recorded_at
+    select label_id, subject_id, metric, value, label, data_type, comment, 'scored', experiment_id, recorded_at, null
     from source.labels where subject_kind = 'run'
+    union all
+    select judgement_id || '-left', left_run_id, metric,
+           coalesce(left_score, case winner when 'left' then 1 when 'right' then 0 when 'tie' then 0.5 end),
+           null, 'NUMERIC', coalesce(error, comment), status, left_experiment_id, recorded_at, comparison_id
+    from source.comparisons
+    union all
+    select judgement_id || '-right', right_run_id, metric,
+           coalesce(right_score, case winner when 'right' then 1 when 'left' then 0 when 'tie' then 0.5 end),
+           null, 'NUMERIC', coalesce(error, comment), status, right_experiment_id, recorded_at, comparison_id
+    from source.comparisons
 )
 where ($1::varchar[] is null or list_contains($1::varchar[], run_id))
   and ($2::varchar[] is null or list_contains($2::varchar[], key))
@@ -74,7 +84,7 @@ def feedback_of(store: Store, runs: Sequence[Identity] | None, keys: str | Seque
 
 
 def _feedback(row: tuple[Any, ...]) -> Feedback:
-    identity, run, key, value, label, data_type, comment, status, experiment, recorded_at = row
+    identity, run, key, value, label, data_type, comment, status, experiment, recorded_at, comparison = row
     missing = status in ("failed", "not_attempted")
     return Feedback(
         id=identity,
@@ -86,6 +96,7 @@ def _feedback(row: tuple[Any, ...]) -> Feedback:
         created_at=recorded_at,
         session_id=experiment,
         extra={"error": True} if missing else None,
+        comparative_experiment_id=comparison,
     )
 
 

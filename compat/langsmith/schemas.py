@@ -1,6 +1,7 @@
 """LangSmith's objects: their attribute names, over what the store has. Ids are texts, and those of the store."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -96,8 +97,42 @@ class EvaluationResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonEvaluationResult:
+    """A preference, as a pairwise evaluator may return it and as the results have it: scores, the higher the better.
+
+    One that failed, or does not apply, has None for every score; of one that failed the comment is the error.
+    """
+
+    key: str
+    scores: Mapping[Identity, float | bool | None]  # by run
+    source_run_id: Identity | None = None  # what an evaluator does is no run here
+    comment: str | Mapping[Identity, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparativeExperiment:
+    """A comparison of experiments."""
+
+    id: str
+    name: str
+    description: str | None = None
+    created_at: datetime
+    modified_at: datetime
+    reference_dataset_id: str | None = None
+    extra: Fields | None = None
+    experiments_info: list[Fields] | None = None
+
+    @property
+    def metadata(self) -> Fields:
+        return (self.extra or {}).get("metadata") or {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """A judgement of a run as the store has it, or what a person said of it."""
+    """A judgement of a run as the store has it, or what a person said of it.
+
+    Of a preference, each of the two runs has its own.
+    """
 
     id: str
     run_id: str
@@ -108,6 +143,7 @@ class Feedback:
     created_at: datetime
     session_id: str | None = None
     extra: Fields | None = None
+    comparative_experiment_id: str | None = None
 
     @property
     def trace_id(self) -> str:

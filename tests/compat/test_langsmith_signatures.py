@@ -12,20 +12,39 @@ from typing import Any
 import pytest
 
 from compat.langsmith import Client, aevaluate, evaluate, wrappers
-from compat.langsmith.schemas import Dataset, EvaluationResult, Example, Feedback, Run, TracerSession
+from compat.langsmith.evaluation import DynamicComparisonRunEvaluator, comparison_evaluator, evaluate_comparative
+from compat.langsmith.schemas import (
+    ComparativeExperiment,
+    ComparisonEvaluationResult,
+    Dataset,
+    EvaluationResult,
+    Example,
+    Feedback,
+    Run,
+    TracerSession,
+)
 
 OURS_ONLY = {"Example": {"split", "cluster"}}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "aevaluate": aevaluate,
+    "evaluation.evaluate_comparative": evaluate_comparative,
+    "evaluation.evaluator.comparison_evaluator": comparison_evaluator,
+    "evaluation.evaluator.DynamicComparisonRunEvaluator": DynamicComparisonRunEvaluator,
+    "evaluation.evaluator.DynamicComparisonRunEvaluator.compare_runs": DynamicComparisonRunEvaluator.compare_runs,
+    "evaluation.evaluator.DynamicComparisonRunEvaluator.acompare_runs": DynamicComparisonRunEvaluator.acompare_runs,
     "wrappers.wrap_openai": wrappers.wrap_openai,
 } | {f"Client.{name}": method for name, method in inspect.getmembers(Client, callable) if name[0] != "_"}
-RECORDS = (Dataset, EvaluationResult, Example, Feedback, Run, TracerSession)
+RECORDS = (
+    *(ComparativeExperiment, ComparisonEvaluationResult, Dataset, EvaluationResult),
+    *(Example, Feedback, Run, TracerSession),
+)
 
 THEIRS = """
 import inspect, json, operator, sys
 import langsmith
 from langsmith import schemas, wrappers
+from langsmith.evaluation import evaluator
 
 def default(parameter):
     value = parameter.default
@@ -40,7 +59,7 @@ def parameters(path):
     }
 
 def names(record):
-    found = getattr(schemas, record, None) or getattr(langsmith, record)
+    found = getattr(schemas, record, None) or getattr(evaluator, record)
     if record == "TracerSession":
         found = schemas.TracerSessionResult
     return [*found.model_fields, *(n for n in dir(found) if isinstance(getattr(found, n, None), property))]

@@ -1,0 +1,54 @@
+"""The reviews that GPT-4 wrote of the published answers, as a recording: what examples/vicuna80_comparison.yaml asks.
+
+    EVALFLOWS_PUBLISHED_DATA=… python examples/vicuna80_reviews.py > vicuna80_reviews.jsonl
+
+Of the review sets that were published it takes the one whose totals are in the announcement of Vicuna. Another one is
+named by its folder: `python examples/vicuna80_reviews.py vicuna-7b-20230322-fp16`.
+"""
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ANNOUNCED = "vicuna-13b-20230322-clean-lang"
+"""The set that was announced, of vicuna-13b against the four others."""
+
+NAMES = {"gpt35": "gpt-3.5"}
+"""What examples/vicuna80_comparison.yaml calls a model, where its file is called otherwise."""
+
+
+def verdicts(root: Path, chosen: str = ANNOUNCED) -> Iterator[dict[str, Any]]:
+    """A verdict a review, in the order of the files; `root` holds answer/ and review/.
+
+    A review names the answers that it is of by their ids, which tell the models.
+    """
+    models = dict(_models(root / "answer"))
+    for path in sorted((root / "review" / chosen).glob("*.jsonl.gz")):
+        for review in _rows(path):
+            yield {
+                "example_id": str(review["question_id"]),
+                "first": models[review["answer1_id"]],
+                "second": models[review["answer2_id"]],
+                "scores": review["score"],
+                "comment": review["text"],
+            }
+
+
+def _models(answers: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(answers.glob("*.jsonl.gz")):
+        file = path.name.removeprefix("answer_").removesuffix(".jsonl.gz")
+        yield from ((answer["answer_id"], NAMES.get(file, file)) for answer in _rows(path))
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+if __name__ == "__main__":
+    for verdict in verdicts(Path(os.environ["EVALFLOWS_PUBLISHED_DATA"]) / "vicuna80", *sys.argv[1:]):
+        print(json.dumps(verdict))

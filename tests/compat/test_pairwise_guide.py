@@ -1,0 +1,156 @@
+"""A program as for LangSmith's guide to pairwise evaluation, with other import lines."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, Reply, Request, completion, serving
+
+from store import connect
+
+PROGRAMS = Path(__file__).parent / "programs" / "pairwise"
+ROOT = Path(__file__).parent.parent.parent
+QUESTIONS = re.findall(r'"(Which .*\?)"', (PROGRAMS / "experiments.py").read_text(encoding="utf-8"))
+
+
+def winner(question: str) -> str:
+    """Whose answer is better, by who answers it well."""
+    return ("terse", "thorough", "tie")[QUESTIONS.index(question) % 3]
+
+
+def answer(request: Request) -> Reply:
+    """Who is better is sure of the knot, and the judge prefers whoever is sure."""
+    system, user = (message["content"] for message in request["messages"])
+    if request["model"] != "judge-1":
+        who = "thorough" if "how it is tied" in system else "terse"
+        return completion("It is that one." if winner(user) in (who, "tie") else "Perhaps that one.")
+    assert request["response_format"]["type"] == "json_schema"
+    first, second = ("It is" in line for line in user.splitlines()[1:])
+    preferred = 0 if first == second else 1 if first else 2
+    return completion(json.dumps({"reasoning": "Who is sure knows.", "preferred": preferred}))
+
+
+def run(folder: Path, endpoint: Endpoint, environment: dict[str, str], *command: str) -> str:
+    own = {
+        "OPENAI_BASE_URL": endpoint.base_url,
+        "OPENAI_API_KEY": "sk-of-a-test",
+        "LANGSMITH_TRACING": "false",
+        "EVALFLOWS_STORE": str(folder / "store"),
+        "EVALFLOWS_SPOOL": str(folder / "spool"),
+        "PYTHONPATH": str(ROOT),
+    }
+    env = os.environ | environment | own
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    with connect(folder / "store") as catalog:
+        return catalog.execute(query).fetchall()
+
+
+@pytest.mark.slow
+def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    shutil.copytree(PROGRAMS, tmp_path, dirs_exist_ok=True)
+    with serving(Endpoint(latency_s=0.1, answer=answer)) as endpoint:
+        names = run(tmp_path, endpoint, prefect_environment, sys.executable, "experiments.py").split()
+        assert [name.rpartition("-")[0] for name in names] == ["terse", "thorough"]
+        assert endpoint.calls == 18 and endpoint.peak == 1
+        run(tmp_path, endpoint, prefect_environment, sys.executable, "ranked.py", *names)
+        asked = [request["messages"][1]["content"] for request in endpoint.requests[18:]]
+        assert endpoint.calls == 27 and 1 < endpoint.peak <= 4
+
+    found = rows(
+        tmp_path,
+        """select e.inputs ->> 'question', c.winner, c.shown_first, c.left_score, c.right_score, l.name
+           from comparisons c join examples e using (example_id)
+           join experiments l on l.experiment_id = c.left_experiment_id where metric = 'ranked_preference'""",
+    )
+    assert len(found) == 9 and {row[5] for row in found} == {names[0]}
+    scores = {"left": (1, 0), "right": (0, 1), "tie": (0, 0)}
+    sides = {"terse": "left", "thorough": "right", "tie": "tie"}
+    for question, won, first, *scored, _ in found:
+        assert won == sides[winner(question)] and (scored[0], scored[1]) == scores[won], question
+        (shown,) = (text.splitlines() for text in asked if question in text)
+        if won != "tie":
+            assert ("It is" in shown[1]) == (first == won), "it is kept which came first"
+
+    calls = "select evaluator, connection, model, status, sum(tokens_in), count(*) from calls group by all order by all"
+    assert rows(tmp_path, calls) == [
+        ("ranked_preference", "wrapped", "judge-1", "ok", 90, 9),
+        (None, "wrapped", "sailor-1", "ok", 180, 18),
+    ]
+    sets = "select name, n_shared, randomize_order, both_orders, calls, state from comparison_sets"
+    ((name, *settings),) = rows(tmp_path, sets)
+    assert re.fullmatch(rf"{names[0]} vs\. {names[1]}-[0-9a-f]{{4}}", name)
+    assert settings == [9, True, False, 9, "completed"]
+    written = (path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert not any(b"sk-of-a-test" in content for content in written)
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.name)
+def test_only_the_import_lines_are_ours(path: Path) -> None:
+    """What is left, if they are taken away, speaks of nothing of ours."""
+    source = path.read_text(encoding="utf-8")
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "compat.langsmith":
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            of = {alias.name for alias in node.names} if isinstance(node, ast.Import) else {node.module}
+            assert of <= {"openai", "pydantic", "sys", "typing"}
+    assert names and names <= {"Client", "evaluate", "wrappers"}
+    rest = re.sub(r"^from compat\.langsmith import .*$", "", source, flags=re.M)
+    assert not re.search(r"\b(compat|flows|evalflows|store|evaluators\.)", rest)
+
+
+WITH_THEIRS = """
+import datetime, inspect, json, runpy, sys, uuid
+import langsmith
+from langsmith.evaluation import evaluate_comparative
+from langsmith.evaluation.evaluator import comparison_evaluator
+from langsmith.schemas import Example, Run
+
+question, answers = sys.argv[1], sys.argv[2:]
+
+def run(answer):
+    about = {"id": uuid.uuid4(), "trace_id": uuid.uuid4(), "name": "run", "run_type": "chain", "inputs": {}}
+    return Run(**about, outputs={"answer": answer}, start_time=datetime.datetime.now(datetime.timezone.utc))
+
+def in_place_of_a_server(target, /, **given):
+    inspect.signature(theirs).bind(target, **given)
+    inspect.signature(evaluate_comparative).bind(target, **given)
+    runs, example = [run(answer) for answer in answers], Example(id=uuid.uuid4(), inputs={"question": question})
+    result = comparison_evaluator(given["evaluators"][0]).compare_runs(runs, example)
+    print(json.dumps([result.key, [result.scores[one.id] for one in runs]]))
+
+theirs, langsmith.evaluate = langsmith.evaluate, in_place_of_a_server
+sys.argv[1:] = ["one", "other"]
+runpy.run_path("ranked.py", run_name="__main__")
+"""
+
+
+def test_with_the_other_import_lines_it_runs_on_langsmiths_package(tmp_path: Path) -> None:
+    """Its evaluator too: theirs takes what it asks for and what it returns. Only their server is not there."""
+    python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:
+        pytest.skip("LangSmith's package is not installed, and need not be")
+    source = (PROGRAMS / "ranked.py").read_text(encoding="utf-8")
+    theirs, changed = re.subn(r"^from compat\.langsmith import", "from langsmith import", source, flags=re.M)
+    assert changed == 1
+    (tmp_path / "ranked.py").write_text(theirs, encoding="utf-8")
+    said: Counter[str] = Counter()
+    with serving(Endpoint(answer=answer)) as endpoint:
+        for first, second in (("It is a bowline", "Perhaps"), ("Perhaps", "It is a bowline"), ("Perhaps", "Perhaps")):
+            said[run(tmp_path, endpoint, {}, python, "-c", WITH_THEIRS, QUESTIONS[0], first, second).strip()] += 1
+        assert endpoint.calls == 3
+    assert said == {f'["ranked_preference", {scores}]': 1 for scores in ("[1, 0]", "[0, 1]", "[0, 0]")}

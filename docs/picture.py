@@ -6,11 +6,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli import look
+from cli import comparison, look
+from store.lookup import comparison_beside, find_experiments
+from store.parquet import Store
 
-console = Console(record=True, width=135, file=io.StringIO(), highlight=False)
-look.console = lambda: console
+console = Console(record=True, width=150, file=io.StringIO(), highlight=False)
+look.console = comparison.console = lambda: console
 console.print("$ evalflows run data/experiments/demo.yaml", style="bold")
-look.print_experiments(look.find_experiments(look.Store(), "demo"))
+experiments = find_experiments(Store(), "demo")
+look.print_experiments(experiments)
+if compared := comparison_beside(Store(), experiments):
+    comparison.print_comparison(compared)
 svg = console.export_svg(title="evalflows")
 Path(__file__).with_name("demo.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))  # no web fonts

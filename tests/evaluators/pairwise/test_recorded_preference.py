@@ -264,7 +264,7 @@ def test_a_row_that_is_no_verdict_is_an_error_at_its_line(rows: Any, message: st
         ("votes.jsonl", b"\n" + b"[" * 100_000, "votes.jsonl:2: not JSON: "),
         ("votes.jsonl", b"\xff\n", "votes.jsonl: cannot be read: 'utf-8' codec"),
         ("votes.jsonl.gz", b"{}", "votes.jsonl.gz: cannot be read: Not a gzipped file"),
-        ("votes.jsonl.gz", gzip.compress(b"{}" * 99)[:-9], "votes.jsonl.gz: cannot be read: "),
+        ("votes.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], "votes.jsonl.gz: cannot be read: "),
         ("votes.csv", b"example_id,first,second,winner\ne1,old\n", "votes.csv:2: wanted 4 cells"),
         ("votes.csv", b"example_id,first,second,winner\ne1,old,new,A,B\n", "votes.csv:2: wanted 4 cells"),
         ("votes.csv", b'example_id,first\n"e1,old\n', "votes.csv: cannot be read: "),

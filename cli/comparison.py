@@ -61,7 +61,8 @@ def _spec(experiments: Sequence[str], given: dict[str, Any], changes: Sequence[s
 
 
 def _judge(use: str, given: dict[str, Any]) -> dict[str, Any]:
-    args = {"args": {"criteria": list(given["criteria"])}} if given["criteria"] else {}
+    is_ours = use == "pairwise_preference" and given["criteria"]
+    args = {"args": {"criteria": list(given["criteria"])}} if is_ours else {}
     return {"use": use, "connection": given["connection"], "model": given["model"], **args}
 
 

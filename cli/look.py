@@ -131,7 +131,7 @@ STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "y
 
 def console() -> Console:
     """Of the terminal's width; wide enough for whole ids where the output goes elsewhere."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
 
 
 _COMPARISONS = """

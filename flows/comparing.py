@@ -38,7 +38,7 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
 def evaluate_comparative(
     experiments: Compared,
     /,
-    evaluators: Sequence[PairwiseEvaluator],
+    evaluators: Sequence[PairwiseEvaluator] | PairwiseEvaluator,
     *,
     experiment_prefix: str | None = None,
     description: str | None = None,
@@ -66,6 +66,10 @@ def evaluate_comparative(
 
     Raises InputError for what cannot work, before anything is called, and IncompleteError if not all was done.
     """
+    if "name" in settings:
+        raise InputError("evaluate_comparative: got name, wanted experiment_prefix")
+    if callable(evaluators) or isinstance(evaluators, str | Mapping | FallbackSpec):
+        evaluators = [evaluators]
     try:
         spec = ComparisonSpec(
             name=experiment_prefix or "",

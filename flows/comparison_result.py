@@ -26,6 +26,10 @@ class ComparativeResult:
         metrics = ", ".join(sorted({pair["metric"] for pair in self._pairs}))
         return f"ComparativeResult({self.name!r}, {self.comparison_id}, {len(self)} pairs: {metrics})"
 
+    def __str__(self) -> str:
+        """What is to be said of it, a sentence a line."""
+        return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
+
     @property
     def comparison_id(self) -> str:
         return self._row.comparison_id

@@ -66,7 +66,7 @@ def _root(error: BaseException) -> BaseException:
     return error if error.__cause__ is None else _root(error.__cause__)
 
 
-def fault_of(error: Exception) -> CallError:
+def fault_of(error: Exception | SystemExit) -> CallError:
     """What the user's own code raised: a call's error, also of an OpenAI client of theirs, else that it raised."""
     fault = classify(error) if isinstance(error, CallError | openai.APIError) else CallError("raised", describe(error))
     fault.args = (without_keys(str(fault)),)

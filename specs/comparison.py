@@ -47,7 +47,9 @@ class CompareSpec(BaseModel):
     both_orders: bool = Field(
         False, description="Ask twice, with each answer first; verdicts that differ are a tie. Costs twice as much"
     )
-    seed: int = Field(0, description="Another seed draws other orders; the same one the same, for every evaluator")
+    seed: int = Field(
+        0, ge=0, lt=1 << 63, description="Another seed draws other orders; the same one the same, for every evaluator"
+    )
     failed_output: FailedOutput = Field(
         "loses", description="What becomes of a pair in which one run failed: it loses, or the pair is left out"
     )

@@ -120,6 +120,8 @@ def _design(longer: FloatArray, shown: FloatArray | None) -> tuple[FloatArray, s
         scale = float(np.abs(longer).max())
         if is_rounding(np.ptp(longer), scale):
             return columns[0][:, None], f"all differences in length are {longer[0]:g}: what they do cannot be told"
+        if longer.min() > 0 or longer.max() < 0:
+            return columns[0][:, None], "the same side is always longer: what equal lengths would do cannot be told"
         columns.append(np.tanh(longer / scale / (longer / scale).std(ddof=1)))
     if shown is not None:
         columns.append(shown)

@@ -55,6 +55,7 @@ class WinRate:
     flipped: int
     missing: int
     left_out: int
+    settled: int | None
     conclusion: str
     reason: str | None
 
@@ -221,7 +222,7 @@ from comparison_overview where comparison_id = ?
 
 _RATES = """
 select metric, candidate, baseline, slice, length_controlled, win_rate, win_rate_low, win_rate_high, p_value, n_pairs,
-       wins, losses, ties, flipped, missing, left_out, conclusion, reason
+       wins, losses, ties, flipped, missing, left_out, settled, conclusion, reason
 from win_rates where comparison_id = ?
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """

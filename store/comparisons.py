@@ -30,10 +30,18 @@ def cached_judgements(store: Store, comparison_id: str) -> int:
 
 
 def open_judgements(store: Store, comparison_id: str, transient: Collection[str]) -> int:
-    """How many rows stand for something that another attempt may yet bring; `transient` are kinds that may pass."""
-    query = """select count(*) from source.comparisons where comparison_id = ?
-               and (status = 'not_attempted' or (status = 'failed' and list_contains(?, error_kind)))"""
-    return int(store.query(query, [comparison_id, sorted(transient)])[0][0])
+    """How many rows stand for something that another attempt may yet bring; `transient` are kinds that may pass.
+
+    So do pairs that were settled as a run had failed, if it has its output by now.
+    """
+    query = """select count(*) from source.comparisons where comparison_id = $1
+               and (status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))
+                    or (decided_by = 'failed output' and left_run_id in (select run_id from answered)
+                        and right_run_id in (select run_id from answered)))"""
+    answered = """with answered as (
+                      select run_id from source.outputs where status = 'ok' and experiment_id in (
+                          select unnest(experiments) from source.comparison_sets where comparison_id = $1)) """
+    return int(store.query(answered + query, [comparison_id, sorted(transient)])[0][0])
 
 
 def lacking_judgements(store: Store, row: ComparisonSetRow, evaluators: Sequence[str], planned: int) -> str | None:
@@ -64,6 +72,15 @@ def none_judged(store: Store, row: ComparisonSetRow, kinds: Collection[str]) -> 
     return "; ".join(f"{evaluator} judged none of {n} pairs: {error}" for evaluator, n, error in lost) or None
 
 
+def given_twice(store: Store, comparison_id: str) -> str | None:
+    """Says so, if several evaluators gave a metric of one name: of their verdicts there is no saying which is meant."""
+    query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.comparisons
+               where comparison_id = ? and status = 'scored'
+               group by metric having count(distinct evaluator) > 1 order by metric"""
+    twice = store.query(query, [comparison_id])
+    return "; ".join(f"{who} both give {metric!r}, wanted a key of its own for each" for metric, who in twice) or None
+
+
 def complete_comparisons(store: Store, comparison_id: str) -> None:
     """Publish the judgements anew, where they need it, so that each pair has its row for every metric in each order.
 
@@ -89,7 +106,12 @@ def complete_comparisons(store: Store, comparison_id: str) -> None:
 
 
 def _one_a_metric(rows: Sequence[ComparisonRow], metrics: Sequence[str]) -> list[ComparisonRow]:
-    said = {row.metric: row for row in rows if row.metric in metrics and row.status != "failed"}
+    # Where a run failed or was never made, nobody was asked, and what was settled holds for every metric.
+    said = {
+        row.metric: row
+        for row in rows
+        if row.metric in metrics and row.status in ("scored", "not_applicable") and row.decided_by is None
+    }
     if not said:
         last = max(rows, key=lambda row: row.recorded_at)
         return [_named(last, metrics[0]), *(_named(last, metric, **_UNPAID) for metric in metrics[1:])]

@@ -7,6 +7,7 @@ from typing import Any
 
 from specs.errors import InputError
 from store.catalog import ask
+from store.comparisons import given_twice
 from store.parquet import Store
 from store.records import from_json, to_json
 
@@ -36,9 +37,11 @@ def preferences_of(store: Store, comparison_id: str, metric: str | None = None) 
 
     A prompt and an answer are the text of their only field, a prompt that is a conversation its list of messages,
     anything else JSON text. Ties, flips, what is missing, runs that failed, and two answers of the same text are left
-    out, and counted. Raises InputError for a comparison without judgements, for a metric that it has not, and where it
-    has several and none is named.
+    out, and counted. Raises InputError for a comparison without judgements, for a metric that it has not, where it has
+    several and none is named, and where two evaluators gave one of the same name.
     """
+    if twice := given_twice(store, comparison_id):
+        raise InputError(f"comparison {comparison_id!r}: {twice}")
     metrics, pairs = ask(store, (_METRICS, [comparison_id]), (_PAIRS, [comparison_id]))
     named = _one_of(comparison_id, [name for (name,) in metrics], metric)
     found = [_Pair(*values) for of, *values in pairs if of == named]

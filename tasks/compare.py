@@ -68,8 +68,13 @@ class _Comparing:
 
     def __init__(self, ready: Comparison, chunk: PairChunk, spool: Spool, before: Iterable[ComparisonRow]) -> None:
         self._ready, self._chunk, self._spool = ready, chunk, spool
-        self._done = {_key(row.evaluator, row) for row in before if is_settled(row)}
+        self._done = {_key(row.evaluator, row) for row in before if is_settled(row) and not self._is_mended(row)}
         self._may_pass: list[ReadyEvaluator] = []  # for each judgement that another attempt may bring, who failed
+
+    def _is_mended(self, row: ComparisonRow) -> bool:
+        """Whether a pair was settled as a run had failed that has its output by now."""
+        runs = (self._ready.outputs.get(run) for run in (row.left_run_id, row.right_run_id))
+        return row.decided_by == FAILED_OUTPUT and all(run is not None and run.status == "ok" for run in runs)
 
     @property
     def transient(self) -> int:
@@ -117,13 +122,12 @@ class _Comparing:
         return run
 
     def _accepted(self, evaluator: ReadyEvaluator, fields: Fields) -> Fields:
-        """What bears the name of an item metric is refused, since in every table the two would be one; so is what was
-        judged before in another order than is asked for."""
+        """What bears the name of an item metric is refused, since in every table the two would be one."""
         key = fields["metric"]
         if key in self._ready.taken:
             error = f"returned the key {key!r}, which is an item metric; wanted another, such as pairwise_{key}"
         elif fields.get("shown_first") == "second" and self._ready.spec.both_orders:
-            error = "was judged before in the other order only"
+            return _in_one_order(fields)
         else:
             return fields
         kept = {name: fields[name] for name in ("judge_model", "attempts", "calls", "calls_cached", "cost_usd")}
@@ -161,6 +165,12 @@ def _settled(ready: Comparison, evaluator: ReadyEvaluator, left: OutputRow, righ
         return unasked | {"status": "not_applicable", "comment": said}
     winner: Winner = "tie" if len(failed) == 2 else "right" if failed[0][0] == "left" else "left"
     return unasked | {"status": "scored", "comment": said, "winner": winner}
+
+
+def _in_one_order(fields: Fields) -> Fields:
+    """What was judged before, in the other order only: that one counts, and this one is left out."""
+    comment = "was judged before, in the other order only"
+    return fields | {"winner": None, "scores": None, "shown_first": None, "status": "sampled_out", "comment": comment}
 
 
 def _in_order(shown_first: Side, left: Any, right: Any) -> tuple[Any, Any]:

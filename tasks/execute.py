@@ -118,7 +118,7 @@ class _Answering:
                 returned = await returned
         except NoRecordedAnswerError as error:
             return _failed("no_output", str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the user's code may end itself, not us
             fault = fault_of(error)
             return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts}
         answer = returned if isinstance(returned, Answer) else None

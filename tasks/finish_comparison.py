@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from specs.comparison import ComparisonSpec
 from specs.errors import UNREACHABLE
-from store.comparisons import cached_judgements, complete_comparisons, lacking_judgements, none_judged
+from store.comparisons import cached_judgements, complete_comparisons, given_twice, lacking_judgements, none_judged
 from store.parquet import Store
 from store.progress import spent
 from store.records import ComparisonSetRow, LimitRow, now
@@ -40,7 +40,7 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     return replace(
         row,
         state="incomplete" if lacking else "completed",
-        reason=lacking or none_judged(store, row, UNREACHABLE),
+        reason=lacking or none_judged(store, row, UNREACHABLE) or given_twice(store, row.comparison_id),
         calls=sums.calls,
         calls_cached=cached_judgements(store, row.comparison_id),
         tokens_in=sums.tokens_in,

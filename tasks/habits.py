@@ -1,7 +1,7 @@
 """What a judge's verdicts go by besides the answers: the place, the length, chance."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,6 +63,16 @@ def unfit(habits: Sequence[Habit]) -> str | None:
     return None
 
 
+def in_one_order(found: Preferences, candidate: str, baseline: str) -> str | None:
+    """Why nothing may rest on the verdicts on two experiments of which the same was always shown first; else None."""
+    between = found.judgements[found.judgements.left.isin([candidate, baseline])]
+    between = between[between.right.isin([candidate, baseline]) & between.asked]
+    if between.shown_first.nunique() != 1:
+        return None
+    always = "one experiment's answers were always shown first"
+    return f"{always}: a preference for that place cannot be told from better answers"
+
+
 def agreements(metrics: Sequence[Preferences], level: float) -> Iterator[tuple[str, Habit]]:
     """For each two metrics of the same pairs, under the first: how far they agree beyond chance."""
     for place, one in enumerate(metrics):
@@ -96,12 +106,14 @@ def _position(found: Preferences, level: float) -> Habit:
         return Habit(name=POSITION, message=ONE_ORDER)
     decided = asked[both]
     if decided.empty:
-        return Habit(name=POSITION, message="not known: every verdict is a tie")
+        return Habit(name=POSITION, message="not known: no verdict without a tie on two that were shown in both orders")
     estimate = _first_chosen(decided, level)
     place = "first" if (estimate.share or 0) >= 0.5 else "second"
     share, low, high = _of_side(estimate, place == "first")
     by_place = share is not None and share > 0.5 + BY_PLACE / 2 and low is not None and low > 0.5
     message = f"chose the answer shown {place} in {_percent(share, low, high)} of {estimate.n} verdicts without ties"
+    if not (decided.orders == 2).all():
+        message += ", of which each order counts half"
     return _habit(POSITION, message, not by_place, estimate.share, estimate)
 
 
@@ -158,6 +170,8 @@ def _consistency(found: Preferences, level: float) -> Habit:
     if asked.empty:
         return Habit(name=CONSISTENCY, message="not known: it was asked once each (repeats)")
     estimate = mean_estimate(asked.agreement, list(asked.together), level=level)
+    low, high = (None if end is None else min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
+    estimate = replace(estimate, low=low, high=high)
     message = f"said the same again in {_said(estimate.mean, estimate)} of repeats, over {estimate.n} pairs"
     return _habit(CONSISTENCY, message, None, estimate.mean, estimate)
 
@@ -165,9 +179,11 @@ def _consistency(found: Preferences, level: float) -> Habit:
 def _agreement(one: Preferences, other: Preferences, level: float) -> Habit:
     keys = ["example_id", "repetition", "left", "right"]
     asked = (side.outcomes[side.outcomes.asked & side.outcomes.points.notna()] for side in (one, other))
-    ours, theirs = (side[[*keys, "points"]] for side in asked)
+    ours, theirs = (side[[*keys, "together", "points"]] for side in asked)
     both = pd.merge(ours, theirs, on=keys, suffixes=("_one", "_other"))
     found = agreement(list(both.points_one), list(both.points_other), level=level)
+    if both.together_one.duplicated().any():  # its interval takes each pair for a draw of its own
+        found = replace(found, low=None, high=None)
     kappa = "" if found.kappa is None else f", kappa {found.kappa:.2f}"
     span = f" [{found.low:.2f}, {found.high:.2f}]" if found.low is not None and found.high is not None else ""
     share = "-" if found.share is None else f"{found.share:.1%}"

@@ -152,7 +152,7 @@ async def _outcomes(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> li
 async def _called(evaluator: ReadyEvaluator, offered: Mapping[str, Any]) -> list[Fields]:
     try:
         returned = await _returned(evaluator, offered)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the user's code may end itself, not us
         fault = fault_of(error)
         return [_failed(evaluator, fault.kind, str(fault)) | {"attempts": fault.attempts}]
     try:

@@ -54,11 +54,11 @@ class Bout:
 
 
 def pairs_of(spec: ComparisonSpec) -> list[tuple[str, str]]:
-    """The pairs of experiments, by id, in the order of the list; the baseline first where only its pairs count."""
+    """The pairs of experiments, by id, in the order of the list; of the baseline alone where the spec says so."""
     if spec.pairs == "all":
         return list(combinations(spec.experiments, 2))
     base = baseline_of(spec)
-    return [(base, other) for other in spec.experiments if other != base]
+    return [(one, other) for one, other in combinations(spec.experiments, 2) if base in (one, other)]
 
 
 def baseline_of(spec: ComparisonSpec) -> str:

@@ -7,9 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from specs.comparison import ComparisonSpec
 from store.catalog import ask_arrow
 from store.parquet import Store
 from store.records import ComparisonSetRow, ExampleRow
+from tasks.pairs import pairs_of
 from tasks.subject import has_value, value_at
 
 Values = npt.NDArray[np.float64]
@@ -47,20 +49,49 @@ class Preferences:
         return found
 
 
-def preferences_in(store: Store, row: ComparisonSetRow) -> list[Preferences]:
-    """Every metric that one evaluator gives; of two evaluators' there is no saying which is meant."""
-    outcomes = ask_arrow(store, _OUTCOMES, [row.comparison_id]).to_pandas()
+def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[ExampleRow]) -> list[Preferences]:
+    """Every metric that one evaluator gives; of two evaluators' there is no saying which is meant.
+
+    Planned pairs without any row, as a comparison has them that was broken off, are missing.
+    """
+    outcomes = _known_names(ask_arrow(store, _OUTCOMES, [row.comparison_id]).to_pandas())
     judgements = ask_arrow(store, _JUDGEMENTS, [row.comparison_id]).to_pandas()
     return [
         Preferences(
             metric=str(metric),
             evaluator=str(of_metric.evaluator.iloc[0]),
-            outcomes=of_metric.reset_index(drop=True),
+            outcomes=_with_unmade(of_metric.reset_index(drop=True), row, examples),
             judgements=judgements[judgements.metric == metric].reset_index(drop=True),
         )
         for metric, of_metric in outcomes.groupby("metric", sort=True)
         if of_metric.evaluator_version.nunique() == 1
     ]
+
+
+def _known_names(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Without what an evaluator left under its own name because it gave its metrics under others only."""
+    given = outcomes[outcomes.asked & (outcomes.status == "scored")]
+    others = set(given.evaluator) - set(given[given.metric == given.evaluator].evaluator)
+    return outcomes[~(outcomes.evaluator.isin(others) & (outcomes.metric == outcomes.evaluator))]
+
+
+def _with_unmade(outcomes: pd.DataFrame, row: ComparisonSetRow, examples: Sequence[ExampleRow]) -> pd.DataFrame:
+    keys = ["example_id", "repetition", "left", "right"]
+    made = set(outcomes[keys].itertuples(index=False, name=None))
+    pairs = [tuple(sorted(pair)) for pair in pairs_of(ComparisonSpec.model_validate_json(row.spec))]
+    nothing = {"points": np.nan, "status": "missing", "asked": True, "longer": np.nan, "shown": 0.0}
+    unmade = [
+        {**dict(zip(keys, (one.example_id, repetition, *pair), strict=True)), "together": _together(one), **nothing}
+        for pair in pairs
+        for repetition in range(row.repetitions)
+        for one in examples
+        if (one.example_id, repetition, *pair) not in made
+    ]
+    return pd.concat((outcomes, pd.DataFrame(unmade)), ignore_index=True) if unmade else outcomes
+
+
+def _together(example: ExampleRow) -> str:
+    return f"cluster {example.cluster}" if example.cluster is not None else f"example {example.example_id}"
 
 
 def slices(examples: Sequence[ExampleRow], by: Sequence[str]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -90,6 +121,6 @@ select c.metric, c.example_id, c.left_experiment_id as "left", c.right_experimen
        c.shown_first, p.orders, p.decided_by is null as asked,
        coalesce('cluster ' || p.cluster, 'example ' || p.example_id) as together
 from comparisons c join pair_outcomes p using (comparison_id, metric, evaluator_version, left_run_id, right_run_id)
-where c.comparison_id = ? and p.status = 'scored'
+where c.comparison_id = ? and p.status = 'scored' and c.status = 'scored'
 order by c.metric, c.example_id, c.repetition, c.left_run_id, c.right_run_id, c.shown_first
 """

@@ -57,8 +57,8 @@ def circles(found: Preferences, spec: ComparisonSpec, names: Sequence[str]) -> H
     np.add.at(net, entries, 2 * scored.points.to_numpy() - 1)
     net -= net.T
     rings = [" beats ".join(names[entry] for entry in (*ring, ring[0])) for ring in cycles(net)]
-    message = f"in a circle: {'; '.join(rings)}" if rings else "no circle: who beats whom is an order"
-    return Habit(name="cycles", message=message, passed=not rings, n=len(number))
+    message = f"in a circle, maybe by chance: {'; '.join(rings)}" if rings else "no circle: who beats whom is an order"
+    return Habit(name="cycles", message=message, passed=None if rings else True, n=len(number))
 
 
 def _rated(found: Preferences, spec: ComparisonSpec) -> Ratings:

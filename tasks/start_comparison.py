@@ -20,7 +20,7 @@ from tasks.pairs import chunk_size, pairs_of
 from tasks.provider_limit import limit_name, limit_size
 from tasks.resolve import bind_evaluator, evaluator_version
 from tasks.shared_examples import shared_examples
-from tasks.start import NO_TIME
+from tasks.start import NO_TIME, without_places
 
 SAME = ("evaluators", "randomize_order", "both_orders", "seed", "failed_output_policy", "repetitions")
 """What must not differ between the parts of one comparison."""
@@ -115,14 +115,23 @@ def _refuse_another(before: ComparisonSetRow, row: ComparisonSetRow) -> None:
     where = f"comparison {before.name!r} ({before.comparison_id}): began with"
     for name in SAME:
         old, new = getattr(before, name), getattr(row, name)
-        if old != new:
+        if old != new and not (name == "evaluators" and without_places(old) == without_places(new)):
             old, new = (_labels(one) if name == "evaluators" else one for one in (old, new))
             raise InputError(f"{where} {name} {old}, got {new}; {remedy}")
+    ways = [_pairs(one) for one in (before, row)]
+    if ways[0] != ways[1]:
+        raise InputError(f"{where} pairs: {ways[0]}, got {ways[1]}; {remedy}")
     if row.experiments[: len(before.experiments)] != before.experiments:
         old, new = ", ".join(before.experiments), ", ".join(row.experiments)
         raise InputError(f"{where} the experiments {old}, got {new}: more may follow these; {remedy}")
     if row.n_shared != before.n_shared:
         raise InputError(f"{where} {before.n_shared} shared examples, with those that follow {row.n_shared}; {remedy}")
+
+
+def _pairs(row: ComparisonSetRow) -> str:
+    """Which pairs of experiments are compared, whatever experiments may follow."""
+    how = ComparisonSpec.model_validate_json(row.spec).pairs
+    return how if how == "all" else f"with {row.baseline_experiment_id} alone"
 
 
 def _labels(evaluators: str) -> str:
@@ -134,15 +143,10 @@ def _begin(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None)
     identity = row.comparison_id
     forget_comparison(identity)
     recover(store, identity)
-    grown = before is not None and pairs_of_row(before) != pairs_of_row(row)
-    if store.is_sealed("comparison_sets", identity) and not grown and not open_judgements(store, identity, UNREACHABLE):
+    same = before is not None and before.spec == row.spec  # else more pairs are asked for, or to be told otherwise
+    if store.is_sealed("comparison_sets", identity) and same and not open_judgements(store, identity, UNREACHABLE):
         (finished,) = store.read("comparison_sets", identity)
         return finished  # type: ignore[no-any-return]
     store.reopen(identity, tuple(reversed(COMPARISON_TABLES)))
     store.append("comparison_sets", identity, "start", [row])
     return row
-
-
-def pairs_of_row(row: ComparisonSetRow) -> list[tuple[str, str]]:
-    """The pairs of experiments that a comparison is of."""
-    return pairs_of(ComparisonSpec.model_validate_json(row.spec))

@@ -15,7 +15,7 @@ from store.parquet import Store
 from store.records import CheckRow, ComparisonSetRow, Conclusion, RatingRow, VerdictRow, derived_id, to_json
 from tasks.comparison import experiments_of
 from tasks.conclude import conclude
-from tasks.habits import agreements, as_check, habits_of, unfit
+from tasks.habits import agreements, as_check, habits_of, in_one_order, unfit
 from tasks.pairs import baseline_of, pairs_of
 from tasks.preference_data import Preferences, preferences_in, slices
 from tasks.shared_examples import shared_examples
@@ -33,8 +33,9 @@ def weigh_preferences(row: ComparisonSetRow) -> str:
     """
     store, spec = Store(), ComparisonSpec.model_validate_json(row.spec)
     experiments = experiments_of(store, spec.experiments)
-    parts = list(slices(shared_examples(store, experiments).examples, spec.by))
-    metrics = preferences_in(store, row)
+    shared = shared_examples(store, experiments)
+    parts = list(slices(shared.examples, spec.by))
+    metrics = preferences_in(store, row, shared.examples)
     names = [one.name for one in experiments]
     weighed = [_weighed(row.comparison_id, one, spec, parts, names) for one in metrics]
     agreed = [as_check(row.comparison_id, *found) for found in agreements(metrics, spec.level)]
@@ -100,6 +101,8 @@ class _Facing:
     def verdicts(self, found: Preferences, parts: Sequence[tuple[str, Preferences]]) -> Iterator[VerdictRow]:
         """The win rate, that at equal length, and the win rate of each slice."""
         rows = found.between(self.candidate, self.baseline)
+        if always := in_one_order(found, self.candidate, self.baseline):
+            self = replace(self, unfit=self.unfit or always)
         yield self._won(rows, None)
         yield self._at_equal_length(rows)
         for name, part in parts:
@@ -124,7 +127,9 @@ class _Facing:
         )
 
     def _at_equal_length(self, rows: pd.DataFrame) -> VerdictRow:
-        scored = rows[rows.points.notna() & rows.longer.notna()]
+        counted = rows[rows.status.isin(["scored", "missing"])]
+        scored = counted[counted.points.notna() & counted.longer.notna()]
+        lost = len(counted) - len(scored)
         found = length_controlled(
             scored.points, scored.longer, list(scored.together), order=scored.shown, level=self.level
         )
@@ -135,6 +140,9 @@ class _Facing:
             decided = found.low > 0.5 or found.high < 0.5
             conclusion = ("better" if found.low > 0.5 else "worse") if decided else conclusion
             reason = None if decided else f"the difference may be none ({found.n} pairs)"
+        if lost:  # a failed run has no length
+            conclusion = "not_enough_evidence"
+            reason = f"{lost} of {len(counted)} pairs have no verdict between two lengths, which could turn it"
         return self._row(rows, difference, conclusion, reason, None)
 
     def _row(
@@ -185,6 +193,7 @@ def _counts(rows: pd.DataFrame) -> dict[str, Any]:
         "ties": int((rows.points == 0.5).sum()),
         "flipped": int((rows.outcome == "flipped").sum()),
         "missing": int((rows.status == "missing").sum()),
+        "settled": int((~rows.asked & rows.points.notna()).sum()),
         "left_out": int(rows.status.isin(["left_out", "not_applicable"]).sum()),
     }
 

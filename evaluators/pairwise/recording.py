@@ -173,9 +173,12 @@ def _preference(row: Mapping[str, Any], pair: Pair, where: str) -> Preference:
     winner, scores = row.get("winner"), row.get("scores")
     if winner is None and scores is None:
         raise ValueError(f"got {', '.join(map(str, row))}, wanted 'winner' or 'scores'")
-    said = None if winner is None else _WINNERS.get(str(winner).strip().lower())
+    by_name = {pair.first: "first", pair.second: "second"}
+    said = None if winner is None else by_name.get(str(winner)) or _WINNERS.get(str(winner).strip().lower())
     if winner is not None and said is None:
-        raise ValueError(f"winner: got {short(winner)}, wanted first, second, tie, A, B, 1, 2 or 0")
+        raise ValueError(
+            f"winner: got {short(winner)}, wanted {pair.first}, {pair.second}, tie, or first, second, A, B, 1, 2, 0"
+        )
     fields = {"winner": said, "scores": scores, "comment": row.get("comment")}
     fields["metadata"] = {"recorded": where, "recorded_first": pair.first}
     try:

@@ -57,7 +57,7 @@ BOTH_ORDERS = {
     ("left", None): MISSING,
     (None, "left"): MISSING,
     ("not_applicable", "left"): ("not_applicable", None, None, None),
-    ("failed", "not_applicable"): ("not_applicable", None, None, None),
+    ("failed", "not_applicable"): ("missing", None, None, None),
     ("not_applicable", "not_applicable"): ("not_applicable", None, None, None),
     ("left_out", "left_out"): ("left_out", None, None, None),
 }
@@ -96,7 +96,7 @@ def test_which_orders_there_are(store: Store, said: tuple[str | None, ...], orde
         ((None, "tie"), "no judgement with the left answer shown first"),
         ((None, "failed"), "boom"),
         (("left", "right"), None),
-        (("not_applicable", "failed"), None),
+        (("not_applicable", "failed"), "boom"),
     ],
 )
 def test_what_is_missing_says_why(store: Store, said: tuple[str | None, ...], error: str | None) -> None:
@@ -381,7 +381,7 @@ def test_a_query_of_the_docs_finds_something(store: Store, make: Make, query: st
 # win_rates
 
 
-COUNTS = {"wins": 5, "losses": 3, "ties": 2, "flipped": 1, "missing": 4, "left_out": 6}
+COUNTS = {"wins": 5, "losses": 3, "ties": 2, "flipped": 1, "missing": 4, "left_out": 6, "settled": 2}
 
 
 @pytest.fixture

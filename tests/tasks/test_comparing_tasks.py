@@ -25,6 +25,7 @@ from evaluators.preference import Preference
 from evaluators.subject import ExampleView, RunView
 from specs.errors import InputError
 from store.parquet import Store
+from store.preferences import preferences_of
 from store.records import ComparisonRow, ScoreRow, derived_id
 from tasks import standings
 from tasks.compare import compare_chunk
@@ -32,6 +33,7 @@ from tasks.finish_comparison import finish_comparison
 from tasks.pairs import pair_chunks
 from tasks.settle_comparison import settled
 from tasks.start_comparison import start_comparison
+from tasks.weigh_preferences import weigh_preferences
 
 Outputs = list[dict[str, Any]]
 N = 12
@@ -270,9 +272,20 @@ def test_what_was_judged_before_in_the_other_order_is_a_row_of_that_order() -> N
     rows = judged(experiments, recorded, randomize_order=False)
     assert {(row.shown_first, row.winner, row.status) for row in rows} == {("right", "left", "scored")}
     assert len(rows) == N
-    refused_ones = judged(experiments, recorded, both_orders=True)
-    assert {row.status for row in refused_ones} == {"failed"} and len(refused_ones) == 2 * N
-    assert {row.error for row in refused_ones} == {"was judged before in the other order only"}
+    left_out = judged(experiments, recorded, both_orders=True)
+    assert {row.status for row in left_out} == {"sampled_out"} and len(left_out) == 2 * N
+    assert {row.comment for row in left_out} == {"was judged before, in the other order only"}
+
+
+def test_asked_in_both_orders_a_verdict_recorded_in_one_stands_for_the_pair() -> None:
+    def recorded(runs: list[RunView]) -> Preference:
+        return Preference(winner="first", shown_first="first" if runs[0].experiment == "old" else "second")
+
+    row = compared(two(), recorded, both_orders=True)
+    found = asked("select outcome, status, orders, shown_first, error from pair_outcomes")
+    assert found == [("left", "scored", 1, "left", None)] * N
+    assert asked("select missing, judged, ties from comparison_overview") == [(0, 2 * N, 0)]
+    assert row.state == "completed"
 
 
 @pytest.mark.parametrize("name", ["quality", "length"])
@@ -435,7 +448,7 @@ def test_three_that_beat_each_other_in_a_circle_are_told() -> None:
     row = compared(three(), longer, both_orders=True)
     assert len(judgements(row.comparison_id)) == 3 * 30 * 2
     ((passed, message),) = asked("select passed, message from judge_habits where habit = 'cycles'")
-    assert (passed, message) == (False, "in a circle: a beats c beats b beats a")
+    assert (passed, message) == (None, "in a circle, maybe by chance: a beats c beats b beats a")
     assert {rank for (rank,) in asked("select rank from leaderboard")} == {1}
     pairs = asked("select candidate, baseline from win_rates where not length_controlled order by all")
     assert pairs == [("b", "a"), ("c", "a"), ("c", "b")]
@@ -612,3 +625,65 @@ def test_experiments_are_found_by_name_id_and_run_group() -> None:
     a, b, c = three()
     spec = settled(spec_of(["group of b", "a", c, "b"], longer, baseline="c"))
     assert (spec.experiments, spec.baseline, spec.name) == ([b, a, c], c, "b vs a vs c")
+
+
+def several(outputs: Outputs) -> list[dict[str, Any]]:
+    return [{"key": name, "winner": "A" if outputs[0]["answer"] < outputs[1]["answer"] else "B"} for name in ("x", "y")]
+
+
+def test_a_failed_run_loses_and_one_never_made_is_missing_by_every_metric_of_an_evaluator() -> None:
+    answers = {f"q{i:02}": "b" for i in range(6)}
+    old = experiment("old", answers, place=0)
+    new = experiment("new", {**answers, "q00": FAILED, "q01": NEVER}, place=1)
+    compared((old, new), several, both_orders=True)
+    counted = asked(
+        """select metric, count(*) filter (outcome = 'left' and decided_by = 'failed output'),
+                  count(*) filter (status = 'missing'), count(*) from pair_outcomes group by metric order by metric"""
+    )
+    assert counted == [("x", 1, 1, 6), ("y", 1, 1, 6)]
+
+
+def test_what_a_comparison_never_came_to_is_missing_in_its_verdict() -> None:
+    answers = [{f"q{i:02}": text for i in range(12)} for text in ("a", "b")]
+    old, new = (experiment(name, one, place=place) for place, (name, one) in enumerate(zip("on", answers, strict=True)))
+    compared((old, new), several, both_orders=True)
+    store = Store()
+    (row,) = store.read("comparison_sets", asked("select comparison_id from comparison_sets")[0][0])
+    half = [one for one in store.read("comparisons", row.comparison_id) if one.example_id < "q06"]
+    store.publish("comparisons", row.comparison_id, half)
+    weigh_preferences.fn(row)
+    found = asked("select missing, conclusion, reason from win_rates where metric = 'x' order by length_controlled")
+    assert [one[:2] for one in found] == [(6, "not_enough_evidence")] * 2
+    assert "6 missing could turn it" in found[0][2] and found[1][2].startswith("6 of 12 pairs have no verdict")
+
+
+def test_a_pair_settled_by_a_failed_run_is_judged_when_the_run_has_its_answer() -> None:
+    answers = {f"q{i:02}": "b" for i in range(6)}
+    old, new = (experiment("old", answers, place=0), experiment("new", {**answers, "q00": FAILED}, place=1))
+    compared((old, new), several, run_key="mended")
+    assert asked("select count(*) from comparisons where decided_by = 'failed output'")[0][0] == 2
+    experiment("new", answers, place=1)
+    compared((old, new), several, run_key="mended")
+    assert asked("select count(*), count(distinct example_id) from comparisons where decided_by is null") == [(12, 6)]
+
+
+def test_two_evaluators_that_give_one_metric_are_told_and_not_exported() -> None:
+    def one(outputs: Outputs) -> dict[str, Any]:
+        return {"key": "k", "scores": [1, 0]}
+
+    def other(outputs: Outputs) -> dict[str, Any]:
+        return {"key": "k", "scores": [0, 1]}
+
+    row = compared(two(), one, other, both_orders=True)
+    assert row.reason == "one and other both give 'k', wanted a key of its own for each"
+    with pytest.raises(InputError, match="one and other both give 'k'"):
+        preferences_of(Store(), row.comparison_id)
+
+
+def test_which_pairs_are_compared_must_be_as_it_was() -> None:
+    experiments = (*two(), experiment("third", dict.fromkeys([f"q{i:02}" for i in range(N)], "z"), place=2))
+    compared(experiments, several, run_key="all")
+    with pytest.raises(
+        InputError, match=r"began with pairs: all, got with .* alone; wanted a run_key other than 'all'"
+    ):
+        compared(experiments, several, run_key="all", pairs="baseline")

@@ -15,8 +15,10 @@ from stats import length_controlled, paired_difference, worst_case_difference
 from store.parquet import Store
 from store.records import VerdictRow
 from tasks import standings
+from tasks.comparison import experiments_of
 from tasks.habits import habits_of, unfit
 from tasks.preference_data import MOST_VALUES, Preferences, preferences_in, slices
+from tasks.shared_examples import shared_examples
 from tasks.weigh_preferences import _Facing, _weighed
 
 BASE, CANDIDATE = "exp-00", "exp-01"
@@ -177,7 +179,7 @@ def test_a_fair_judge_decides_with_the_figures_that_the_statistics_give() -> Non
     assert (found.ci_low, found.ci_high, found.p_value) == (wanted.low, wanted.high, wanted.p_value)
     assert (found.n_pairs, found.candidate_missing, found.settings) == (
         *(40, 0),
-        '{"flipped":0,"left_out":0,"losses":8,"missing":0,"ties":0,"wins":32}',
+        '{"flipped":0,"left_out":0,"losses":8,"missing":0,"settled":0,"ties":0,"wins":32}',
     )
 
 
@@ -194,7 +196,7 @@ def test_flips_are_ties_and_counted_as_both() -> None:
     found = between(
         [*said(*["right"] * 6, *["left"] * 2, "tie"), Pair("f", "left", "right"), Pair("g", "tie", "right")]
     )
-    assert found.settings == '{"flipped":2,"left_out":0,"losses":2,"missing":0,"ties":3,"wins":6}'
+    assert found.settings == '{"flipped":2,"left_out":0,"losses":2,"missing":0,"settled":0,"ties":3,"wins":6}'
     assert found.candidate_mean == pytest.approx((6 + 1.5) / 11)
 
 
@@ -384,7 +386,8 @@ def test_the_frames_of_these_tests_are_those_that_the_store_gives() -> None:
     old = experiment("old", answers, place=0, rows=rows)
     new = experiment("new", {"q0": "b", "q1": "a", "q2": "c", "q3": "d", "q4": "e", "q5": "z"}, place=1, rows=rows)
     row = compared([new, old], prefers, both_orders=True)
-    fair, first = preferences_in(Store(), row)
+    examples = shared_examples(Store(), experiments_of(Store(), [new, old])).examples
+    fair, first = preferences_in(Store(), row, examples)
     names: dict[str, Any] = {"left": old, "right": new}
     pairs = [
         Pair("q0", "right", "right", longer=0.0, **names),

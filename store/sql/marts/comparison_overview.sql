@@ -9,7 +9,7 @@ with compared as (
 ), judgements as (
     -- one evaluator's of one pair in one order is one, however many metrics came of it
     select comparison_id,
-           bool_or(status in ('scored', 'not_applicable')) as judged,
+           bool_or(status in ('scored', 'not_applicable', 'sampled_out')) as judged,
            bool_or(decided_by = 'failed output') is true as unasked
     from comparisons
     group by comparison_id, evaluator, evaluator_version, left_run_id, right_run_id, shown_first
@@ -20,12 +20,13 @@ with compared as (
     from judgements
     group by comparison_id
 ), pairs as (
-    select comparison_id, count(*) filter (winner = 'tie') as ties, count(distinct winner) as winners
+    select comparison_id, count(*) filter (winner = 'tie') as ties, count(distinct winner) as winners,
+           count(*) filter (status = 'sampled_out') as recorded
     from comparisons
     group by comparison_id, metric, evaluator_version, left_run_id, right_run_id
 ), even as (
     select comparison_id,
-           count(*) filter (ties = case when both_orders then 2 else 1 end) as ties,
+           count(*) filter (ties = case when both_orders then 2 - recorded else 1 end) as ties,
            count(*) filter (winners > 1) as flipped
     from pairs join comparison_sets using (comparison_id)
     group by comparison_id

@@ -8,21 +8,23 @@ with pairs as (
            any_value(c.repetition) as repetition,
            any_value(c.left_experiment_id) as left_experiment_id,
            any_value(c.right_experiment_id) as right_experiment_id,
-           count(*) as orders,
-           any_value(case when s.both_orders then 2 else 1 end) as planned,
-           case when count(*) > 1 then 'both' else any_value(c.shown_first) end as shown_first,
-           count(*) filter (c.status = 'scored') as scored,
+           count(*) filter (c.status <> 'sampled_out') as orders,
+           -- a verdict that was recorded in one order is not asked for in the other
+           any_value(case when s.both_orders then 2 else 1 end) - count(*) filter (c.status = 'sampled_out') as planned,
+           case when orders > 1 then 'both' else any_value(c.shown_first) filter (c.status <> 'sampled_out') end
+               as shown_first,
+           bool_or(c.status in ('failed', 'not_attempted')) as is_missing,
            bool_or(c.status = 'not_applicable' and c.decided_by is distinct from 'failed output') as is_not_applicable,
            bool_or(c.status = 'not_applicable' and c.decided_by = 'failed output') as is_left_out,
            case when count(distinct c.winner) > 1 then 'flipped' else any_value(c.winner) end as said,
            avg(c.left_score) as left_score,
            avg(c.right_score) as right_score,
            -- 'left' comes before 'right': what is said of the order with the left answer first goes first
-           arg_min(c.decided_by, c.shown_first) as decided_by,
-           arg_min_null(c.comment, c.shown_first) as comment,
-           case when count(*) > 1 then arg_max_null(c.comment, c.shown_first) end as other_comment,
-           arg_min(c.error, c.shown_first) as error,
-           arg_min(c.judge_model, c.shown_first) as judge_model,
+           arg_min(c.decided_by, c.shown_first) filter (c.status <> 'sampled_out') as decided_by,
+           arg_min_null(c.comment, c.shown_first) filter (c.status <> 'sampled_out') as comment,
+           case when orders > 1 then arg_max_null(c.comment, c.shown_first) end as other_comment,
+           arg_min(c.error, c.shown_first) filter (c.status <> 'sampled_out') as error,
+           arg_min(c.judge_model, c.shown_first) filter (c.status <> 'sampled_out') as judge_model,
            avg(c.agreement) as agreement,
            case when bool_or(c.cost_usd is null) then null else sum(c.cost_usd) end as cost_usd,
            sum(c.calls)::bigint as calls
@@ -30,10 +32,10 @@ with pairs as (
     group by c.comparison_id, c.metric, c.evaluator_version, c.left_run_id, c.right_run_id
 ), outcomes as (
     select *,
-           case when is_not_applicable then 'not_applicable'
+           -- one order of two would carry the judge's preference for a place
+           case when is_missing or orders < planned then 'missing'
+                when is_not_applicable then 'not_applicable'
                 when is_left_out then 'left_out'
-                -- one order of two would carry the judge's preference for a place
-                when scored < orders or orders < planned then 'missing'
                 else 'scored' end as status,
            case when status = 'scored' then said end as outcome
     from pairs

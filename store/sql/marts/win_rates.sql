@@ -14,6 +14,7 @@ select v.comparison_id, s.name as comparison, v.metric, v.candidate_experiment_i
        (v.settings ->> 'flipped')::bigint as flipped,
        (v.settings ->> 'missing')::bigint as missing,
        (v.settings ->> 'left_out')::bigint as left_out,
+       (v.settings ->> 'settled')::bigint as settled,  -- of the pairs, those that a failed run decided
        v.conclusion, v.reason, v.method
 from verdicts v
 join comparison_sets s using (comparison_id)

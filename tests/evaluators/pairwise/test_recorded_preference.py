@@ -228,9 +228,12 @@ REFUSED: list[tuple[Any, str]] = [
     ([row(first="")], "votes.jsonl:1: got example_id, first, second, winner, wanted 'first'"),
     ([row("x", "x")], "votes.jsonl:1: got 'x' as first and as second, wanted two names"),
     ([row(comment="?")], "votes.jsonl:1: got example_id, first, second, comment, wanted 'winner' or 'scores'"),
-    ([row(winner="old")], "votes.jsonl:1: winner: got 'old', wanted first, second, tie, A, B, 1, 2 or 0"),
-    ([row(winner=True)], "votes.jsonl:1: winner: got True, wanted first"),
-    ([row(winner=3)], "votes.jsonl:1: winner: got 3, wanted first"),
+    (
+        [row(winner="older")],
+        "votes.jsonl:1: winner: got 'older', wanted old, new, tie, or first, second, A, B, 1, 2, 0",
+    ),
+    ([row(winner=True)], "votes.jsonl:1: winner: got True, wanted old"),
+    ([row(winner=3)], "votes.jsonl:1: winner: got 3, wanted old"),
     ([row(scores=[1])], "votes.jsonl:1: got the scores [1], wanted 2"),
     ([row(scores="1 0")], "votes.jsonl:1: got the scores '1 0', wanted 2"),
     ([row(scores=[1, "0"])], "votes.jsonl:1: got a score of type str, wanted a number"),
@@ -288,3 +291,8 @@ def test_a_file_that_cannot_be_used_is_an_error_in_one_line(path: str, content: 
 def test_a_path_that_is_none_is_refused(path: Any) -> None:
     with pytest.raises(ValueError, match=r"^path: got .*, wanted a text"):
         replayed(path, "old", "new")
+
+
+@pytest.mark.parametrize(("winner", "found"), [("old", "first"), ("new", "second")])
+def test_the_winner_may_be_said_by_its_name(winner: str, found: str) -> None:
+    assert replayed(recorded(row(winner=winner)), "old", "new").winner == found

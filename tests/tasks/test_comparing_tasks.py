@@ -32,6 +32,7 @@ from tasks.compare import compare_chunk
 from tasks.finish_comparison import finish_comparison
 from tasks.pairs import pair_chunks
 from tasks.settle_comparison import settled
+from tasks.start import without_places
 from tasks.start_comparison import start_comparison
 from tasks.weigh_preferences import weigh_preferences
 
@@ -687,3 +688,33 @@ def test_which_pairs_are_compared_must_be_as_it_was() -> None:
         InputError, match=r"began with pairs: all, got with .* alone; wanted a run_key other than 'all'"
     ):
         compared(experiments, several, run_key="all", pairs="baseline")
+
+
+def test_where_a_function_lives_is_no_part_of_what_an_evaluator_is() -> None:
+    one, moved = (f'[{{"name":"x","use":"live:x-1-{place}","version":"v"}}]' for place in ("aa", "bb"))
+    assert without_places(one) == without_places(moved) == [{"name": "x", "version": "v"}]
+    assert without_places(one) != without_places(one.replace('"v"', '"w"'))
+    assert without_places('[{"use":"a:b"}]') != without_places('[{"use":"a:c"}]')
+
+
+def test_an_evaluator_that_ends_the_process_ends_its_judgement_only() -> None:
+    def leaves(outputs: Outputs, example: ExampleView) -> str:
+        if example.id == "q00":
+            raise SystemExit(3)
+        return "A"
+
+    rows = judged(two(), leaves)
+    assert {(row.example_id, row.error) for row in rows if row.status == "failed"} == {("q00", "SystemExit: 3")}
+    assert sum(row.status == "scored" for row in rows) == N - 1
+
+
+def test_slices_and_the_baseline_are_told_anew_without_judging_again() -> None:
+    experiments = two(metadata={"topic": "x"})
+    compared(experiments, longer, both_orders=True, run_key="again")
+    before = judgements(asked("select comparison_id from comparison_sets")[0][0])
+    compared(experiments, longer, both_orders=True, run_key="again", by=["metadata.topic"], baseline=experiments[1])
+    assert asked("select distinct baseline, slice from win_rates order by slice") == [
+        ("new", "all"),
+        ("new", "metadata.topic=x"),
+    ]
+    assert judgements(before[0].comparison_id) == before

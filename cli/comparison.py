@@ -16,6 +16,9 @@ from store.parquet import Store
 if TYPE_CHECKING:
     from specs.comparison import ComparisonSpec
 
+BUILT_IN = "pairwise_preference"
+"""The judge where none is named, and the only one that takes criteria."""
+
 
 @click.command()
 @click.argument("experiments", nargs=-1, required=True)
@@ -49,7 +52,10 @@ def _spec(experiments: Sequence[str], given: dict[str, Any], changes: Sequence[s
         if named := next((name for name, value in given.items() if value), None):
             raise InputError(f"--{named.replace('_', '-')}: the file says it; --set changes what it says")
         return load_comparison(experiments[0], changes)
-    judges = [_judge(use, given) for use in given["judges"] or ["pairwise_preference"]]
+    uses = given["judges"] or [BUILT_IN]
+    if given["criteria"] and BUILT_IN not in uses:
+        raise InputError(f"--criteria: got judges that take none ({', '.join(uses)}), wanted --judge {BUILT_IN}")
+    judges = [_judge(use, given) for use in uses]
     fields = {
         "experiments": list(experiments),
         "evaluators": judges,
@@ -61,7 +67,7 @@ def _spec(experiments: Sequence[str], given: dict[str, Any], changes: Sequence[s
 
 
 def _judge(use: str, given: dict[str, Any]) -> dict[str, Any]:
-    is_ours = use == "pairwise_preference" and given["criteria"]
+    is_ours = use == BUILT_IN and given["criteria"]
     args = {"args": {"criteria": list(given["criteria"])}} if is_ours else {}
     return {"use": use, "connection": given["connection"], "model": given["model"], **args}
 

@@ -227,7 +227,10 @@ MISTAKES = {
     "an evaluator of one answer": (("--judge", "exact_match"), "exact_match judges one answer, wanted one that"),
     "a judge that wants more": (("--judge", "preferring:wants_the_moon"), "asks for 'moon', wanted any of inputs"),
     "a judge twice": (("--judge", "preferring:louder") * 2, "evaluators: two are called 'louder'"),
-    "a setting that there is not": (("--judge", "preferring:louder", "--criteria", "depth"), "got the setting 'crit"),
+    "criteria for who takes none": (
+        ("--judge", "preferring:louder", "--criteria", "depth"),
+        "--criteria: got judges that take none (preferring:louder), wanted --judge pairwise_preference",
+    ),
     "criteria that there are not": (("--criteria", "beauty", "--connection", "local"), "'beauty'"),
     "no key": ((), "connection 'openai': the environment variable OPENAI_API_KEY is not set"),
     "no such connection": (("--connection", "nowhere"), "connection 'nowhere': wanted one of auto, local, openai"),

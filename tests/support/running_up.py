@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
@@ -102,8 +103,15 @@ def ask(url: str, path: str, **content: Any) -> Any:
     request = urllib.request.Request(
         url + path, data=json.dumps(content).encode(), headers={"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    for _ in range(20):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code != 503:  # its database is busy, as Prefect's own clients know too
+                raise
+            time.sleep(1)
+    raise AssertionError(f"{path}: the server answered 503 for 20 s")
 
 
 def _marked(mark: str) -> set[int]:

@@ -20,6 +20,7 @@ from store.progress import cached_calls, complete_scores, no_answers, no_judgeme
 from store.records import ExperimentRow, LimitRow, now
 from store.schemas import EXPERIMENT_TABLES
 from tasks.experiment import experiment, forget, is_ready
+from tasks.interrupts import heard
 from tasks.limits import limit_rows
 
 
@@ -36,7 +37,8 @@ def calls_end_with_the_flow() -> Iterator[None]:
     loop.allow()
     _spare_what_was_imported()
     try:
-        yield
+        with heard():
+            yield
     except BaseException:
         loop.stop()
         raise

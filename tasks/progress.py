@@ -10,6 +10,7 @@ from prefect.futures import PrefectFuture, wait
 
 from specs.experiment import ExperimentSpec
 from store.records import ExperimentRow
+from tasks.interrupts import raise_if_pressed
 
 Stage = Literal["answers", "judgements"]
 
@@ -112,6 +113,7 @@ def wait_and_tell(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None
     shown = 0.0
     while True:
         left = wait(list(steps), timeout=SECONDS).not_done
+        raise_if_pressed()
         progress = _progress(planned)
         for watch in _watching:
             watch(progress)

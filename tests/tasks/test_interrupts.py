@@ -1,0 +1,51 @@
+"""A Ctrl-C that falls where Python drops it is heard all the same."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from tasks.interrupts import heard, raise_if_pressed
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)  # the handler runs at the next step of this thread
+
+
+class Finalized:
+    def __del__(self) -> None:
+        press()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_dropped_in_a_finalizer_it_is_raised_later() -> None:
+    with pytest.raises(KeyboardInterrupt), heard():
+        one = Finalized()
+        del one  # Python prints the exception, and goes on
+        raise_if_pressed()
+
+
+def test_caught_by_a_library_it_is_raised_at_the_end_of_the_block() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), heard():
+        with suppress(KeyboardInterrupt):
+            press()
+        reached = True
+    assert reached
+
+
+def test_without_an_interrupt_nothing_is_raised_and_the_handler_is_as_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with heard():
+        assert signal.getsignal(signal.SIGINT) is not before
+        raise_if_pressed()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_one_that_was_raised_is_forgotten() -> None:
+    with pytest.raises(KeyboardInterrupt), heard():
+        press()
+    raise_if_pressed()

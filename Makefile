@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-quick check format bench clean
+.PHONY: help demo test test-quick check format bench simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
@@ -11,6 +11,7 @@ help:
 	@echo "make test-quick  all but the slow ones"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
+	@echo "make simulate    whether intervals cover and tests err as they say: half an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }
@@ -42,6 +43,10 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.sealed_scores
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.moving_cap
+	$(BIN)/python -m benchmarks.resamples
+
+simulate: $(INSTALLED)
+	$(BIN)/python -m benchmarks.simulate
 
 clean:
 	rm -rf $(VENV) data/store data/spool

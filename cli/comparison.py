@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.errors import one_line_errors
-from cli.look import CHANGES, STYLES, VERBOSE_RUN, console, table
+from cli.look import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, console, table
 from specs.errors import InputError
 from store.comparison_report import ComparisonReport, Overview, comparison_report
 from store.parquet import Store
@@ -100,13 +100,14 @@ def print_comparison(comparison_id: str) -> None:
 
 
 def _rates(report: ComparisonReport) -> Table:
-    columns = ("metric", "candidate", "baseline", "", "win rate", "wins", "ties", "losses", "missing", "p", "verdict")
-    out = table(*columns)
+    out = table(
+        *("metric", "candidate", "baseline", "", "win rate"), *("wins", "ties", "losses", "missing"), *P_VERDICT
+    )
     for one in report.win_rates:
         verdict = Text(one.verdict_text, style=STYLES.get(one.conclusion, ""))
         what = "" if one.what == "all" else one.what
-        cells = (one.metric, one.candidate, one.baseline, what, one.rate_text, *one.counts, one.p_text)
-        out.add_row(*cells, verdict)
+        cells = (one.metric, one.candidate, one.baseline, what, one.rate_text, *one.counts)
+        out.add_row(*cells, one.p_text, one.p_adjusted_text, verdict)
     return out
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import click
 
-from specs.errors import IncompleteError, InputError, describe
+from specs.errors import GateFailedError, IncompleteError, InputError, describe
 
-BAD_INPUT, INCOMPLETE, FAULT, INTERRUPTED = 2, 4, 70, 130
+FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
 
 @contextmanager
@@ -21,6 +21,8 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
         raise
     except InputError as error:
         _end(str(error), BAD_INPUT, verbose)
+    except GateFailedError as error:
+        _end(str(error), FAILED, verbose)
     except IncompleteError as error:
         _end(str(error), INCOMPLETE, verbose)
     except (KeyboardInterrupt, click.Abort) as error:

@@ -116,16 +116,17 @@ def _metrics(results: Sequence[Result]) -> Table:
     """A line a metric and system; the columns of differences only where there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
-    out = table(*columns, *(("difference", "p", "verdict") if compared else ()))
+    out = table(*columns, *(("difference", *P_VERDICT) if compared else ()))
     for result in results:
         if result.says_something:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
             verdict = Text(result.verdict_text, style=STYLES.get(result.conclusion or "", ""))
-            rest = (result.difference_text, result.p_text, verdict) if compared else ()
+            rest = (result.difference_text, result.p_text, result.p_adjusted_text, verdict) if compared else ()
             out.add_row(*cells, _loud(result.missing), str(result.not_applicable or ""), *rest)
     return out
 
 
+P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 
@@ -209,11 +210,14 @@ def _about(text: str) -> str:
     return text.partition("\n")[0].partition(": ")[2]
 
 
+_NUMBERS = {*("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"), *P_VERDICT[:2]}
+
+
 def table(*columns: str) -> Table:
     """An empty table without lines; columns of numbers stand to the right."""
     made = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        number = column in ("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions", "p")
+        number = column in _NUMBERS
         made.add_column(column, justify="right" if number else "left", overflow="fold")
     return made
 

@@ -4,16 +4,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.backtest import backtest
 from cli.comparison import compare, print_comparison, run_comparison
 from cli.connections import connections
 from cli.dataset import dataset
 from cli.errors import one_line_errors
 from cli.evaluators import evaluators
 from cli.export import export
+from cli.gate import baseline, explain, gate, print_decisions
+from cli.labels import labels
 from cli.look import CHANGES, ls, print_experiments, sql
 from cli.look import VERBOSE_RUN as VERBOSE
+from cli.plan import plan
+from cli.robustness import calibrate, robustness
 from cli.running import prepared
 from cli.up import deploy, up
+from store.decisions import decisions_of
 from store.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 from store.parquet import Store
 
@@ -83,6 +89,7 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
 
         done = run_flow(spec, group, watch)
     print_experiments(done, since=began)
+    print_decisions(decisions_of(Store(), done))
     if comparison := comparison_beside(Store(), done):
         print_comparison(comparison)
 
@@ -99,11 +106,17 @@ def show(experiment: str, verbose: bool) -> None:
             return
         done = find_experiments(store, experiment)
         print_experiments(done)
+        print_decisions(decisions_of(store, done))
         if comparison := comparison_beside(store, done):
             print_comparison(comparison)
 
 
-for command in (compare, ls, sql, dataset, export, connections, evaluators, up, deploy):
+LOOKING = (ls, sql, dataset, export, connections, evaluators)
+COMPARING = (compare, robustness, calibrate, labels)
+DECIDING = (gate, baseline, explain, plan, backtest)
+SERVING = (up, deploy)
+
+for command in (*LOOKING, *COMPARING, *DECIDING, *SERVING):
     cli.add_command(command)
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from flows.comparing import Compared, PairwiseEvaluator, evaluate_comparative
 from flows.comparison_result import ComparativeResult
+from flows.gate_release import gate_release
 from flows.result import ExperimentResult
 from flows.run_experiment import run_experiment
 from specs.dataset import DatasetSpec
@@ -20,6 +21,7 @@ from specs.experiment import ExperimentSpec
 from specs.reference import name_of, refer
 from specs.target import TargetSpec
 from store.rows import READERS, suffix
+from tasks.gate import check_gates
 from tasks.progress import Watch, watched
 from tasks.resolve import reference_to
 from tasks.snapshot import freeze_checked
@@ -41,6 +43,16 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
     # their thread sleeps for one and is waited for.
     with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         return run_experiment(frozen, resume)
+
+
+def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
+    """Run a spec as a flow and decide by its gates. Returns the decisions' ids.
+
+    Checked and told as by `run`. Raises GateFailedError where a gate says FAIL.
+    """
+    checked = check_gates.fn(spec)
+    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        return gate_release(checked, resume)
 
 
 Target = Function | Mapping[str, Any] | TargetSpec

@@ -8,9 +8,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.compare_experiments import compare_experiments
 from specs.experiment import ExperimentSpec
-from tasks.chunk import CHUNKS_AT_ONCE, Chunk, chunks_of, retries_of
+from tasks.chunk import CHUNKS_AT_ONCE, Chunk, retries_of, waves_of
 from tasks.combine import combine_scores
 from tasks.controls import try_judges
+from tasks.decide import decide, have_decided
 from tasks.evaluate import evaluate_chunk
 from tasks.execute import execute_chunk
 from tasks.finish import calls_end_with_the_flow, finish_experiments, raise_what_failed
@@ -27,7 +28,8 @@ RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNK
 
 @flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
 def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
-    """Freeze the dataset, check it, run the targets, judge every answer, combine the scores, weigh the difference.
+    """Freeze the dataset, check it, run the targets, judge every answer, combine the scores, weigh the difference,
+    and say of every gate whether it passes.
 
     Last, the answers are compared in pairs, where the spec says how.
 
@@ -43,15 +45,21 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
     execute, evaluate = (step.with_options(**retries_of(spec)) for step in (execute_chunk, evaluate_chunk))
     with calls_end_with_the_flow():
         steps: list[PrefectFuture[Any]] = [try_judges.submit(experiments)]
-        for chunk in chunks_of(experiments):
-            answered = execute.submit(chunk)
-            steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
-        wait_and_tell(steps, planned_of(experiments))
+        stopped = None
+        for wave in waves_of(spec, experiments):
+            for chunk in wave:
+                answered = execute.submit(chunk)
+                steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
+            wait_and_tell(steps, planned_of(experiments))
+            if spec.batch is not None and resume is None and (stopped := have_decided(spec, experiments)):
+                break
         combine_scores(experiments)
-    lacking = finish_experiments(experiments)
+    lacking = finish_experiments(experiments, stopped)
     weigh_differences(experiments)
+    if spec.gates:
+        decide(spec, experiments)
     publish_results(experiments)
-    raise_what_failed(steps, lacking)
-    if spec.compare is not None:
+    raise_what_failed(steps, lacking, experiments)
+    if spec.compare is not None and stopped is None:
         compare_experiments(comparison_of(spec, experiments))
     return [experiment.experiment_id for experiment in experiments]

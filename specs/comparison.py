@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from specs.evaluator import FallbackSpec
 from specs.running import (
+    Adjusted,
     BreakerPause,
     BreakerWindow,
     BudgetUsd,
@@ -90,6 +91,7 @@ class ComparisonSpec(CompareSpec, _Compared):
     """What spec files, the flow's parameters and the form in Prefect's UI share."""
 
     level: Level = 0.95
+    adjustment: Adjusted = "holm"
     connections: Connections
     chunk_size: ChunkSize = None
     chunk_retries: ChunkRetries = 2

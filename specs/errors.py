@@ -1,5 +1,6 @@
 """The errors that cross a border: what the user gave, what a model's endpoint did, what is left to do."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import ValidationError
@@ -43,6 +44,19 @@ class InputError(Exception):
 
 class IncompleteError(Exception):
     """The run ended before every item had its row. What is done is kept, and can be resumed."""
+
+    def __init__(self, message: str, experiments: Sequence[str] = (), decisions: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.experiments = tuple(experiments)  # the ids of all that were run
+        self.decisions = tuple(decisions)  # and of what gates said of them all the same
+
+
+class GateFailedError(Exception):
+    """A gate said FAIL: a rule surely does not hold. The message says which, and by how much."""
+
+    def __init__(self, message: str, decisions: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.decisions = tuple(decisions)  # the ids of all that were made
 
 
 class CallError(Exception):

@@ -10,8 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from specs.comparison import CompareSpec
 from specs.dataset import DatasetSpec
 from specs.evaluator import EvaluatorSpec
+from specs.gate import GateSpec
 from specs.metric import MEASURES, CompositeSpec, MetricSpec
 from specs.running import (
+    Adjusted,
     BreakerPause,
     BreakerWindow,
     BudgetUsd,
@@ -63,6 +65,10 @@ class ExperimentSpec(BaseModel):
         default_factory=dict, description="What a score may be that names one of these as its `config_id`"
     )
     level: Level = 0.95
+    adjustment: Adjusted = "holm"
+    gates: list[GateSpec] = Field(
+        default_factory=list, description="What must hold of a candidate before it may be released"
+    )
     connections: Connections
     repetitions: int = Field(1, ge=1, description="How often each example is answered")
     max_concurrency: int | None = Field(
@@ -98,12 +104,45 @@ class ExperimentSpec(BaseModel):
             said = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
             if given := [name for name, what in said.items() if what]:
                 raise ValueError(f"summary_evaluators: {evaluator.metric!r}: got {given[0]}, which is for evaluators")
+        self._check_gates()
         if self.compare is not None and len(self.targets) < 2:
             raise ValueError("compare: got one target, wanted two or more to compare")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
             known = ", ".join(target.name for target in self.targets)
             raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
         return self
+
+    def _check_gates(self) -> None:
+        names = [target.name for target in self.targets]
+        twice = [name for name, count in Counter(gate.name for gate in self.gates).items() if count > 1]
+        if twice:
+            raise ValueError(f"gates: two are called {twice[0]!r}, wanted a name of its own for each")
+        if len({gate.batch for gate in self.gates}) > 1:
+            raise ValueError("gates: batch: got several, wanted the same for all: they look at the same runs")
+        for gate in self.gates:
+            if gate.candidate is not None and gate.candidate not in names:
+                raise ValueError(
+                    f"gates: {gate.name}: candidate: got {gate.candidate!r}, wanted one of {', '.join(names)}"
+                )
+            if not self.candidates(gate):
+                raise ValueError(f"gates: {gate.name}: the candidate is the baseline, {self.baseline_target(gate)!r}")
+
+    @property
+    def batch(self) -> int | None:
+        """After how many examples the gates look; None where they wait for all."""
+        return min((gate.batch for gate in self.gates if gate.batch is not None), default=None)
+
+    def baseline_target(self, gate: GateSpec) -> str | None:
+        """The target that a gate compares with; None where it is an approved baseline."""
+        names = [target.name for target in self.targets]
+        if gate.baseline is not None:
+            return gate.baseline if gate.baseline in names else None
+        return (self.baseline or names[0]) if len(names) > 1 else None
+
+    def candidates(self, gate: GateSpec) -> list[str]:
+        """The targets that a gate decides on."""
+        base = self.baseline_target(gate)
+        return [one.name for one in self.targets if one.name != base and gate.candidate in (None, one.name)]
 
     @property
     def judges(self) -> list[str]:

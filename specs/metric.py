@@ -24,6 +24,11 @@ class MetricSpec(BaseModel):
     range: tuple[float, float] | None = Field(
         None, description="Lowest and highest value; a score outside is an error, a measure outside counts as the bound"
     )
+    margin: float | None = Field(
+        None,
+        gt=0,
+        description="A difference of less does not matter: a verdict may then be `no worse`, or `equivalent`",
+    )
     pass_k: list[Annotated[int, Field(ge=1)]] = Field(
         default_factory=list,
         description="For each k: pass@k (one of k repetitions passes) and pass^k (all k do), as metrics",

@@ -5,8 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from specs.connection import ConnectionSpec
+from specs.gate import Adjustment
 
 Level = Annotated[float, Field(gt=0.5, lt=1, description="The confidence level of intervals")]
+Adjusted = Annotated[
+    Adjustment,
+    Field(description="How p-values are adjusted for looking at several; verdicts go by the adjusted ones"),
+]
 Connections = Annotated[
     dict[str, ConnectionSpec],
     Field(default_factory=dict, description="Connections besides openai and local"),

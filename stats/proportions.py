@@ -1,18 +1,59 @@
 """Intervals and tests for shares of yes: one share, two shares of the same examples, two shares of different ones."""
 
 import math
+from collections.abc import Callable
 
-from stats.distributions import clipped, even_binomial_p_value, normal_quantile
+from stats.distributions import beta_point, clipped, even_binomial_p_value, normal_quantile
+
+HALVINGS = 45
+"""Of a distance of 2 at most: what is left is rounding."""
 
 
 def wilson_interval(yes: int, n: int, *, level: float) -> tuple[float, float]:
     """Where the share of yes lies, by the score test (Wilson 1927). n is at least 1; within 0 to 1."""
-    z = normal_quantile(level)
-    share = yes / n
-    centre = (yes + z * z / 2) / (n + z * z)
-    half = z * math.sqrt(n * share * (1 - share) + z * z / 4) / (n + z * z)
+    return score_interval(yes / n, n, normal_quantile(level))
+
+
+def score_interval(share: float, n: float, quantile: float) -> tuple[float, float]:
+    """Wilson's interval around a share of `n` values, which need not be a whole number, with the quantile given."""
+    square = quantile * quantile
+    centre = (n * share + square / 2) / (n + square)
+    half = quantile * math.sqrt(n * share * (1 - share) + square / 4) / (n + square)
     low, high = clipped((centre - half, centre + half), 0.0, 1.0)
     return min(low, share), max(high, share)  # at 0 of n and n of n the bound is the share, up to rounding
+
+
+def clopper_pearson_interval(yes: int, n: int, *, level: float) -> tuple[float, float]:
+    """Where the share of yes lies, exactly: neither end errs in more than (1 - level) / 2 (Clopper & Pearson 1934).
+
+    Whatever the share is; the price is width. n is at least 1; within 0 to 1.
+    """
+    tail = (1 - level) / 2
+    low = beta_point(yes, n - yes + 1, tail) if yes else 0.0
+    high = beta_point(yes + 1, n - yes, 1 - tail) if yes < n else 1.0
+    return low, high
+
+
+def most_that_differ(n: int, *, level: float) -> float:
+    """The largest share of others that n in a row may have missed: 1 - (alpha / 2) ** (1 / n) (Clopper & Pearson 1934).
+
+    The upper end of their exact interval for 0 of n, n at least 1.
+    """
+    return -math.expm1(math.log((1 - level) / 2) / n)
+
+
+def constant_interval(
+    value: float, n: int, bounds: tuple[float, float] | None, *, level: float
+) -> tuple[float, float] | None:
+    """Where a mean lies of which n draws gave one and the same `value`; None unless both bounds are finite.
+
+    No more than `most_that_differ` of all others are different, and these differ no more than the bounds of what is
+    drawn allow. It holds whatever the distribution. Draws may be clusters, if those that differ are of usual size.
+    """
+    if bounds is None or not all(math.isfinite(end) for end in bounds):
+        return None
+    most = most_that_differ(n, level=level)
+    return value - most * (value - bounds[0]), value + most * (bounds[1] - value)
 
 
 def bonett_price_interval(gained: int, lost: int, n: int, *, level: float) -> tuple[float, float]:
@@ -23,13 +64,69 @@ def bonett_price_interval(gained: int, lost: int, n: int, *, level: float) -> tu
     """
     share_gained, share_lost = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     centre = share_gained - share_lost
-    half = normal_quantile(level) * math.sqrt((share_gained + share_lost - centre**2) / (n + 2))
+    half = normal_quantile(level) * bonett_price_error(gained, lost, n)
     return clipped((centre - half, centre + half), -1.0, 1.0)
+
+
+def tango_interval(gained: int, lost: int, n: int, *, level: float) -> tuple[float, float]:
+    """The same by the score test (Tango 1998): all differences that it does not refuse. Within -1 to 1."""
+    square = normal_quantile(level) ** 2
+
+    def is_held(difference: float) -> bool:
+        """Whether what was found is no further from it than `square` times the variance there."""
+        linear = (2 * n - gained + lost) * difference - gained - lost
+        root = linear**2 + 8 * n * lost * difference * (1 - difference)
+        share_lost = (math.sqrt(max(root, 0.0)) - linear) / (4 * n)  # the likeliest, were that the difference
+        variance = n * (2 * share_lost + difference * (1 - difference))
+        return (gained - lost - n * difference) ** 2 <= square * variance
+
+    found = (gained - lost) / n
+    return _furthest(is_held, found, -1.0), _furthest(is_held, found, 1.0)
+
+
+def _furthest(is_held: Callable[[float], bool], inside: float, outside: float) -> float:
+    """The last number on the way that is held, by halving, to rounding; all before it are."""
+    if is_held(outside):
+        return outside
+    for _ in range(HALVINGS):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if is_held(middle) else (inside, middle)
+    return outside
+
+
+def paired_share_interval(gained: int, lost: int, n: int, *, level: float) -> tuple[float, float]:
+    """The intervals of Bonett & Price and of Tango joined.
+
+    Each errs too often on one side where few pairs differ, and they do so at different places: of all outcomes counted
+    (20 settings: n of 20 to 1,000, 5 to 40 % of the pairs differ, a loss of 0.03 to 0.1) an end of the former is beyond
+    the truth in up to 3.1 %, of both joined in 2.51 % at most.
+    """
+    one = bonett_price_interval(gained, lost, n, level=level)
+    other = tango_interval(gained, lost, n, level=level)
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def bonett_price_error(gained: int, lost: int, n: int) -> float:
+    """The standard error in that interval; above 0 even where no pair differs."""
+    share_gained, share_lost = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+    return math.sqrt((share_gained + share_lost - (share_gained - share_lost) ** 2) / (n + 2))
 
 
 def exact_mcnemar_p(gained: int, lost: int) -> float:
     """The two-sided p that pairs which differ are as often gained as lost (McNemar 1947, exact binomial form)."""
     return even_binomial_p_value(gained, gained + lost)
+
+
+def exact_fisher_p(yes_first: int, n_first: int, yes_second: int, n_second: int) -> float:
+    """The two-sided p that two shares, of different examples, are the same (Fisher 1935, by scipy).
+
+    Of all ways to deal the same number of yes, the sum of those no likelier than what was found.
+    """
+    # Late, as in stats.distributions.
+    from scipy import stats  # type: ignore[import-untyped, unused-ignore]
+
+    table = [[yes_first, n_first - yes_first], [yes_second, n_second - yes_second]]
+    return min(1.0, float(stats.fisher_exact(table).pvalue))
 
 
 def newcombe_interval(
@@ -40,8 +137,14 @@ def newcombe_interval(
     Both n are at least 1. Within -1 to 1.
     """
     first, second = yes_first / n_first, yes_second / n_second
-    first_low, first_high = wilson_interval(yes_first, n_first, level=level)
-    second_low, second_high = wilson_interval(yes_second, n_second, level=level)
-    low = first - second - math.hypot(first - first_low, second_high - second)
-    high = first - second + math.hypot(first_high - first, second - second_low)
+    ends = wilson_interval(yes_first, n_first, level=level), wilson_interval(yes_second, n_second, level=level)
+    return recovered_interval(first, ends[0], second, ends[1])
+
+
+def recovered_interval(
+    first: float, of_first: tuple[float, float], second: float, of_second: tuple[float, float]
+) -> tuple[float, float]:
+    """Where the first share minus the second lies, from the interval of each (Zou & Donner 2008). Within -1 to 1."""
+    low = first - second - math.hypot(first - of_first[0], of_second[1] - second)
+    high = first - second + math.hypot(of_first[1] - first, second - of_second[0])
     return clipped((low, high), -1.0, 1.0)

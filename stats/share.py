@@ -1,6 +1,5 @@
 """How large a share: of answers that are yes or no, with an interval even where all agree, and with clusters."""
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -8,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stats.arrays import FloatArray, checked_level, finite_vector, mean_of, refuse_where
-from stats.clusters import Clustering, clustering_of, standard_error, too_few
-from stats.distributions import clipped, t_quantile
+from stats.clusters import Clustering, clustering_of, too_few
+from stats.distributions import clipped
+from stats.mean import cluster_wilson_interval
 from stats.proportions import wilson_interval
 
 
@@ -105,23 +105,4 @@ def _reason(n: int, clustering: Clustering) -> str | None:
 def _interval(values: FloatArray, clustering: Clustering, level: float) -> tuple[float, float]:
     if clustering.all_alone:
         return wilson_interval(int(values.sum()), values.size, level=level)
-    effective = _effective_n(values, clustering)
-    return _score_interval(mean_of(values), effective, t_quantile(level, clustering.count - 1))
-
-
-def _effective_n(values: FloatArray, clustering: Clustering) -> float:
-    """How many values that stand alone would be as sure of the share; 0 < p < 1 where there is a standard error."""
-    error = standard_error(values, clustering, scale=1.0)
-    if not error:
-        return float(clustering.count)
-    share = mean_of(values)
-    return min(float(values.size), share * (1 - share) / error**2)
-
-
-def _score_interval(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Wilson's interval for a number of values that need not be whole, with the quantile given; holds the share."""
-    square = quantile * quantile
-    centre = (n * share + square / 2) / (n + square)
-    half = quantile * math.sqrt(n * share * (1 - share) + square / 4) / (n + square)
-    low, high = clipped((centre - half, centre + half), 0.0, 1.0)
-    return min(low, share), max(high, share)
+    return cluster_wilson_interval(values, clustering, level=level)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from store.catalog import ask
 from store.parquet import Store
-from store.results import CONCLUSIONS
+from store.results import CONCLUSIONS, p_text
 
 MAY_BE_NONE = "the difference may be none"
 """How the reason begins that an interval shows by itself."""
@@ -48,6 +48,7 @@ class WinRate:
     win_rate_low: float | None
     win_rate_high: float | None
     p_value: float | None
+    p_adjusted: float | None
     n_pairs: int
     wins: int
     losses: int
@@ -69,9 +70,11 @@ class WinRate:
 
     @property
     def p_text(self) -> str:
-        if self.p_value is None:
-            return ""
-        return "<0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
+        return p_text(self.p_value)
+
+    @property
+    def p_adjusted_text(self) -> str:
+        return p_text(self.p_adjusted)
 
     @property
     def ties_text(self) -> str:
@@ -221,8 +224,8 @@ from comparison_overview where comparison_id = ?
 """
 
 _RATES = """
-select metric, candidate, baseline, slice, length_controlled, win_rate, win_rate_low, win_rate_high, p_value, n_pairs,
-       wins, losses, ties, flipped, missing, left_out, settled, conclusion, reason
+select metric, candidate, baseline, slice, length_controlled, win_rate, win_rate_low, win_rate_high, p_value,
+       p_adjusted, n_pairs, wins, losses, ties, flipped, missing, left_out, settled, conclusion, reason
 from win_rates where comparison_id = ?
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """

@@ -30,7 +30,7 @@ from store.source import connect_source, shared
 Result = TypeVar("Result")
 
 ROWS_PER_GROUP = 50_000
-FORMAT = 3
+FORMAT = 4
 """Of the stored files: another one for each change of columns that old files cannot be read with."""
 _MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
 _SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # what file systems call it

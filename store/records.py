@@ -376,8 +376,8 @@ class VerdictRow:
     """Is the difference in one metric, candidate minus baseline, real?"""
 
     verdict_id: str
-    decision_id: str | None = None
-    run_group: str | None = None  # of a comparison, its id
+    decision_id: str | None = None  # of the gate's decision that it was made for
+    run_group: str | None = None  # of a comparison, or of a decision, its id
     comparison_id: str | None = None  # then the means are win rates, ties half
     metric: str
     slice: str | None = None
@@ -401,12 +401,15 @@ class VerdictRow:
     baseline_missing: int
     worst_case_low: float | None = None  # the difference, had the missing gone all against the candidate
     worst_case_high: float | None = None
-    margin: float | None = None
+    worst_ci_low: float | None = None  # the interval's low end, had the missing gone all against the candidate
+    worst_ci_high: float | None = None  # its high end, had they gone all for it
+    margin: float | None = None  # a difference of less does not matter
     higher_is_better: bool = True
-    smallest_detectable_effect: float | None = None
+    smallest_detectable_effect: float | None = None  # what would have been found with that power, were it there
     power: float | None = None
     conclusion: Conclusion
     reason: str | None = None
+    warning: str | None = None  # what makes the interval less sure than it says
     seed: int | None = None
     resamples: int | None = None
     settings: Json | None = None
@@ -415,17 +418,20 @@ class VerdictRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
-    """May it be released?"""
+    """May it be released? One gate's answer on one candidate, on the evidence that there was."""
 
     decision_id: str
     gate: str
-    run_group: str | None = None
+    run_group: str | None = None  # the candidate's
     candidate_experiment_id: str
     baseline_experiment_id: str | None = None
     conclusion: DecisionConclusion
-    reasons: Json  # [{metric, rule, text}]
-    policy: Json
-    comparability: Json | None = None  # what differs between the two sides
+    summary: str  # in a sentence or two
+    reasons: Json  # a rule each: [{rule, metric, bound, outcome, text, p_below, p_adjusted}]
+    policy: Json  # the GateSpec
+    level: float
+    comparability: Json | None = None  # what differs between the two sides: [{what, text, refuses}]
+    n_shared: int | None = None  # examples that both sides have, with the same inputs
     looks: int | None = None  # how often a batched gate looked
     calls_saved: int | None = None
     flow_run_id: str | None = None

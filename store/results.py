@@ -38,9 +38,12 @@ class Result:
     difference_low: float | None
     difference_high: float | None
     p_value: float | None
+    p_adjusted: float | None
     n_pairs: int | None
+    smallest_detectable_effect: float | None
     conclusion: str | None
     reason: str | None
+    warning: str | None
 
     @property
     def says_something(self) -> bool:
@@ -72,9 +75,11 @@ class Result:
 
     @property
     def p_text(self) -> str:
-        if self.p_value is None:
-            return ""
-        return "<0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
+        return p_text(self.p_value)
+
+    @property
+    def p_adjusted_text(self) -> str:
+        return p_text(self.p_adjusted)
 
     @property
     def verdict_text(self) -> str:
@@ -93,6 +98,11 @@ def figure(value: float | None, metric: str, *, signed: bool = False) -> str:
     digits = {"cost": 6, "tokens": 1, "length": 1}.get(metric, 3)
     text = f"{value:{'+' if signed else ''}.{digits}f}"
     return text.replace("-", "+" if signed else "") if float(text) == 0 else text
+
+
+def p_text(value: float | None) -> str:
+    """A p-value; nothing where there is none."""
+    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def span(low: float | None, high: float | None, metric: str, *, signed: bool = False) -> str:
@@ -125,9 +135,22 @@ def _verdict(target: str, results: Sequence[Result]) -> str:
         )
 
     parts = [f"{word} in {text}" for word in ("better", "worse") if (text := listed(word))]
-    open_ = ", ".join(result.metric for result in results if result.conclusion == "not_enough_evidence")
+    parts += [f"{word} in {text}" for conclusion, word in _WITHIN.items() if (text := listed(conclusion))]
+    open_ = ", ".join(_seeable(result) for result in results if result.conclusion == "not_enough_evidence")
     parts += [f"not enough evidence in {open_}"] if open_ else []
     return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
+
+
+_WITHIN = {"no_worse": "no worse, by the margin,", "equivalent": "the same, within the margin,"}
+
+
+def _seeable(result: Result) -> str:
+    """A metric, with how small a difference would probably have been found."""
+    is_open = (result.reason or "").startswith("the difference may be none")
+    if result.smallest_detectable_effect is None or not is_open:
+        return result.metric
+    size = figure(result.smallest_detectable_effect, result.metric)
+    return f"{result.metric} (a difference of {size} would probably have been seen)"
 
 
 def _reasons(results: Sequence[Result]) -> list[str]:
@@ -147,17 +170,19 @@ def _warnings(results: Sequence[Result]) -> list[str]:
         for result in results
         if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
     ]
-    return idle + [
+    few = dict.fromkeys(f"{result.metric}: {result.warning}" for result in results if result.warning)
+    missing = [
         f"{result.missing} of {result.missing + result.scored} values of {result.metric} are missing in {result.target}"
         for result in results
         if result.missing and result.metric not in MEASURES
     ]
+    return [*idle, *few, *missing]
 
 
 _RESULTS = """
 select r.experiment_id, r.experiment, r.target, r.metric, l.shares, r.mean, r.ci_low, r.ci_high, r.scored, r.missing,
        r.not_applicable, r.sampled_out, r.cost_usd, r.baseline, r.difference, r.difference_low, r.difference_high,
-       r.p_value, r.n_pairs, r.conclusion, r.reason
+       r.p_value, r.p_adjusted, r.n_pairs, r.smallest_detectable_effect, r.conclusion, r.reason, r.warning
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares

@@ -47,6 +47,7 @@ def check_spec(spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Stor
     for evaluator in spec.summary_evaluators:
         _check_evaluator(evaluator, spec, "run")
     _check_metrics(spec)
+    _check_gates(spec)
     for composite in spec.composites:
         _check_composite(composite, spec)
     if spec.compare is not None:
@@ -195,6 +196,18 @@ def _check_metrics(spec: ExperimentSpec) -> None:
     for metric in spec.metrics:
         if re.sub(r" pass[@^]\d+$", "", metric) not in known:  # what is made of its repetitions may be spoken of too
             raise InputError(f"metrics: nothing gives {metric!r}, wanted some of {', '.join(known)}")
+
+
+def _check_gates(spec: ExperimentSpec) -> None:
+    """A rule on a metric that there is not would never hold."""
+    known = given_metrics(spec)
+    if known is None:
+        return
+    known = [*known, *(composite.name for composite in spec.composites), *MEASURES]
+    for gate in spec.gates:
+        for metric in gate.metrics:
+            if re.sub(r" pass[@^]\d+$", "", metric) not in known:
+                raise InputError(f"gate {gate.name!r}: nothing gives {metric!r}, wanted some of {', '.join(known)}")
 
 
 def _check_composite(composite: CompositeSpec, spec: ExperimentSpec) -> None:

@@ -1,17 +1,18 @@
 """Chunks: what one Prefect task run takes up."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 
 from specs.comparison import ComparisonSpec
 from specs.experiment import ExperimentSpec
-from store.records import ExperimentRow
+from store.records import ExampleRow, ExperimentRow
 
 CHUNKS_AT_ONCE = 4
 
@@ -59,6 +60,32 @@ def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
         starts = range(0, row.n_examples, row.chunk_size) if row.state == "running" else ()
         for repetition, start in product(range(row.repetitions), starts):
             yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
+
+
+def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iterator[list[Chunk]]:
+    """The chunks in the order in which they are to run: all at once, or, where a gate looks after each batch, the same
+    examples of every experiment at a time.
+    """
+    chunks = list(chunks_of(experiments))
+    if spec.batch is None or not chunks:
+        yield chunks
+        return
+    for start in sorted({chunk.start for chunk in chunks}):
+        yield [chunk for chunk in chunks if chunk.start == start]
+
+
+def in_running_order(row: ExperimentRow, examples: Sequence[ExampleRow]) -> list[ExampleRow]:
+    """The examples as their chunks take them: as they stand in the snapshot, or, where the experiment has a seed, whole
+    clusters in an order that is drawn by it, so that what runs first is a fair sample.
+    """
+    if row.seed is None:
+        return list(examples)
+    together: dict[str, list[ExampleRow]] = {}
+    for example in examples:
+        together.setdefault(example.cluster or f"alone {example.example_id}", []).append(example)
+    drawn = np.random.default_rng(row.seed).permutation(len(together))
+    clusters = list(together.values())
+    return [example for place in drawn for example in clusters[place]]
 
 
 def retries_of(spec: ExperimentSpec | ComparisonSpec) -> dict[str, Any]:

@@ -26,18 +26,19 @@ OfRun = Mapping[str, Sequence[ScoreRow]]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def combine_scores(rows: list[ExperimentRow]) -> None:
-    """Add composites and run-level scores to the experiments that are not finished yet.
+def combine_scores(rows: list[ExperimentRow], *, whole: bool = True) -> None:
+    """Add composites to the experiments that are not finished yet, and the scores of what judges them as a `whole`.
 
     They are made from whatever is there, anew each time: an experiment that is gone on with gets newer ones.
     """
     for row in rows:
         if row.state == "running":
-            _combine(experiment(row.experiment_id))
+            ready = experiment(row.experiment_id)
+            _combine(ready, ready.summary_evaluators if whole else ())
 
 
-def _combine(ready: Experiment) -> None:
-    if not ready.spec.composites and not ready.summary_evaluators:
+def _combine(ready: Experiment, judges: Sequence[ReadyEvaluator]) -> None:
+    if not ready.spec.composites and not judges:
         return
     identity = ready.row.experiment_id
     outputs: list[OutputRow] = ready.store.read("outputs", identity)
@@ -51,7 +52,6 @@ def _combine(ready: Experiment) -> None:
     ready.store.append("scores", identity, "composites", composites)
     for score in composites:
         of_run[score.run_id or ""].append(score)
-    judges = ready.summary_evaluators
     with (
         within_provider_limits(ready.judging_on if judges else [], 1, 1),
         Spool(ready.store, identity, "summary") as spool,
@@ -158,7 +158,7 @@ def _results(ready: Experiment, outputs: Iterable[OutputRow], of_run: OfRun) -> 
     found = {(output.repetition, output.example_id): output for output in outputs}
     results = []
     for repetition in range(ready.row.repetitions):
-        for example in ready.examples:
+        for example in sorted(ready.examples, key=lambda example: example.position):
             if output := found.get((repetition, example.example_id)):
                 seen = example_view(example)
                 run = run_view(output, seen.inputs)

@@ -26,6 +26,7 @@ from store.progress import spent_by_group
 from store.records import ExampleRow, ExperimentRow, now
 from store.snapshots import load_snapshot
 from targets import Target
+from tasks.chunk import in_running_order
 from tasks.isolated import Isolated
 from tasks.keys import key_for
 from tasks.resolve import bind_evaluator, connection_name, evaluator_version, make_target
@@ -79,7 +80,7 @@ class Experiment:
 
     row: ExperimentRow
     store: Store
-    examples: Sequence[ExampleRow]
+    examples: Sequence[ExampleRow]  # as they run
     target: Target
     target_complete: Complete | None
     target_breaker: Breaker
@@ -142,7 +143,7 @@ def _make(experiment_id: str) -> Experiment:
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     spec = ExperimentSpec.model_validate_json(row.spec)
     making = Making(spec, _ledger(store, row, spec), _budget(store, row, spec))
-    examples = load_snapshot(store, row.snapshot_id)
+    examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     complete = making.complete(target.connection) if isinstance(target, ChatTarget) else None
     ready = [making.evaluator(evaluator, "item", examples) for evaluator in spec.evaluators]

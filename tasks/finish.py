@@ -22,13 +22,18 @@ from store.schemas import EXPERIMENT_TABLES
 from tasks.experiment import experiment, forget, is_ready
 from tasks.interrupts import heard
 from tasks.limits import limit_rows
+from tasks.progress import tally
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def finish_experiments(rows: list[ExperimentRow]) -> list[str]:
-    """Seal the experiments whose runs all have their rows. Returns what the others lack, in words."""
+def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) -> list[str]:
+    """Seal the experiments whose runs all have their rows. Returns what the others lack, in words.
+
+    Nothing is said of those that were `stopped` on purpose, for the reason given: they stay open all the same.
+    """
     store = Store()
-    return [reason for row in rows if (reason := finish(store, row))]
+    tally.forget(frozenset(row.experiment_id for row in rows))
+    return [reason for row in rows if (reason := finish(store, row, stopped))]
 
 
 @contextmanager
@@ -52,29 +57,33 @@ def _spare_what_was_imported() -> None:
     atexit.register(gc.unfreeze)  # or DuckDB reports at the end what was not cleared away
 
 
-def raise_what_failed(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str]) -> None:
-    """Raises the first exception of a step, else IncompleteError if anything lacks."""
+def raise_what_failed(
+    steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str], experiments: Sequence[ExperimentRow] = ()
+) -> None:
+    """Raises the first exception of a step, else IncompleteError if anything lacks of what was run."""
     for step in steps:
         step.wait()  # else its state is asked of the server
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
-        raise IncompleteError("; ".join(lacking))
+        raise IncompleteError("; ".join(lacking), [row.experiment_id for row in experiments])
 
 
-def finish(store: Store, row: ExperimentRow) -> str | None:
+def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str | None:
     """Write an experiment's last row, and seal it if no row lacks. Returns what is wrong with it, in words."""
     limits = _limits(row)
     forget(row.experiment_id, row.run_group)
     if store.is_sealed("experiments", row.experiment_id):
         return _said(row)
     ended = store.steady(lambda: _ended(store, row))
+    if on_purpose := ended.state == "incomplete" and stopped is not None:
+        ended = replace(ended, reason=stopped)
     store.append("limits", row.experiment_id, "limits", limits)
     store.append("experiments", row.experiment_id, "end", [ended])
     if ended.state == "completed":
         complete_scores(store, row.experiment_id)
         store.seal(row.experiment_id, EXPERIMENT_TABLES)
-    return _said(ended)
+    return None if on_purpose else _said(ended)
 
 
 def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:

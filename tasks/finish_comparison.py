@@ -15,12 +15,14 @@ from store.schemas import COMPARISON_TABLES
 from tasks.comparison import Comparison, forget_comparison
 from tasks.limits import limit_rows
 from tasks.pairs import bouts_in
+from tasks.progress import tally
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def finish_comparison(row: ComparisonSetRow) -> list[str]:
     """Write a comparison's last row, and seal it if no row lacks. Returns what is wrong with it, in words."""
     store = Store()
+    tally.forget(frozenset({row.comparison_id}))
     limits = _limits(forget_comparison(row.comparison_id))
     if not store.is_sealed("comparison_sets", row.comparison_id):
         row = store.steady(lambda: _ended(store, row))

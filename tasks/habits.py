@@ -181,9 +181,7 @@ def _agreement(one: Preferences, other: Preferences, level: float) -> Habit:
     asked = (side.outcomes[side.outcomes.asked & side.outcomes.points.notna()] for side in (one, other))
     ours, theirs = (side[[*keys, "together", "points"]] for side in asked)
     both = pd.merge(ours, theirs, on=keys, suffixes=("_one", "_other"))
-    found = agreement(list(both.points_one), list(both.points_other), level=level)
-    if both.together_one.duplicated().any():  # its interval takes each pair for a draw of its own
-        found = replace(found, low=None, high=None)
+    found = agreement(list(both.points_one), list(both.points_other), list(both.together_one), level=level)
     kappa = "" if found.kappa is None else f", kappa {found.kappa:.2f}"
     span = f" [{found.low:.2f}, {found.high:.2f}]" if found.low is not None and found.high is not None else ""
     share = "-" if found.share is None else f"{found.share:.1%}"

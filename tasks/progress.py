@@ -122,7 +122,6 @@ def wait_and_tell(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None
             update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
             shown = percent
         if not left:
-            tally.forget(planned.owners)
             return
 
 

@@ -1,6 +1,6 @@
 """What a person sees at the end of a run in Prefect's UI: one page with the verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
@@ -24,13 +24,24 @@ def publish_results(rows: list[ExperimentRow]) -> str:
 
 def markdown(run_group: str, results: Sequence[Result], said: Sequence[str], links: Sequence[str]) -> str:
     """The page: what is to be said of the run, the table of every metric of every system, and where to look on."""
-    header = ("system", "metric", "mean", "interval", "difference", "verdict", "cost (USD)", "missing", "n")
-    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    lines += [f"| {' | '.join(_cells(result))} |" for result in results if result.says_something]
+    header = (
+        "system",
+        "metric",
+        "mean",
+        "interval",
+        "difference",
+        "p",
+        "p adjusted",
+        "verdict",
+        "cost (USD)",
+        "missing",
+        "n",
+    )
+    table = markdown_table(header, [_cells(result) for result in results if result.says_something])
     return "\n\n".join(
         [
             "\n".join(f"- {escaped(sentence)}" for sentence in said),
-            "\n".join(lines),
+            table,
             "\n".join(f"- {link}" for link in links),
             f"In the shell: `evalflows show {run_group}`",
         ]
@@ -39,19 +50,24 @@ def markdown(run_group: str, results: Sequence[Result], said: Sequence[str], lin
 
 def _cells(result: Result) -> list[str]:
     return [
-        escaped(cell)
-        for cell in (
-            result.target,
-            result.metric,
-            result.mean_text,
-            result.interval_text,
-            result.difference_text,
-            result.verdict_text,
-            result.cost_text,
-            str(result.missing),
-            result.scored_text,
-        )
+        result.target,
+        result.metric,
+        result.mean_text,
+        result.interval_text,
+        result.difference_text,
+        result.p_text,
+        result.p_adjusted_text,
+        result.verdict_text,
+        result.cost_text,
+        str(result.missing),
+        result.scored_text,
     ]
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in markdown, whatever its cells hold."""
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(escaped, row))} |" for row in rows)])
 
 
 def escaped(text: str) -> str:

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -29,6 +30,9 @@ SAME = ("snapshot_id", "repetitions", "target_version", "evaluators")
 
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
 """What says which examples an evaluator judges: it is no part of its version, but of an experiment."""
+
+ORDER_SEED = 0
+"""Of the order in which examples run, where a gate looks after each batch: what comes first must be a fair sample."""
 
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -62,15 +66,20 @@ def run_group(spec: ExperimentSpec) -> str:
     return dependent_id("group", context.flow_run.created, "flow_run", str(context.flow_run.id))
 
 
+def experiment_id(group: str, target: str) -> str:
+    """The id of the experiment that a target becomes."""
+    return dependent_id("exp", group, group, target)
+
+
 def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> ExperimentRow:
     """The row of a running experiment; what is there of it from before, it keeps."""
-    identity = dependent_id("exp", group, group, target.name)
+    identity = experiment_id(group, target.name)
     existing = store.read("experiments", identity)
     before: ExperimentRow | None = existing[0] if existing else None
     n_examples = int(
         store.query("select n_examples from source.snapshots where snapshot_id = ?", [spec.dataset.snapshot])[0][0]
     )
-    code, context = revision(), FlowRunContext.get()
+    code, context, of_itself = revision(), FlowRunContext.get(), chunk_size(n_examples, spec.repetitions)
     row = ExperimentRow(
         experiment_id=identity,
         run_group=group,
@@ -83,7 +92,8 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         snapshot_id=spec.dataset.snapshot or "",
         n_examples=n_examples,
         repetitions=spec.repetitions,
-        chunk_size=before.chunk_size if before else spec.chunk_size or chunk_size(n_examples, spec.repetitions),
+        chunk_size=before.chunk_size if before else spec.batch or spec.chunk_size or of_itself,
+        seed=before.seed if before else None if spec.batch is None else ORDER_SEED,
         target=target.name,
         target_kind=target.kind,
         target_version=target_version(target, spec.connections),
@@ -102,6 +112,11 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
     if before:
         _refuse_another(before, row)
     return row
+
+
+def described_evaluators(spec: ExperimentSpec) -> dict[str, dict[str, Any]]:
+    """How each evaluator and composite of a spec is kept with its experiments, by its name."""
+    return {one["name"]: one for one in json.loads(_evaluators(spec))}
 
 
 def _evaluators(spec: ExperimentSpec) -> str:

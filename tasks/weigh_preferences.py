@@ -5,21 +5,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from specs.comparison import ComparisonSpec
-from stats import LengthControlled, PairedDifference, length_controlled, paired_difference, worst_case_difference
+from specs.gate import Adjustment
+from stats import LengthControlled, PairedDifference, length_controlled, paired_difference
 from store.parquet import Store
 from store.records import CheckRow, ComparisonSetRow, Conclusion, RatingRow, VerdictRow, derived_id, to_json
 from tasks.comparison import experiments_of
-from tasks.conclude import conclude
+from tasks.conclude import Evidence, conclude
 from tasks.habits import agreements, as_check, habits_of, in_one_order, unfit
 from tasks.pairs import baseline_of, pairs_of
 from tasks.preference_data import Preferences, preferences_in, slices
 from tasks.shared_examples import shared_examples
+from tasks.sides import numbers_of
 from tasks.standings import circles, ratings_of
+
+FloatArray = npt.NDArray[np.float64]
 
 LENGTH_CONTROLLED = "length-controlled"
 """How the method of a verdict begins that speaks of answers of equal length."""
@@ -64,7 +69,7 @@ def _weighed(
     habits = habits_of(found, spec.level)
     against = unfit(habits)
     of_slices = [(name, found.of_examples(examples)) for name, examples in parts]
-    verdicts = [
+    open_ = [
         verdict
         for candidate, baseline in _facing(spec)
         for verdict in _Facing(comparison_id, found.metric, candidate, baseline, spec.level, against).verdicts(
@@ -78,13 +83,71 @@ def _weighed(
     ]
     habits += [circles(found, spec, names)] if len(names) > 2 else []
     checks = [as_check(comparison_id, found.metric, habit) for habit in habits]
-    return _Weighed(checks=checks, verdicts=verdicts, ratings=ratings)
+    return _Weighed(checks=checks, verdicts=list(_concluded(open_, spec.adjustment)), ratings=ratings)
+
+
+def _concluded(verdicts: Sequence["_Open"], adjustment: Adjustment) -> Iterator[VerdictRow]:
+    """All win rates of a metric are adjusted together, and those of its slices together."""
+    whole, sliced = (
+        iter(
+            conclude([one.evidence for one in verdicts if one.evidence and bool(one.row.slice) == of_slice], adjustment)
+        )
+        for of_slice in (False, True)
+    )
+    for one in verdicts:
+        if one.evidence is None:
+            yield one.row
+            continue
+        said = next(sliced if one.row.slice else whole)
+        yield replace(
+            one.row,
+            conclusion=said.conclusion,
+            reason=said.reason,
+            p_adjusted=said.p_adjusted,
+            adjustment=said.adjustment,
+        )
+
+
+def _evidence(points: FloatArray, together: Sequence[str], level: float, unfit: str | None) -> Evidence:
+    """Of each example's points of the candidate, 0 to 1, nan where they are missing."""
+
+    def difference(numbers: FloatArray) -> PairedDifference:
+        known = ~np.isnan(numbers)
+        clusters = [one for one, is_known in zip(together, known, strict=True) if is_known]
+        binary = bool(np.isin(numbers[known], (0.0, 1.0)).all())
+        return paired_difference(
+            numbers[known], 1 - numbers[known], clusters, level=level, binary=binary, bounds=(0.0, 1.0)
+        )
+
+    lost = np.isnan(points)
+    return Evidence(
+        found=difference(points),
+        lowest=difference(np.where(lost, 0.0, points)) if points.size else None,
+        highest=difference(np.where(lost, 1.0, points)) if points.size else None,
+        lost=int(lost.sum()),
+        unfit=unfit,
+    )
+
+
+def _worst(evidence: Evidence) -> dict[str, Any]:
+    """The figures of a verdict that are not those of its row already."""
+    names = ("p_value", "worst_case_low", "worst_case_high", "worst_ci_low", "worst_ci_high", "warning")
+    numbers = numbers_of(evidence)
+    return {name: numbers[name] for name in names}
 
 
 def _facing(spec: ComparisonSpec) -> list[tuple[str, str]]:
     """Candidate and baseline of each pair of experiments; where neither is the baseline, the one named first is."""
     base = baseline_of(spec)
     return [(named, other) if other == base else (other, named) for named, other in pairs_of(spec)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A verdict without its conclusion, and what that is to rest on; None for one that was concluded."""
+
+    row: VerdictRow
+    evidence: Evidence | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +161,24 @@ class _Facing:
     level: float
     unfit: str | None
 
-    def verdicts(self, found: Preferences, parts: Sequence[tuple[str, Preferences]]) -> Iterator[VerdictRow]:
+    def verdicts(self, found: Preferences, parts: Sequence[tuple[str, Preferences]]) -> Iterator[_Open]:
         """The win rate, that at equal length, and the win rate of each slice."""
         rows = found.between(self.candidate, self.baseline)
         if always := in_one_order(found, self.candidate, self.baseline):
             self = replace(self, unfit=self.unfit or always)
         yield self._won(rows, None)
-        yield self._at_equal_length(rows)
+        yield _Open(self._at_equal_length(rows), None)
         for name, part in parts:
             yield self._won(part.between(self.candidate, self.baseline), name)
 
-    def _won(self, rows: pd.DataFrame, name: str | None) -> VerdictRow:
+    def _won(self, rows: pd.DataFrame, name: str | None) -> _Open:
         counted = rows[rows.status.isin(["scored", "missing"])]
         by_example = counted.groupby(["together", "example_id"]).points.agg(lambda one: one.mean(skipna=False))
-        points, together = by_example.to_numpy(dtype=float), list(by_example.index.get_level_values(0))
-        known = ~np.isnan(points)
-        clusters = [one for one, is_known in zip(together, known, strict=True) if is_known]
-        binary = bool(np.isin(points[known], (0.0, 1.0)).all())
-        difference = paired_difference(points[known], 1 - points[known], clusters, level=self.level, binary=binary)
-        worst = worst_case_difference(points, 1 - points, 0.0, 1.0) if points.size else None
-        conclusion, reason = conclude(difference, worst, int((~known).sum()))
-        row = self._row(rows, difference, conclusion, reason, name)
-        return replace(
-            row,
-            p_value=difference.p_value,
-            worst_case_low=None if worst is None else worst[0],
-            worst_case_high=None if worst is None else worst[1],
-        )
+        points = np.asarray(by_example, dtype=np.float64)
+        together = list(by_example.index.get_level_values(0))
+        evidence = _evidence(points, together, self.level, self.unfit)
+        row = self._row(rows, evidence.found, "not_enough_evidence", None, name)
+        return _Open(replace(row, **_worst(evidence)), evidence)
 
     def _at_equal_length(self, rows: pd.DataFrame) -> VerdictRow:
         counted = rows[rows.status.isin(["scored", "missing"])]
@@ -213,5 +267,8 @@ def _as_difference(found: LengthControlled) -> PairedDifference:
         n_pairs=found.n,
         n_clusters=found.n_clusters,
         seed=None,
+        resamples=None,
+        standard_error=None,
+        warning=None,
         reason=found.reason,
     )

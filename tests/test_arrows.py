@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("specs", "stats", "store", "evaluators", "targets", "llm", "tasks", "flows", "compat", "cli")
+PACKAGES = (
+    *("specs", "stats", "store", "evaluators", "targets", "llm"),
+    *("tasks", "flows", "compat", "cli", "pytest_plugin"),
+)
 MAY_IMPORT = {
     "specs": (),
     "stats": (),
@@ -20,6 +23,7 @@ MAY_IMPORT = {
     "compat": ("flows", "evaluators", "llm", "store", "specs"),
     # What is listed of connections must be there at once, and to import flows takes seconds.
     "cli": ("flows", "evaluators", "llm.connections", "llm.prices", "store", "specs"),
+    "pytest_plugin": ("flows", "evaluators", "store", "specs"),
 }
 ONLY_IN = {
     "prefect": ("flows", "tasks"),
@@ -27,6 +31,7 @@ ONLY_IN = {
     "pyarrow": ("store",),
     "openai": ("llm", "compat"),
     "scipy": ("stats",),
+    "pytest": ("pytest_plugin",),
 }
 
 

@@ -14,6 +14,7 @@ from evaluators.call import OFFERED
 from specs import CompositeSpec, EvaluatorSpec, ExperimentSpec, MetricSpec, load_experiment
 from specs.comparison import CompareSpec, ComparisonSpec, load_comparison
 from specs.evaluator import TierSpec
+from specs.gate import BridgeSpec, GateSpec
 from specs.score_config import ScoreConfigSpec
 from store.catalog import SQL, view_files
 from store.schemas import TABLES
@@ -44,7 +45,8 @@ def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dic
 
 
 def test_every_python_block_compiles() -> None:
-    for name in ("README.md", "docs/evaluators.md", "docs/pairwise.md", "docs/store.md"):
+    shown = ("evaluators", "gates", "pairwise", "people", "planning", "pytest", "robustness", "backtest", "store")
+    for name in ("README.md", *(f"docs/{one}.md" for one in shown)):
         for block in blocks(name, "python"):
             compile(block, name, "exec")
 
@@ -54,7 +56,8 @@ def test_the_specs_that_are_shown_are_specs() -> None:
     comparisons = [other for other in others if "experiments" in other]
     assert [len(ComparisonSpec.model_validate(one).evaluators) for one in comparisons] == [2]
     specs = [ExperimentSpec.model_validate(whole | part) for part in others if part not in comparisons]
-    assert len(specs) == 8
+    assert len(specs) == 9
+    assert [gate.name for spec in specs for gate in spec.gates] == ["release"]
     assert max(len(spec.connections) for spec in specs) == 2
     assert [spec.compare.both_orders for spec in specs if spec.compare] == [True]
 
@@ -63,7 +66,7 @@ FIELDS = {
     field
     for model in (
         *(ExperimentSpec, EvaluatorSpec, TierSpec, CompositeSpec, MetricSpec, ScoreConfigSpec),
-        *(CompareSpec, ComparisonSpec),
+        *(CompareSpec, ComparisonSpec, GateSpec, BridgeSpec),
     )
     for field in model.model_fields
 }

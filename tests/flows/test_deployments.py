@@ -52,9 +52,11 @@ def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
 def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     said = deploy(tmp_path, prefect_environment)
     experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
-    names = ["compare_experiments/compare", *experiments, f"from {ROOT / 'prefect.yaml'}"]
+    names = ["compare_experiments/compare", "gate_release/gate", *experiments, f"from {ROOT / 'prefect.yaml'}"]
     assert said == names
-    demo, nightly, compare = (deployment(prefect_environment, name) for name in ("demo", "nightly", "compare"))
+    demo, nightly, compare, gate = (
+        deployment(prefect_environment, name) for name in ("demo", "nightly", "compare", "gate")
+    )
     given = load_experiment(DEMO)
     assert ExperimentSpec.model_validate(demo["parameters"]["spec"]) == given
     assert demo["parameters"]["spec"].keys() == ExperimentSpec.model_fields.keys(), "a field would be empty in the form"
@@ -66,7 +68,8 @@ def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environmen
     assert {evaluator.connection for evaluator in night.compare.evaluators} == {"local"}, "it would cost something"
     assert night.dataset == given.dataset
     assert ComparisonSpec.model_validate(compare["parameters"]["spec"]) == load_comparison(DEMO_PAIRS)
-    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare))
+    assert gate["parameters"]["spec"] == demo["parameters"]["spec"]
+    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare, gate))
 
     assert deploy(tmp_path, prefect_environment) == names
     again = deployment(prefect_environment, "nightly")
@@ -170,7 +173,7 @@ def test_a_bad_prefect_yaml_is_told_in_a_line(text: str, message: str, tmp_path:
 def test_a_folder_without_a_prefect_yaml_has_ours(tmp_path: Path) -> None:
     file = prefect_file(tmp_path)
     assert file.path == ROOT / "prefect.yaml"
-    assert {"demo", "nightly", "compare"} <= {*file.deployments}
+    assert {"demo", "nightly", "compare", "gate"} <= {*file.deployments}
     assert file.pools == ["evalflows"]
 
 

@@ -86,6 +86,65 @@ def test_any_labels_will_do() -> None:
     assert (found.share, found.n_labels) == (0.8, 5)
 
 
+def rated(rng: np.random.Generator, n: int) -> tuple[list[int], list[int]]:
+    ours = rng.integers(0, 2, n)
+    return ours.tolist(), np.where(rng.random(n) < 0.75, ours, 1 - ours).tolist()
+
+
+def test_clusters_that_repeat_one_item_are_as_sure_as_the_items() -> None:
+    """Without them, five times as many items would seem more than twice as sure."""
+    ours, theirs = rated(np.random.default_rng(32), 80)
+    alone, five = agreement(ours, theirs), (ours * 5, theirs * 5)
+    together, naive = agreement(*five, [*range(80)] * 5), agreement(*five)
+    assert together.kappa == pytest.approx(alone.kappa)
+    assert together.standard_error == pytest.approx(alone.standard_error, rel=0.1)
+    assert (together.low, together.high) == pytest.approx((alone.low, alone.high), abs=0.04)
+    assert naive.standard_error == pytest.approx((alone.standard_error or 0) / math.sqrt(5))
+    assert (together.n, together.n_clusters, together.resamples, together.seed) == (400, 80, 2000, 0)
+    assert (alone.n_clusters, alone.resamples, alone.method) == (None, None, "cohen; fleiss-cohen-everitt")
+
+
+def test_where_all_are_alone_clusters_change_nothing() -> None:
+    ours, theirs = rated(np.random.default_rng(33), 50)
+    alone, together = agreement(ours, theirs), agreement(ours, theirs, [None] * 50)
+    assert (together.low, together.high, together.seed) == (alone.low, alone.high, None)
+    assert together.n_clusters == 50
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "clusters", "kappa", "said"),
+    [
+        ("aabb", "abab", "xxxx", 0.0, "all 4 items are in one cluster"),
+        ("aabb" * 20, "aabb" * 20, [*range(40)] * 2, 1.0, "all resamples of 40 clusters give one kappa"),
+        ("a" * 60 + "bb", "a" * 60 + "bb", [*range(30)] * 2 + [30, 30], 1.0, "one label prevails"),
+    ],
+)
+def test_clusters_that_show_no_spread_give_no_interval(
+    ours: str, theirs: str, clusters: Any, kappa: float, said: str
+) -> None:
+    found = agreement(ours, theirs, list(clusters))
+    assert found.kappa == pytest.approx(kappa)
+    assert (found.standard_error, found.low, found.high, found.resamples) == (None, None, None, None)
+    assert found.reason is not None and found.reason.startswith(said)
+
+
+def test_clustered_intervals_cover_where_those_of_single_items_do_not() -> None:
+    """Conversations of eight turns, of which raters see all alike or all differently: kappa is 0.5."""
+    rng, covered, naive = np.random.default_rng(34), 0, 0
+    for _ in range(120):
+        turns = rng.integers(0, 2, (60, 8))
+        same = rng.random((60, 1)) < np.where(rng.random((60, 1)) < 0.5, 1.0, 0.5)  # three quarters, by conversation
+        other = np.where(same, turns, 1 - turns)
+        sides = turns.ravel().tolist(), other.ravel().tolist()
+        found = agreement(*sides, np.repeat(range(60), 8).tolist(), resamples=400)
+        plain = agreement(*sides)
+        assert found.low is not None and found.high is not None and plain.low is not None and plain.high is not None
+        covered += found.low <= 0.5 <= found.high
+        naive += plain.low <= 0.5 <= plain.high
+    assert covered / 120 >= 0.88
+    assert naive / 120 < 0.7
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "share", "kappa", "said"),
     [

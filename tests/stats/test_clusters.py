@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stats.clusters import clustering_of, no_spread, standard_error, too_few
+from stats.clusters import (
+    FEWEST_CLUSTERS,
+    clustering_of,
+    degrees_of_freedom,
+    few_clusters,
+    intraclass_correlation,
+    no_spread,
+    standard_error,
+    too_few,
+)
 
 
 def test_none_is_alone_and_equal_keys_are_together() -> None:
@@ -40,6 +49,68 @@ def test_the_standard_error_is_that_of_the_sandwich_matrices(
         values = rng.normal(rng.normal(), 1, n) + rng.normal(0, 1, n)[clusters]
         found = standard_error(values, clustering_of(clusters, n), scale=10)
         assert found == pytest.approx(sandwich_error(values, clusters), abs=1e-9)
+
+
+def test_the_standard_error_is_that_of_statsmodels() -> None:
+    import statsmodels.api as regression
+
+    rng = np.random.default_rng(14)
+    for _ in range(50):
+        n = int(rng.integers(6, 80))
+        clusters = [0, 1, *rng.integers(0, max(2, n // 3), n - 2).tolist()]
+        values = rng.normal(size=n) + rng.normal(size=n)[clusters]
+        fit = regression.OLS(values, np.ones(n)).fit(cov_type="cluster", cov_kwds={"groups": np.array(clusters)})
+        assert standard_error(values, clustering_of(clusters, n), scale=10) == pytest.approx(fit.bse[0], abs=1e-9)
+
+
+def brute_force_df(clusters: list[int], alike: float) -> float:
+    """Satterthwaite's, 2 E[V]^2 / Var[V] of V = y' B y, matrix by matrix."""
+    n, together = len(clusters), np.equal.outer(clusters, clusters).astype(float)
+    centring = np.eye(n) - 1 / n
+    form = centring @ together @ centring
+    covariance = np.where(np.eye(n) > 0, 1.0, alike * together)
+    product = form @ covariance
+    return float(np.trace(product) ** 2 / np.trace(product @ product))
+
+
+def test_degrees_of_freedom_are_satterthwaites() -> None:
+    rng = np.random.default_rng(15)
+    fewer = 0
+    for _ in range(50):
+        n = int(rng.integers(6, 60))
+        clusters = [0, 0, 1, *rng.integers(0, max(2, n // 3), n - 3).tolist()]
+        values, clustering = rng.normal(size=n) + rng.normal(size=n)[clusters], clustering_of(clusters, n)
+        expected = brute_force_df(clusters, intraclass_correlation(values, clustering))
+        assert degrees_of_freedom(values, clustering) == pytest.approx(expected, rel=1e-9)
+        fewer += expected < clustering.count - 1
+    assert fewer >= 45
+
+
+def test_clusters_of_one_size_leave_one_degree_less_than_there_are() -> None:
+    clusters = np.repeat(np.arange(7), 3).tolist()
+    assert brute_force_df(clusters, 0.3) == pytest.approx(6.0)
+    values = np.random.default_rng(16).normal(size=21)
+    assert degrees_of_freedom(values, clustering_of(clusters, 21)) == 6.0
+    assert degrees_of_freedom(values, clustering_of(None, 21)) == 20.0
+
+
+def test_likeness_within_clusters_is_found_and_not_where_there_is_none() -> None:
+    rng = np.random.default_rng(17)
+    clusters = np.repeat(np.arange(2000), rng.integers(1, 6, 2000))
+    of_clusters, alone = rng.normal(size=2000)[clusters], rng.normal(size=clusters.size)
+    clustering = clustering_of(clusters.tolist(), clusters.size)
+    found = intraclass_correlation(of_clusters * 0.3**0.5 + alone * 0.7**0.5, clustering)
+    assert found == pytest.approx(0.3, abs=0.05)
+    assert intraclass_correlation(alone, clustering) < 0.05
+    assert intraclass_correlation(np.ones(clusters.size), clustering) == 0.0
+    assert intraclass_correlation(of_clusters, clustering) == pytest.approx(1.0)
+
+
+def test_few_clusters_are_said() -> None:
+    few, enough = (clustering_of([k % g for k in range(40)], 40) for g in (FEWEST_CLUSTERS - 1, FEWEST_CLUSTERS))
+    said = few_clusters(few)
+    assert said is not None and said.startswith(f"{FEWEST_CLUSTERS - 1} clusters: ")
+    assert few_clusters(enough) is None and few_clusters(clustering_of(None, 3)) is None
 
 
 def test_without_clusters_it_is_the_usual_one() -> None:

@@ -8,9 +8,25 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from stats.proportions import bonett_price_interval, exact_mcnemar_p, newcombe_interval, wilson_interval
+from stats.proportions import (
+    bonett_price_error,
+    bonett_price_interval,
+    clopper_pearson_interval,
+    constant_interval,
+    exact_fisher_p,
+    exact_mcnemar_p,
+    most_that_differ,
+    newcombe_interval,
+    paired_share_interval,
+    score_interval,
+    tango_interval,
+    wilson_interval,
+)
 
 RNG = np.random.default_rng(6)
+RNG_TABLES = [
+    (int(RNG.integers(0, m + 1)), m, int(RNG.integers(0, n + 1)), n) for m, n in RNG.integers(1, 40, (45, 2)).tolist()
+]
 SHARES = [(int(RNG.integers(0, n + 1)), n) for n in RNG.integers(1, 200, 50).tolist()]
 
 
@@ -86,6 +102,76 @@ def test_bonett_price_goes_no_further_than_all() -> None:
     assert bonett_price_interval(0, 3, 3, level=0.99)[0] == -1.0
 
 
+def likeliest_loss(gained: int, lost: int, n: int, difference: float) -> float:
+    """The chance of a loss under which those counts are likeliest, had the difference been that; by bisection."""
+    low, high = max(0.0, -difference), (1 - difference) / 2
+
+    def slope(share: float) -> float:
+        none = 1 - 2 * share - difference
+        return gained / (share + difference) + lost / share - 2 * (n - gained - lost) / none
+
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_tango_ends_where_the_score_test_begins_to_refuse(level: float) -> None:
+    for gained, lost, rest in RNG.integers(1, 40, (30, 3)).tolist():
+        n = gained + lost + rest
+        for end in tango_interval(gained, lost, n, level=level):
+            share = likeliest_loss(gained, lost, n, end)
+            variance = n * (2 * share + end - end**2)
+            assert abs(gained - lost - n * end) / sqrt(variance) == pytest.approx(z_of(level), abs=1e-5)
+
+
+def test_tango_of_none_that_differ_is_the_score_of_none() -> None:
+    z = z_of(0.95)
+    assert tango_interval(0, 0, 50, level=0.95) == pytest.approx((-(z**2) / (50 + z**2), z**2 / (50 + z**2)))
+    assert tango_interval(9, 0, 9, level=0.95)[1] == 1.0
+    assert tango_interval(0, 9, 9, level=0.95)[0] == -1.0
+
+
+def test_tango_is_as_published() -> None:
+    # Bentur et al. 2009: 1 and 7 of 21 pairs differ; Fagerland, Lydersen & Laake 2014, asymptotic score
+    assert tango_interval(1, 7, 21, level=0.95) == pytest.approx((-0.517, -0.026), abs=5.1e-4)
+
+
+def test_joined_intervals_of_pairs_err_on_neither_side_more_than_they_say() -> None:
+    """Exactly: the probabilities of all counts, 8 % of 100 pairs differing, a loss of 0.05. One alone: 3 %."""
+    n, differ, loss = 100, 0.08, 0.05
+    gain, above = (differ - loss) / 2, {"joined": 0.0, "bonett-price": 0.0}
+    for total in range(40):
+        for gained in range(total + 1):
+            chance = comb(n, total) * differ**total * (1 - differ) ** (n - total)
+            chance *= comb(total, gained) * (gain / differ) ** gained * (1 - gain / differ) ** (total - gained)
+            counts = gained, total - gained, n
+            above["joined"] += chance * (paired_share_interval(*counts, level=0.95)[0] > -loss)
+            above["bonett-price"] += chance * (bonett_price_interval(*counts, level=0.95)[0] > -loss)
+    assert above["joined"] <= 0.0252 < 0.028 < above["bonett-price"]
+
+
+@pytest.mark.parametrize("n", [30, 100])
+def test_clopper_pearson_errs_on_neither_side_more_than_it_says(n: int) -> None:
+    """Exactly, for many shares; at some of them Wilson's interval errs in twice as many on one side."""
+    shares = np.linspace(0.02, 0.98, 193)
+    chances = np.array([comb(n, k) * shares**k * (1 - shares) ** (n - k) for k in range(n + 1)])
+    worst = {}
+    for interval in (clopper_pearson_interval, wilson_interval):
+        low, high = np.array([interval(k, n, level=0.95) for k in range(n + 1)]).T
+        above, below = (chances * (low[:, None] > shares)).sum(axis=0), (chances * (high[:, None] < shares)).sum(axis=0)
+        worst[interval] = max(above.max(), below.max())
+    assert worst[clopper_pearson_interval] <= 0.025 + 1e-9 < 0.05 < worst[wilson_interval]
+
+
+def test_clopper_pearson_is_as_published_and_ends_where_the_tail_is_left() -> None:
+    # Newcombe 1998, table I, method 5
+    for (yes, n), published in {(81, 263): (0.2527, 0.3676), (15, 148): (0.0578, 0.1617), (0, 20): (0, 0.1684)}.items():
+        assert clopper_pearson_interval(yes, n, level=0.95) == pytest.approx(published, abs=5.1e-5)
+    assert clopper_pearson_interval(20, 20, level=0.95)[1] == 1.0
+
+
 def test_mcnemar_counts_the_ways_that_are_no_likelier() -> None:
     for gained, lost in product(range(13), range(13)):
         n = gained + lost
@@ -115,6 +201,38 @@ def test_mcnemar_is_as_published() -> None:
 def test_newcombe_is_as_published(counts: tuple[int, int, int, int], published: tuple[float, float]) -> None:
     # Newcombe 1998, Interval estimation for the difference between independent proportions, table II, method 10
     assert newcombe_interval(*counts, level=0.95) == pytest.approx(published, abs=5.1e-5)
+
+
+def test_the_score_interval_of_a_fraction_of_a_value_lies_between() -> None:
+    lows = [score_interval(0.3, n, 2.0)[0] for n in (12, 12.5, 13)]
+    assert lows == sorted(lows) and lows[0] < lows[1] < lows[2]
+
+
+def test_the_error_of_bonett_price_makes_its_interval() -> None:
+    low, high = bonett_price_interval(6, 3, 40, level=0.95)
+    assert high - low == pytest.approx(2 * z_of(0.95) * bonett_price_error(6, 3, 40))
+    assert bonett_price_error(0, 0, 40) > 0
+
+
+def test_fisher_sums_the_tables_that_are_no_likelier() -> None:
+    for a, m, b, n in [(1, 9, 8, 10), (0, 5, 5, 5), (3, 7, 2, 9), (4, 8, 4, 8), (0, 3, 0, 4), *RNG_TABLES]:
+        yes = a + b
+        ways = {k: comb(m, k) * comb(n, yes - k) for k in range(max(0, yes - n), min(m, yes) + 1)}
+        expected = Fraction(sum(way for way in ways.values() if way <= ways[a]), comb(m + n, yes))
+        assert exact_fisher_p(a, m, b, n) == pytest.approx(float(expected), abs=1e-9)
+
+
+def test_the_most_that_differ_would_have_been_missed_one_time_in_forty() -> None:
+    for n in (1, 5, 200, 10**6):
+        assert (1 - most_that_differ(n, level=0.95)) ** n == pytest.approx(0.025, rel=1e-6)
+
+
+def test_a_constant_with_bounds_has_the_worst_that_so_few_can_do() -> None:
+    most = most_that_differ(10, level=0.9)
+    assert constant_interval(0.2, 10, (-1.0, 1.0), level=0.9) == pytest.approx((0.2 - 1.2 * most, 0.2 + 0.8 * most))
+    assert constant_interval(1.0, 10, (0.0, 1.0), level=0.9) == pytest.approx((1 - most, 1.0))
+    assert constant_interval(0.2, 10, None, level=0.9) is None
+    assert constant_interval(0.2, 10, (0.0, float("inf")), level=0.9) is None
 
 
 def test_newcombe_joins_two_solved_scores() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stats import combined_share, mean_estimate, share_estimate
+from stats.clusters import clustering_of, degrees_of_freedom
 
 ANSWERS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "b", "c", None])), max_size=30)
 
@@ -41,6 +42,15 @@ def test_alone_it_is_the_score_test_inverted_even_without_spread(yes: int, n: in
     assert found.reason is None
 
 
+def worth(values: Any, clusters: Sequence[int], error_of: Callable[[Any, Sequence[int]], float]) -> float:
+    """How many values that stand alone are worth as much by the standard error, after two clusters of average size are
+    added, one all 0, one all 1."""
+    size, count = round(len(values) / len({*clusters})), max(clusters) + 1
+    more = np.array([*values, *[0.0] * size, *[1.0] * size])
+    error = error_of(more, [*clusters, *[count] * size, *[count + 1] * size])
+    return float(more.mean() * (1 - more.mean()) / error**2 * len(values) / len(more))
+
+
 def test_clusters_count_as_many_as_their_standard_error_says(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
@@ -51,8 +61,10 @@ def test_clusters_count_as_many_as_their_standard_error_says(
         values = (rng.random(len(clusters)) < rng.beta(1, 1, 12)[clusters]).astype(float)
         share = values.mean()
         effective = min(len(values), share * (1 - share) / sandwich_error(values, clusters) ** 2)
+        effective = min(effective, worth(values, clusters, sandwich_error))
         found = share_estimate(values, clusters)
-        expected = inverted(share, effective, float(t_bisected(0.95, 11.0)))
+        df = degrees_of_freedom(values, clustering_of(clusters, values.size))
+        expected = inverted(share, effective, float(t_bisected(0.95, df)))
         assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
         assert (found.method, found.n_clusters) == ("cluster-robust wilson", 12)
         fewer += effective < len(values)
@@ -60,9 +72,13 @@ def test_clusters_count_as_many_as_their_standard_error_says(
 
 
 @pytest.mark.parametrize("values", [[1] * 12, [0] * 12, [0, 1] * 6])
-def test_clusters_without_spread_count_once_each(values: list[int], t_bisected: Callable[[Any, Any], Any]) -> None:
-    found = share_estimate(values, [k // 2 for k in range(12)])
-    expected = inverted(float(np.mean(values)), 6, float(t_bisected(0.95, 5.0)))
+def test_clusters_without_spread_count_no_more_than_once_each(
+    values: list[int], t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
+) -> None:
+    clusters = [k // 2 for k in range(12)]
+    found, effective = share_estimate(values, clusters), min(6.0, worth(values, clusters, sandwich_error))
+    assert 4 < effective <= 6
+    expected = inverted(float(np.mean(values)), effective, float(t_bisected(0.95, 5.0)))
     assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
 
 
@@ -164,7 +180,7 @@ def test_where_the_t_interval_fails_it_holds() -> None:
     """Almost all are yes: clusters without spread have no t interval, and others one that is too short."""
 
     def by_t(values: Any, clusters: Any) -> Any:
-        return mean_estimate(values, clusters, binary=True)
+        return mean_estimate(values, clusters)
 
     clusters = np.repeat(np.arange(30), 2).tolist()
     assert covered(clusters, 0.98, 0.5, 400, by_t) < 0.7

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stats import linearised, mean_estimate, paired_difference, worst_case_difference
+from stats import linearised, mean_estimate, paired_difference
 
 VALUES = st.floats(-100, 100)
 WEIGHTS = st.floats(0.1, 100)
@@ -142,17 +142,6 @@ def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_
         found_one += none.p_value < 0.05
     assert 0.92 <= covered / 1000 <= 0.975
     assert 0.03 <= found_one / 1000 <= 0.08
-
-
-# The worst case
-
-
-def test_the_worst_case_is_weighed_too() -> None:
-    """Of two pairs, one stands for four: where that one is missing, little is known."""
-    ours, theirs = [1.0, np.nan], [0.0, 0.0]
-    assert worst_case_difference(ours, theirs, 0, 1) == (0.5, 1.0)
-    assert worst_case_difference(ours, theirs, 0, 1, weights=[1, 4]) == pytest.approx((0.2, 1.0))
-    assert worst_case_difference(ours, theirs, 0, 1, weights=[4, 1]) == pytest.approx((0.8, 1.0))
 
 
 # What is refused

@@ -3,6 +3,7 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -15,7 +16,7 @@ from compared import Compared
 from specs.errors import InputError
 from store.catalog import connect, grain, select, view_files
 from store.parquet import Store
-from store.records import derived_id
+from store.records import derived_id, to_json
 from store.schemas import EXPERIMENT_TABLES, TABLES, schema_of
 from store.snapshots import freeze, to_examples
 
@@ -151,6 +152,8 @@ def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckd
                 store.append(table, f"id-{i}", "p", [doubled])
                 store.append(table, f"id-{i}", "p", [doubled])
     fill_comparison(store, make)
+    fill_decisions(store, make)
+    fill_labels(store, make)
     with connect(store.layout.root) as connection:
         yield connection
 
@@ -192,6 +195,19 @@ def fill_unfinished(filler: Filler, identity: str, snapshot: str) -> None:
         filler.scores(identity, filler.score(identity, "q0", 0, "exact", status=judged))
 
 
+def fill_decisions(store: Store, make: Make) -> None:
+    """A gate of two rules, decided on twice, one of them compared with an approved baseline."""
+    rule = {"rule": "guard", "bound": 0.1, "outcome": "open", "text": "who knows", "p_below": 0.5, "p_adjusted": 1.0}
+    sides = {"candidate_experiment_id": "exp-1", "baseline_experiment_id": "exp-2"}
+    for number in range(2):
+        identity, reasons = f"dec-{number}", to_json([rule | {"metric": metric} for metric in ("exact", "tone")])
+        store.publish("decisions", identity, [make("decisions", decision_id=identity, reasons=reasons, **sides)])
+        verdict = make("verdicts", verdict_id=f"v-{identity}", decision_id=identity, run_group=identity, **sides)
+        store.publish("verdicts", identity, [replace(verdict, metric="exact", comparison_id=None)])
+        base = make("baselines", baseline_id=f"base-{number}", name="release", experiment_id="exp-2")
+        store.publish("baselines", base.baseline_id, [base])
+
+
 def fill_comparison(store: Store, make: Make) -> None:
     """Two metrics of three experiments in both orders, with win rates and ratings in all and of a split."""
     compared = Compared(store, ["a", "b", "c"], ["q0", "q1"], repetitions=2, both_orders=True)
@@ -211,6 +227,16 @@ def fill_comparison(store: Store, make: Make) -> None:
     for metric, habit in product(metrics, ("flip_share", "self_consistency")):
         judged = {"batch_id": owner, "subject_kind": "judge", "subject_id": metric, "name": habit}
         store.append("checks", owner, "p", [make("checks", check_id=f"{metric}-{habit}", **judged)])
+
+
+def fill_labels(store: Store, make: Make) -> None:
+    """Two people on a run that two experiments judged, one of them twice; and one of them on a pair."""
+    for i, (labeller, at) in enumerate((("ann", START), ("ben", START), ("ann", START + timedelta(hours=1)))):
+        of = {"subject_id": run_id("exp-1", "q1", 0), "experiment_id": "exp-1", "metric": "exact", "value": 1.0}
+        pair = {"subject_id": "run-0-q0-0", "other_run_id": "run-1-q0-0", "metric": "preference", "label": "left"}
+        for j, fields in enumerate((of, pair)):
+            made = {"label_id": f"label-{i}-{j}", "batch_id": f"labels-{i}", "labeller": labeller, "recorded_at": at}
+            store.append("labels", f"labels-{i}", "p", [make("labels", subject_kind="run", **made, **fields)])
 
 
 @every_view

@@ -401,9 +401,10 @@ def verdict(make: Make, **fields: Any) -> VerdictRow:
 def test_a_win_rate_is_half_of_one_and_the_difference(written: Store, make: Make) -> None:
     numbers = {"candidate_mean": 0.6, "difference": 0.2, "ci_low": -0.5, "ci_high": 0.75, "level": 0.9, "p_value": 0.04}
     said = {"n_pairs": 10, "n_clusters": 9, "conclusion": "better", "reason": "so"}
-    written.publish("verdicts", "cmp-1", [verdict(make, **numbers, **said)])
+    adjusted = {"p_adjusted": 0.08, "adjustment": "holm"}
+    written.publish("verdicts", "cmp-1", [verdict(make, **numbers, **said, **adjusted)])
     found = only(written, "*", "win_rates")
-    rates = {"win_rate": 0.6, "win_rate_low": 0.25, "win_rate_high": 0.875, "level": 0.9, "p_value": 0.04}
+    rates = {"win_rate": 0.6, "win_rate_low": 0.25, "win_rate_high": 0.875, "level": 0.9, "p_value": 0.04, **adjusted}
     assert found == {
         "comparison_id": "cmp-1",
         "comparison": "old and new",

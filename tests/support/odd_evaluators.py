@@ -208,3 +208,32 @@ class Strict:
 
 class NoFunction:
     """A class that judges nothing."""
+
+
+def half_fails(inputs, outputs, reference_outputs):  # type: ignore[no-untyped-def]
+    """Right or wrong, but for every second question."""
+    if int(inputs["q"].split()[1].rstrip("?")) % 2:
+        raise RuntimeError("cannot judge this one")
+    return outputs == reference_outputs
+
+
+def strict(inputs, outputs, reference_outputs):  # type: ignore[no-untyped-def]
+    """Right or wrong, but every tenth question is answered wrong in any case."""
+    return bool(outputs == reference_outputs and int(inputs["q"].split()[1].rstrip("?")) % 10)
+
+
+def right(outputs, reference_outputs):  # type: ignore[no-untyped-def]
+    """The share of all answers that are right."""
+    return sum(one == other for one, other in zip(outputs, reference_outputs, strict=True)) / len(outputs)
+
+
+def some(inputs, outputs, reference_outputs):  # type: ignore[no-untyped-def]
+    """Right or wrong; it does not apply to answers that are not sure, and of four questions in five to none."""
+    if outputs == {"a": "unsure"} or (outputs == {"a": "yes"} and "Question 3" in inputs["q"]):
+        return None
+    return outputs == reference_outputs
+
+
+def points(outputs, reference_outputs):  # type: ignore[no-untyped-def]
+    """A number without bounds."""
+    return 7.5 if outputs == reference_outputs else 7.0

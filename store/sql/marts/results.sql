@@ -17,7 +17,8 @@ with summed as (
 select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
        coalesce(t.mean, m.mean) as mean, t.ci_low, t.ci_high, t.level, m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
        v.baseline_experiment_id, b.target as baseline, v.difference, v.ci_low as difference_low,
-       v.ci_high as difference_high, v.p_value, v.n_pairs, v.higher_is_better, v.worst_case_low, v.worst_case_high,
+       v.ci_high as difference_high, v.p_value, v.p_adjusted, v.adjustment, v.n_pairs, v.higher_is_better, v.worst_case_low,
+       v.worst_case_high, v.worst_ci_low, v.worst_ci_high, v.margin, v.smallest_detectable_effect, v.power, v.warning,
        v.conclusion, coalesce(v.reason, t.reason) as reason
 from summed m
 join experiments e using (experiment_id)

@@ -7,7 +7,7 @@ select v.comparison_id, s.name as comparison, v.metric, v.candidate_experiment_i
        -- the difference is the win rate minus that of the other side, which is what it lacks of 1
        (1 + v.ci_low) / 2 as win_rate_low,
        (1 + v.ci_high) / 2 as win_rate_high,
-       v.level, v.p_value, v.n_pairs, v.n_clusters,
+       v.level, v.p_value, v.p_adjusted, v.adjustment, v.n_pairs, v.n_clusters,
        (v.settings ->> 'wins')::bigint as wins,
        (v.settings ->> 'losses')::bigint as losses,
        (v.settings ->> 'ties')::bigint as ties,

@@ -1,0 +1,182 @@
+"""What a gate decides where it is known what it should: by one rule, and by several."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.simulation.cells import Cell, Figure, told
+from benchmarks.simulation.worlds import Draw, Normal, Setting, Sizes, Skewed, World, YesNo
+from stats import mean_estimate, paired_difference
+from stats.arrays import FloatArray
+from stats.clusters import clustering_of, degrees_of_freedom, with_two_more
+from stats.distributions import clipped
+from stats.paired import ADDED
+from stats.proportions import clopper_pearson_interval, paired_share_interval
+from stats.skewness import skewed_t_interval, skewness_of_mean
+from tasks.rules import Interval, Kind, Measured, Rule, concluded, rulings
+
+LEVEL, FEWEST = 0.95, 20
+PASSED = Figure(name="PASS", at_most=0.025)
+FAILED = Figure(name="FAIL", at_most=0.025)
+PASSES, FAILS = Figure(name="PASS"), Figure(name="FAIL")
+
+
+class Guarded(NamedTuple):
+    """A metric with a guard; loss and margin both in its world's way."""
+
+    world: World
+    loss: float
+    margin: float
+    sizes: Sizes | None = None
+
+
+GUARDS = ((YesNo(base=0.8, differ=0.2), 0.05), (Normal(), 0.25), (Skewed(), 0.4))
+SIZES: tuple[Sizes, Sizes] = ("even", "uneven")
+
+
+def gate_cells() -> Iterator[Cell]:
+    for n in (30, 100, 300):
+        for world, margin in (*GUARDS, (YesNo(base=0.95, differ=0.08), 0.05)):
+            yield _gate("guard, all of the margin lost", [Guarded(world, margin, margin)], n, (PASSED, FAILED))
+    for sizes in SIZES:
+        for world, margin in ((YesNo(base=0.8, differ=0.2), 0.05), (Normal(), 0.15)):
+            guarded = [Guarded(world, margin, margin, sizes)]
+            yield _gate("guard, all of the margin lost", guarded, 100, (PASSED, FAILED))
+    yield from _several()
+    for n in (30, 100, 300):
+        for base in (0.8, 0.95):
+            yield _floor(base, n)
+
+
+def _several() -> Iterator[Cell]:
+    at_margin, half, none, thrice = (
+        [Guarded(world, part * margin, margin) for world, margin in GUARDS] for part in (1.0, 0.5, 0.0, 3.0)
+    )
+    wide = [Guarded(world, 0.0, 2 * margin) for world, margin in GUARDS]
+    yield _gate("3 guards, all of each margin lost", at_margin, 100, (PASSED, FAILED))
+    yield _gate("3 guards, all of one margin lost", [at_margin[0], *none[1:]], 100, (PASSED, FAILED))
+    yield _gate("3 guards, half of each margin lost", half, 100, (PASSES, FAILED))
+    yield _gate("3 guards of twice the margin, no loss", wide, 300, (PASSES, FAILED))
+    yield _gate("3 guards, thrice each margin lost", thrice, 300, (PASSED, FAILS))
+
+
+def _gate(name: str, guarded: Sequence[Guarded], n: int, figures: tuple[Figure, ...]) -> Cell:
+    settings = [Setting(world=one.world, n=n, sizes=one.sizes, loss=one.loss) for one in guarded]
+    margins = [-Setting(world=one.world, n=n, loss=one.margin).difference for one in guarded]
+
+    def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
+        streams = [setting.draws(own, runs) for setting, own in zip(settings, rng.spawn(len(settings)), strict=True)]
+        for draws in zip(*streams, strict=True):
+            yield _decided(
+                [
+                    ("guard", margin, measured(draw, setting.world))
+                    for draw, setting, margin in zip(draws, settings, margins, strict=True)
+                ]
+            )
+
+    return Cell(
+        kind="gate",
+        method=name,
+        world=settings[0].name if len(settings) == 1 else "yes/no, normal, skewed",
+        n=f"{n} clusters" if settings[0].sizes else str(n),
+        difference=", ".join(told(setting.difference) for setting in settings),
+        figures=figures,
+        rows=rows,
+    )
+
+
+def _floor(base: float, n: int) -> Cell:
+    setting = Setting(world=YesNo(base=base, differ=0.05), n=n)
+
+    def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
+        for draw in setting.draws(rng, runs):
+            yield _decided([("sure_floor", base, measured_share(draw.baseline))])
+
+    return Cell(
+        kind="gate",
+        method="sure floor, which is the true mean",
+        world=f"yes/no, {base:.0%} yes",
+        n=str(n),
+        difference="none",
+        figures=(PASSED, FAILED),
+        rows=rows,
+    )
+
+
+IntervalAt = Callable[[float], Interval | None]
+
+
+def _decided(rules: Sequence[tuple[Kind, float, Measured]]) -> tuple[float, float]:
+    """Whether a gate passes, and whether it fails."""
+    given = [(Rule(kind=kind, metric=f"m{place}", bound=bound), one) for place, (kind, bound, one) in enumerate(rules)]
+    found = concluded(rulings(given, level=LEVEL, fewest=FEWEST, adjustment="holm"))
+    return float(found == "PASS"), float(found == "FAIL")
+
+
+def measured(draw: Draw, world: World) -> Measured:
+    """What tasks.measured gives of the same examples, but without checking them anew for every level."""
+    found = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
+    if world.binary and draw.clusters is None:
+        interval_at = _of_shares(draw)
+    elif found.standard_error is None:
+        interval_at = _anew(draw, world)
+    else:
+        interval_at = _by_t(draw, world, found.standard_error)
+    return _measured(found.difference, interval_at, found.n_clusters or found.n_pairs, found.p_value)
+
+
+def _of_shares(draw: Draw) -> IntervalAt:
+    differences = draw.candidate - draw.baseline
+    gained, lost = int(np.sum(differences > 0)), int(np.sum(differences < 0))
+    return lambda level: _share_interval(gained, lost, differences.size, level)
+
+
+@lru_cache(maxsize=2**18)
+def _share_interval(gained: int, lost: int, n: int, level: float) -> Interval:
+    """Few counts and few levels come again and again."""
+    return paired_share_interval(gained, lost, n, level=level)
+
+
+def _anew(draw: Draw, world: World) -> IntervalAt:
+    def interval_at(level: float) -> Interval | None:
+        one = paired_difference(*draw, binary=world.binary, bounds=world.bounds, level=level)
+        return None if one.low is None or one.high is None else (one.low, one.high)
+
+    return interval_at
+
+
+def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
+    low, high = (0.0, 1.0) if world.binary else world.bounds or (-math.inf, math.inf)
+    differences = draw.candidate - draw.baseline
+    clustering = clustering_of(draw.clusters, differences.size)
+    if world.binary:
+        differences, clustering = with_two_more(differences, clustering, -ADDED, ADDED)
+    centre, df = float(differences.mean()), degrees_of_freedom(differences, clustering)
+    skewness = 0.0 if world.binary else skewness_of_mean(differences, clustering, error)
+    return lambda level: clipped(skewed_t_interval(centre, error, skewness, df=df, level=level), low - high, high - low)
+
+
+def measured_share(values: FloatArray) -> Measured:
+    yes = int(values.sum())
+
+    def interval_at(level: float) -> Interval | None:
+        return clopper_pearson_interval(yes, values.size, level=level)
+
+    return _measured(mean_estimate(values, binary=True).mean, interval_at, values.size, None)
+
+
+def _measured(value: float | None, interval_at: IntervalAt, n: int, p_value: float | None) -> Measured:
+    return Measured(
+        value=value,
+        interval_at=interval_at,
+        sure_at=interval_at,
+        sure_value=None if value is None else (value, value),
+        n=n,
+        noun="pairs",
+        lost=0,
+        higher_is_better=True,
+        p_value=p_value,
+    )

@@ -1,0 +1,28 @@
+-- one row per judgement, label_id: a judgement beside what a person said of the same run; of two runs, in each order
+-- of metrics with one name, and of those that were compared by `evalflows labels agreement --people`
+with same as (
+    select distinct metric, metric as people_metric from labels
+    union
+    select distinct subject_id, observed ->> 'people_metric' from checks where subject_kind = 'judge' and name = 'people'
+), judgements as (
+    select score_id as judgement, 'run' as kind, run_id, null as other_run_id, experiment_id, example_id, repetition,
+           metric, evaluator, evaluator_version, judge_model, value, label, comment
+    from scores
+    where status = 'scored' and subject_kind = 'run' and turn is null
+    union all
+    select judgement_id, 'pair', left_run_id, right_run_id, comparison_id, example_id, repetition, metric, evaluator,
+           evaluator_version, judge_model, case winner when 'left' then 1 when 'right' then 0 else 0.5 end, winner, comment
+    from comparisons
+    where status = 'scored' and decided_by is distinct from 'failed output'
+)
+select j.judgement, l.label_id, j.kind, j.experiment_id, j.run_id, j.other_run_id, j.example_id, j.repetition,
+       j.metric, l.metric as people_metric, j.evaluator, j.evaluator_version, j.judge_model,
+       j.value, j.label, l.value as people_value, l.label as people_label,
+       case when j.value is not null and l.value is not null then j.value = l.value else j.label = l.label end as agrees,
+       j.value - l.value as error,
+       l.labeller, l.source, l.is_fair, j.comment, l.comment as people_comment
+from judgements j
+join current_labels l
+    on l.subject_kind = 'run' and l.turn is null and l.subject_id = j.run_id
+       and l.other_run_id is not distinct from j.other_run_id
+join same s on s.metric = j.metric and s.people_metric = l.metric

@@ -1,0 +1,106 @@
+"""Which experiments of the past a gate can be held against, each with what it might have been compared with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from specs.experiment import ExperimentSpec
+from specs.gate import GateSpec
+from specs.metric import MEASURES
+from store.backtest_report import Relation
+from store.baselines import Approval, approvals
+from store.catalog import ask
+from store.parquet import Store
+from store.records import ExperimentRow
+from tasks.trials import KINDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    candidate: ExperimentRow
+    baseline: ExperimentRow
+    relation: Relation
+
+    @property
+    def is_same_target(self) -> bool:
+        return self.candidate.target_version == self.baseline.target_version
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """The experiments of a store that are complete and have all metrics of a gate."""
+
+    store: Store
+    gate: GateSpec
+
+    def pairs(self) -> list[Pair]:
+        """Each with every earlier one that has the same dataset's name, or enough of the same examples; those that the
+        gate would have compared with then come first of each. The newest candidates first."""
+        return [pair for row in self.experiments for pair in self._of(row)]
+
+    @cached_property
+    def experiments(self) -> Sequence[ExperimentRow]:
+        """The newest first."""
+        wanted = {_root(metric) for metric in self.gate.metrics if _root(metric) not in MEASURES}
+        ((*found,),) = ask(self.store, (_EXPERIMENTS, []))
+        fit = [identity for identity, metrics in found if wanted <= {*(metrics or [])}]
+        return [self.store.read("experiments", identity)[0] for identity in fit]
+
+    def _of(self, row: ExperimentRow) -> Iterator[Pair]:
+        then = self._baseline_then(row)
+        if then is not None:
+            yield Pair(candidate=row, baseline=then, relation="baseline")
+        for other in self.experiments:
+            if other is not then and other.started_at < row.started_at and self._fits(row, other):
+                yield Pair(candidate=row, baseline=other, relation="earlier")
+
+    def _baseline_then(self, row: ExperimentRow) -> ExperimentRow | None:
+        """What the gate would have compared with when it ran: a target of the same start, or what was approved."""
+        spec = ExperimentSpec.model_validate_json(row.spec)
+        target = spec.baseline_target(self.gate)
+        if target is not None:
+            together = (one for one in self.experiments if one.run_group == row.run_group and one is not row)
+            return next((one for one in together if one.target == target != row.target), None)
+        name, when = self.gate.baseline or spec.name, row.ended_at or row.started_at
+        held = next((one for one in self._approvals if one.name == name and one.recorded_at <= when), None)
+        named = (one for one in self.experiments if held and one.experiment_id == held.experiment_id)
+        return next((one for one in named if one is not row), None)
+
+    def _fits(self, row: ExperimentRow, other: ExperimentRow) -> bool:
+        if row.snapshot_id == other.snapshot_id or row.dataset_name == other.dataset_name is not None:
+            return True
+        return self._shared.get(frozenset((row.snapshot_id, other.snapshot_id)), 0) >= self.gate.fewest
+
+    @cached_property
+    def _approvals(self) -> Sequence[Approval]:
+        return sorted(approvals(self.store), key=lambda one: one.recorded_at, reverse=True)
+
+    @cached_property
+    def _shared(self) -> Mapping[frozenset[str], int]:
+        """How many examples two snapshots have in common, with the same inputs."""
+        snapshots = list(dict.fromkeys(row.snapshot_id for row in self.experiments))
+        (found,) = ask(self.store, (_SHARED, [snapshots]))
+        return {frozenset((one, other)): count for one, other, count in found}
+
+
+def _root(metric: str) -> str:
+    """What a metric is made of the repetitions of: that of `right pass@2` is `right`."""
+    return next((metric.rpartition(f" {kind}")[0] for kind in KINDS if f" {kind}" in metric), metric)
+
+
+_EXPERIMENTS = """
+with given as (
+    select experiment_id, list(distinct metric) as metrics
+    from scores where subject_kind = 'run' and turn is null group by experiment_id
+)
+select experiment_id, metrics from experiments left join given using (experiment_id)
+where state = 'completed' order by started_at desc, experiment_id desc
+"""
+
+_SHARED = """
+select one.snapshot_id, other.snapshot_id, count(*)
+from examples one join examples other using (example_id)
+where one.snapshot_id < other.snapshot_id and one.inputs = other.inputs
+  and list_contains($1, one.snapshot_id) and list_contains($1, other.snapshot_id)
+group by all
+"""

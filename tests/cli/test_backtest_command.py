@@ -1,0 +1,105 @@
+"""evalflows backtest, from a spec file to what is printed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from past import Past, passes
+
+from cli.backtest import backtest
+
+N = 120
+SPEC: dict[str, Any] = {
+    "name": "qa",
+    "dataset": {"path": "rows.jsonl"},
+    "targets": [{"kind": "python", "name": "bot", "function": "bot:answer"}],
+    "evaluators": ["exact_match"],
+    "gates": [
+        {"name": "release", "guards": {"right": 0.1}},
+        {"name": "absurd", "guards": {"right": 0.0001}},
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test cuts the power, so none needs to wait until the disk has what was written."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    """A spec file, and a past of five experiments: two of one target, two that are as good, and one that is bad."""
+    past = Past()
+    for seed, (target, rate) in enumerate([("a", 0.9), ("a", 0.9), ("b", 0.9), ("c", 0.5), ("d", 0.9)]):
+        past.experiment({"right": passes(rate, N, seed=seed)}, target_version=target)
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    return str(tmp_path / "spec.yaml")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(backtest, list(arguments), catch_exceptions=False)
+
+
+def test_it_prints_pairs_counts_and_sentences(spec: str) -> None:
+    done = run(spec, "--gate", "release", "--replicates", "50")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0] == "gate release, held against 5 experiments"
+    assert "candidate" in lines[1] and "because" in lines[1]
+    said = " ".join(done.output.split())
+    assert "right is worse by more than the 0.100 allowed" in said
+    assert "of 9 past pairs of different targets it would have blocked 3 (FAIL)" in said
+    assert "on 1 pair of the same target (from 2 experiments) it said FAIL 0 times, 0 %" in said
+    assert "on 50 replicates without any difference of each of 10 pairs, it said FAIL in" in said
+    assert "right worse by twice its margin (0.2): caught in" in said
+    assert "gate absurd" not in said
+
+
+def test_json_has_a_line_for_each_gate_with_all_that_is_printed(spec: str) -> None:
+    done = run(spec, "--replicates", "20", "--format", "json")
+    release, absurd = [json.loads(line) for line in done.output.splitlines()]
+    assert (release["gate"], absurd["gate"]) == ("release", "absurd")
+    assert (release["past"]["n"], release["past"]["failed"], release["same_target"]["failed"]) == (9, 3, 0)
+    # By a margin of nothing only the good one after the bad one passes.
+    assert (absurd["past"]["failed"], absurd["past"]["open"], absurd["past"]["passed"]) == (3, 5, 1)
+    assert {one["conclusion"] for one in release["decisions"]} >= {"PASS", "FAIL"}
+    assert release["simulated"]["falls"][1]["times"] == 2
+    assert release["sentences"][0].startswith("of 9 past pairs")
+    assert release["policy"]["guards"] == {"right": 0.1}
+
+
+def test_no_more_than_twenty_pairs_are_shown_and_all_are_counted(spec: str) -> None:
+    past = Past()
+    past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there
+    for seed in range(3):
+        past.experiment({"right": passes(0.9, N, seed=10 + seed)}, target_version=f"x{seed}")
+    done = run(spec, "--gate", "release", "--replicates", "0")
+    assert done.output.count("earlier") == 20
+    assert "and 8 more; of all 28:" in done.output and "replicates" not in done.output
+    assert "18 older pairs were left out" in run(spec, "--gate", "release", "--replicates", "0", "--limit", "10").output
+
+
+def test_a_change_of_the_spec_counts(spec: str) -> None:
+    done = run(spec, "--gate", "release", "--replicates", "0", "--set", "gates.0.guards.right=0.9")
+    assert "it would have blocked 0 (FAIL), passed 9 (PASS)" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "said"),
+    [
+        (["--gate", "other"], {}, "gate 'other': not in experiment 'qa', wanted one of release, absurd"),
+        ([], {"gates": []}, "experiment 'qa': got no gates, wanted one at least"),
+    ],
+    ids=["no such gate", "no gate"],
+)
+def test_what_is_no_gate_is_said_in_one_line(
+    tmp_path: Path, arguments: list[str], changes: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC | changes))
+    done = run(str(tmp_path / "spec.yaml"), *arguments)
+    assert (done.exit_code, done.output.strip()) == (2, f"evalflows: {said}")

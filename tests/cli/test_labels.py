@@ -1,0 +1,141 @@
+"""evalflows labels import | ls | agreement | next | judges, in this process."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from labelled import judged, run_of, write_csv
+
+from cli.labels import labels
+
+N = 200
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def truth() -> dict[str, float]:
+    """Which answers of the experiment `small` are right; its judge says yes to them, and to half of the others."""
+    rng = np.random.default_rng(0)
+    found = {f"q{i:03}": float(rng.random() < 0.7) for i in range(N)}
+    judged("small", {name: value or float(rng.random() < 0.5) for name, value in found.items()})
+    return found
+
+
+OWNER = "exp-00-small"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(labels, list(arguments))
+
+
+def said(*arguments: str) -> str:
+    done = invoke(*arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def refused(*arguments: str) -> str:
+    done = invoke(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("evalflows: ") and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def form(path: str) -> list[dict[str, Any]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def filled(path: str, truth: dict[str, float]) -> None:
+    run = {run_of(OWNER, name): name for name in truth}
+    rows = [{**row, "value": "yes" if truth[run[row["run_id"]]] else "no"} for row in form(path)]
+    write_csv(path, rows)
+
+
+def test_an_empty_store_is_no_error() -> None:
+    assert "no labels yet" in said("ls")
+    assert "no judge has labels beside it" in said("judges")
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> None:
+    done = invoke("next", "small", "correct", "--n", "120", "--out", "form.csv")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "60 drawn fairly, 60 as the judge is unsure; 80 more have none\n"
+    rows = form("form.csv")
+    assert [*rows[0]] == [
+        *("run_id", "metric", "drawn", "inputs", "outputs", "reference_outputs", "value", "comment"),
+    ]
+    assert [row["drawn"] for row in rows] == ["fair"] * 60 + ["uncertain"] * 60
+    assert rows[0]["inputs"].startswith('{"question":"q')
+    filled("form.csv", truth)
+    assert said("import", "form.csv", "--labeller", "ann") == "120 labels of correct imported\n"
+    assert said("import", "form.csv", "--labeller", "ann") == "120 labels of correct were there already\n"
+    assert "form.csv" in said("ls")
+    told = said("agreement", "small", "correct")
+    for part in ("Cohen's kappa", "Krippendorff's alpha", "bias (judge minus people)", "people say", "judge: yes"):
+        assert part in told, part
+    assert "mean, judge alone" in told and "mean, prediction-powered" in told
+    assert "more than by chance" in told and "it is too generous" in told
+    assert "60 labelled are left out" in told
+    board = said("judges")
+    assert "judge-1" in board and "correct" in board
+
+
+def test_a_form_is_printed_where_no_file_is_named_and_one_that_is_there_is_kept(truth: dict[str, float]) -> None:
+    assert said("next", "small", "correct", "--n", "3").count("\n") == 4
+    Path("form.csv").write_text("labels of a day")
+    assert "form.csv: is there, and may have labels in it" in refused("next", "small", "correct", "--out", "form.csv")
+    assert Path("form.csv").read_text() == "labels of a day"
+
+
+def test_what_has_a_label_is_not_asked_for_again(truth: dict[str, float]) -> None:
+    said("next", "small", "correct", "--n", "150", "--out", "one.csv")
+    filled("one.csv", truth)
+    said("import", "one.csv")
+    said("next", "small", "correct", "--n", "150", "--out", "two.csv")
+    one, two = ({row["run_id"] for row in form(name)} for name in ("one.csv", "two.csv"))
+    assert (len(one), len(two), len(one & two)) == (150, 50, 0)
+    filled("two.csv", truth)
+    said("import", "two.csv")
+    done = invoke("next", "small", "correct")
+    assert (done.stdout, done.stderr) == ("", "every judged run of small has a label of correct\n")
+    other = invoke("next", "small", "correct", "--people", "right", "--n", "2")
+    assert other.stdout.count(",right,") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("import", "nowhere.csv"), "nowhere.csv: cannot be read: No such file"),
+        (("import", "bad.csv"), "bad.csv:2: run_id: got 'x'"),
+        (("import", "empty.csv"), "empty.csv: has no labels"),
+        (("next", "nothing", "correct"), "experiment 'nothing': not in"),
+        (("next", "small", "tone"), "metric 'tone': not in small, wanted one of: correct"),
+    ],
+)
+def test_bad_input_is_one_line(truth: dict[str, float], arguments: tuple[str, ...], message: str) -> None:
+    Path("bad.csv").write_text("run_id,metric,value\nx,correct,1\n")
+    Path("empty.csv").write_text("run_id,metric,value\n")
+    assert message in refused(*arguments)
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_agreement_without_labels_is_bad_input(truth: dict[str, float]) -> None:
+    assert "'correct': no labels of it for small, wanted one of: none is there yet" in refused(
+        "agreement", "small", "correct"
+    )
+
+
+def test_looking_and_importing_do_not_load_prefect() -> None:
+    code = "import sys, cli.labels; sys.exit('prefect' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

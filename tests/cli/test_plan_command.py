@@ -1,0 +1,164 @@
+"""evalflows plan, from a spec file to what is printed; and what the run then costs at an endpoint that counts."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from endpoint import Endpoint, Reply, Request, completion, serving
+
+from cli.plan import plan
+from specs.experiment import load_experiment
+
+N = 12
+ROWS = [{"id": i, "inputs": {"question": f"q{i}"}, "outputs": {"answer": f"a{i}"}} for i in range(N)]
+
+
+NUMBERS = count()
+
+
+def judging(request: Request) -> Reply:
+    """A judge's verdict, by what its schema asks for; else an answer that is never given twice."""
+    messages = request["messages"]
+    if "response_format" not in request:
+        return completion(f"{messages[-1]['content']} by {messages[0]['content']}, {next(NUMBERS)}")
+    fields = request["response_format"]["json_schema"]["schema"]["properties"]
+    said = {"reasoning": "so", "correct": sum(map(ord, str(messages))) % 3 > 0, "preference": 1, "score": 4}
+    return completion(json.dumps({name: said[name] for name in fields}))
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """The endpoint, and in the current folder a spec with two chat targets, judges, controls, and a comparison."""
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    with serving(Endpoint(answer=judging)) as one:
+        asks = {"connection": "mine"}
+        chat = {"kind": "chat", "user": "{question}", **asks}
+        spec = {
+            "name": "small",
+            "dataset": {"path": "rows.jsonl"},
+            "targets": [chat | {"name": "old", "system": "old"}, chat | {"name": "new", "system": "new"}],
+            "evaluators": [
+                "contains",
+                {"use": "correctness", "controls": 4, **asks},
+                {"use": "rubric", "args": {"rubric": "good", "repeats": 2}, "sample_rate": 0.5, **asks},
+            ],
+            "compare": {"evaluators": {"use": "pairwise_preference", **asks}, "both_orders": True},
+            "gates": [{"guards": {"contains": 0.05}}],
+            "repetitions": 2,
+            "connections": {"mine": connection(one)},
+        }
+        Path("spec.yaml").write_text(yaml.safe_dump(spec))
+        yield one
+
+
+def connection(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
+    prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 4.0}
+    return {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", **prices, **changes}
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(plan, ["spec.yaml", *arguments], catch_exceptions=False)
+
+
+def told(*arguments: str) -> dict[str, Any]:
+    done = command(*arguments, "--format", "json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+COUNTED = {
+    "old": 2 * N,
+    "new": 2 * N,
+    "correctness": 2 * 2 * N,
+    "correctness: controls": 3 * 4,
+    "rubric": 2 * 2 * 2 * N // 2,
+    "pairwise_preference": 2 * 2 * N,
+}
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_run_makes_the_calls_that_were_planned_and_a_second_plan_knows_what_they_took(endpoint: Endpoint) -> None:
+    from flows import run
+
+    before = told()
+    assert {line["who"]: line["calls"] for line in before["calls"]} == COUNTED
+    assert before["total"]["calls"] == sum(COUNTED.values()) and endpoint.calls == 0
+    assert {line["size"]["basis"] for line in before["calls"]} == {"estimated from above"}
+    run(load_experiment("spec.yaml"))
+    assert endpoint.calls == before["total"]["calls"]
+
+    after = told("--effect", "0.03")
+    sizes = {line["who"]: line["size"] for line in after["calls"]}
+    assert {(one["tokens_in"], one["tokens_out"], one["usd"]) for one in sizes.values()} == {(10, 5, 30e-6)}
+    assert sizes["correctness"]["basis"] == f"{COUNTED['correctness'] + 12} calls of this judge before"
+    assert sizes["pairwise_preference"]["basis"] == f"{COUNTED['pairwise_preference']} calls of this judge before"
+    assert [line["in_ledger"] for line in after["calls"][:2]] == [2 * N, 2 * N]
+    assert before["total"]["usd"] > after["total"]["usd"] == pytest.approx((after["total"]["calls"] - 4 * N) * 30e-6)
+    correctness = next(one for one in after["metrics"] if one["metric"] == "correctness")
+    assert correctness["spread"]["basis"].startswith("small-new against small-old of ")
+    assert (correctness["spread"]["n_pairs"], correctness["spread"]["repetitions"]) == (N, 2)
+    assert any("12 examples are few, so the numbers are rough" in said for said in after["sentences"])
+
+
+def test_without_history_it_says_so_in_tables_and_words(endpoint: Endpoint, store_root: Path) -> None:
+    done = command("--effect", "0.03")
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [*filter(lambda line: line[:4] == ["correctness", "m", "≤", "48"], lines)]
+    text = " ".join(done.stdout.split())
+    assert "this run makes at most 204 model calls: about" in text
+    assert (
+        "to see a difference of 0.030 in contains, 4 times in 5, about 4,370 examples, each answered 2 times, are"
+        in text
+    )
+    assert "the dataset has 12, which would show one of 0.6" in text
+    assert "to pass the guard of 0.050 on contains (release), 4 times in 5, about" in text
+    assert "contains: reckoned from a cautious guess, as nothing in the store has it" in text
+    assert endpoint.calls == 0
+    assert [path for path in store_root.rglob("*.parquet") if "=_" not in str(path)] == [], "nothing is kept"
+
+
+def test_the_spec_is_changed_by_set_and_metrics_are_chosen(endpoint: Endpoint) -> None:
+    found = told("--set", "repetitions=1", "--set", "dataset.sample=5", "--metric", "contains", "--power", "0.9")
+    assert [line["calls"] for line in found["calls"][:2]] == [5, 5]
+    assert [one["metric"] for one in found["metrics"]] == ["contains"]
+    assert found["present"]["power"] == 0.9
+    assert any("in 90% of such runs" in said for said in found["sentences"])
+
+
+def test_no_key_is_needed_and_no_price_is_said(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET_KEY", raising=False)
+    spec = yaml.safe_load(Path("spec.yaml").read_text())
+    unpriced = {"usd_per_million_input_tokens": None, "usd_per_million_output_tokens": None}
+    spec["connections"]["mine"] = connection(endpoint, api_key_env="NOT_SET_KEY", **unpriced)
+    Path("spec.yaml").write_text(yaml.safe_dump(spec))
+    done = command()
+    assert done.exit_code == 0
+    text = " ".join(done.stdout.split())
+    assert "204 model calls: cost not known" in text
+    assert "the cost of old, new, correctness, correctness: controls, rubric, pairwise_preference is not known" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--effect", "-1"), "effect: got -1, wanted a number above 0"),
+        (("--metric", "charm"), "metric: nothing gives 'charm', wanted some of contains, correctness, rubric"),
+        (("--set", "targets.0.connection=nowhere"), "connection 'nowhere': wanted one of "),
+        (("--set", "dataset.path=nowhere.jsonl"), "nowhere.jsonl: cannot be read: No such file"),
+        (("--set", "repetition=3"), "spec.yaml: repetition: no such field"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line_and_exit_2(
+    arguments: tuple[str, ...], message: str, endpoint: Endpoint
+) -> None:
+    done = command(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"evalflows: {message}") and done.stderr.count("\n") == 1

@@ -1,0 +1,173 @@
+"""A gate that looks after each batch: it stops when it has decided, and does not find by looking what is not there."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from endpoint import Endpoint, completion, serving
+from gated import drawn, fallen, gated, rows
+
+from flows import gate, run
+from specs import ExperimentSpec
+from specs.errors import GateFailedError, IncompleteError
+from store import connect
+from store.decisions import Decision, decisions_named
+from store.parquet import Store
+from store.records import ExperimentRow, now
+from store.snapshots import to_examples
+from tasks.chunk import in_running_order
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+BATCHED = {"guards": {"exact_match": 0.05}, "batch": 50}
+
+
+def decided(fields: dict[str, Any]) -> Decision:
+    spec = ExperimentSpec.model_validate(fields)
+    try:
+        (one,) = decisions_named(Store(), gate(spec))
+    except GateFailedError as error:
+        (one,) = decisions_named(Store(), error.decisions)
+    return one
+
+
+def asked(query: str) -> list[tuple[Any, ...]]:
+    with connect() as catalog:
+        return catalog.execute(query).fetchall()
+
+
+def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -> None:
+    """A model that is asked for each answer, and one prompt that it answers wrong three times in ten."""
+
+    def answer(request: Any) -> Any:
+        text = request["messages"][-1]["content"]
+        number = int(text.split()[-1].rstrip("?"))
+        return completion("no" if "new" in text and number % 10 < 2 else "yes")
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        fields = gated(tmp_path, [BATCHED], old=[True] * 600)
+        fields |= {
+            "targets": [
+                {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
+            ],
+            "evaluators": [{"use": "contains"}],
+            "gates": [BATCHED | {"guards": {"contains": 0.05}}],
+            "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
+        }
+        one = decided(fields)
+        assert one.conclusion == "FAIL"
+        assert one.looks is not None and 1 < one.looks < 6
+        seen = 50 * one.looks
+        assert endpoint.calls == 2 * seen
+    assert one.calls_saved == 2 * (600 - seen)
+    assert asked("select distinct state, reason, answered from experiment_overview") == [
+        ("incomplete", f"stopped after {seen} of 600 examples: the gates had decided", seen)
+    ]
+
+
+def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
+    with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
+        fields = gated(tmp_path, [BATCHED | {"guards": {"contains": 0.02}}], old=[True] * 600)
+        fields |= {
+            "targets": [
+                {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
+            ],
+            "evaluators": ["contains"],
+            "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
+            "max_calls": 130,
+        }
+        spec = ExperimentSpec.model_validate(fields)
+        with pytest.raises(IncompleteError, match="the budget is spent") as error:
+            gate(spec)
+        assert endpoint.calls == 130
+        (one,) = decisions_named(Store(), error.value.decisions)
+        assert (one.conclusion, one.looks, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 1, None)
+        assert any("is incomplete: not done: " in note for note in one.notes)
+        (group,) = {row[0] for row in asked("select run_group from experiments")}
+        whole = spec.model_copy(update={"max_calls": 2000})
+        (one,) = decisions_named(Store(), gate(whole, group))
+        assert endpoint.calls == 1200
+    assert (one.conclusion, one.looks, one.calls_saved) == ("PASS", 12, 0)
+
+
+def test_what_cannot_be_told_runs_to_the_end(tmp_path: Path) -> None:
+    old = drawn(200, 0.8)
+    one = decided(gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.05)))
+    assert (one.conclusion, one.looks, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 4, None)
+    assert asked("select distinct state from experiments") == [("completed",)]
+
+
+def test_two_equal_sides_pass_early(tmp_path: Path) -> None:
+    old = drawn(1000, 0.8)
+    one = decided(gated(tmp_path, [BATCHED | {"guards": {"exact_match": 0.1}}], old=old, new=old))
+    assert one.conclusion == "PASS"
+    assert one.looks is not None and one.looks < 10
+
+
+def test_what_is_missing_counts_against_it_at_every_look(tmp_path: Path) -> None:
+    old = drawn(200, 0.8)
+    fields = gated(tmp_path, [{"guards": {"half_fails": 0.1}, "batch": 50}], old=old, new=old)
+    one = decided(fields | {"evaluators": ["odd_evaluators:half_fails"]})
+    assert (one.conclusion, one.looks) == ("NOT ENOUGH EVIDENCE", 4)
+
+
+def test_resumed_it_goes_on_with_what_did_not_run(tmp_path: Path) -> None:
+    old = drawn(400, 0.9)
+    fields = gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.5))
+    one = decided(fields)
+    assert (one.conclusion, one.looks) == ("FAIL", 1)
+    (group,) = {row[0] for row in asked("select run_group from experiments")}
+    run(ExperimentSpec.model_validate(fields), group)
+    assert asked("select distinct state, answered from experiment_overview") == [("completed", 400)]
+    assert asked("select conclusion, looks, is_newest from gate_decisions order by confirmed_at") == [
+        ("FAIL", 1, False),
+        ("FAIL", 8, True),
+    ]
+
+
+def test_floors_are_not_decided_by_the_first_mean(tmp_path: Path) -> None:
+    """By the mean of 50 it would pass or fail; there is nothing to be sure of until all has run."""
+    fields = gated(tmp_path, [{"floors": {"exact_match": 0.8}, "batch": 50}], new=drawn(400, 0.81))
+    one = decided(fields)
+    assert (one.conclusion, one.looks) == ("PASS", 8)
+
+
+def test_what_clusters_have_only_in_part_and_uneven_samples_are_not_looked_at_early(tmp_path: Path) -> None:
+    old = drawn(100, 0.8)
+    fields = gated(tmp_path, [BATCHED | {"guards": {"some": 0.1}}], old=old, new=old)
+    fields["evaluators"] = ["odd_evaluators:some"]
+    fields["dataset"]["rows"] = [row | {"cluster": f"c{i // 5}"} for i, row in enumerate(fields["dataset"]["rows"])]
+    one = decided(fields)
+    assert one.conclusion == "NOT ENOUGH EVIDENCE"
+    assert "it has values for parts of clusters only" in one.summary
+
+
+def test_gone_on_with_in_batches_what_ran_in_the_dataset_s_order_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    """The wrong answers stand first: by the first fifty, all were lost."""
+    old = [True] * 200
+    plain = gated(tmp_path, [], old=old, new=[False] * 40 + [True] * 160) | {"run_key": "k"}
+    run(ExperimentSpec.model_validate(plain))
+    one = decided(plain | {"gates": [BATCHED | {"guards": {"exact_match": 0.25}}]})
+    assert (one.conclusion, one.looks) == ("NOT ENOUGH EVIDENCE", 1)
+
+
+def test_examples_run_in_an_order_that_is_drawn_and_clusters_stay_whole() -> None:
+    plain = to_examples(list(enumerate(rows(100), start=1)), "here")
+    row = ExperimentRow(
+        **dict.fromkeys(("experiment_id", "run_group", "name", "target", "target_kind", "target_version"), "x"),
+        **dict.fromkeys(("snapshot_id", "evaluators", "spec", "evalflows_version"), "x"),
+        n_examples=100,
+        repetitions=1,
+        chunk_size=10,
+        state="running",
+        seed=0,
+        started_at=now(),
+    )
+    order = [example.position for example in in_running_order(row, plain)]
+    assert sorted(order) == list(range(100))
+    assert abs(np.corrcoef(order, range(100))[0, 1]) < 0.3
+    clustered = to_examples(((i, one | {"cluster": f"c{i % 7}"}) for i, one in enumerate(rows(100), start=1)), "here")
+    names = [example.cluster for example in in_running_order(row, clustered)]
+    assert sum(one != other for one, other in itertools.pairwise(names)) == 6

@@ -1,0 +1,304 @@
+"""A release gate, from a spec to the decision: what passes, what fails, what cannot be told, what is refused."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gated import drawn, fallen, gated
+
+from flows import approve, decide_again, decide_on, gate, run
+from specs import ExperimentSpec, InputError
+from specs.errors import GateFailedError
+from specs.gate import GateSpec
+from store import connect
+from store.decisions import Decision, decisions_named, decisions_of
+from store.parquet import Store
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+GUARD = {"name": "release", "guards": {"exact_match": 0.05}}
+
+
+def spec_of(fields: dict[str, Any]) -> ExperimentSpec:
+    return ExperimentSpec.model_validate(fields)
+
+
+def decided(fields: dict[str, Any]) -> list[Decision]:
+    """What the gates decided, whatever it was."""
+    try:
+        return decisions_named(Store(), gate(spec_of(fields)))
+    except GateFailedError as error:
+        return decisions_named(Store(), error.decisions)
+
+
+def rows(query: str) -> list[tuple[Any, ...]]:
+    with connect() as catalog:
+        return catalog.execute(query).fetchall()
+
+
+def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -> None:
+    old = drawn(400, 0.8)
+    spec = spec_of(gated(tmp_path, [GUARD], old=old, new=fallen(old, 0.1)))
+    with pytest.raises(
+        GateFailedError, match=r"^gate release: app-new against app-old: FAIL: exact_match is worse"
+    ) as e:
+        gate(spec)
+    (one,) = decisions_named(Store(), e.value.decisions)
+    assert (one.conclusion, one.candidate, one.baseline) == ("FAIL", "app-new", "app-old")
+    assert one.summary == ("exact_match is worse by more than the 0.05 allowed: -0.100 [-0.133, -0.069], 400 pairs")
+    assert rows("select conclusion, difference, round(smallest_detectable_effect, 3) from verdicts "
+                "where decision_id is not null") == [("worse", -0.1, 0.043)]  # fmt: skip
+
+
+def test_the_same_target_twice_passes(tmp_path: Path) -> None:
+    """The same answers, and answers that differ by chance alone."""
+    old = drawn(400, 0.8)
+    (one,) = decided(gated(tmp_path, [GUARD], old=old, new=old))
+    assert one.conclusion == "PASS"
+    assert one.notes == ["the target is the same on both sides: what differs is chance"]
+    again = fallen(old, 0.02) | ~old & (drawn(400, 0.1, seed=4))
+    (one,) = decided(gated(tmp_path, [GUARD], old=old, new=again))
+    assert one.conclusion == "PASS"
+
+
+def test_of_eight_items_nothing_is_decided(tmp_path: Path) -> None:
+    for new in ([True] * 8, [False] * 8):
+        (one,) = decided(gated(tmp_path, [GUARD], old=[True] * 4 + [False] * 4, new=new))
+        assert one.conclusion == "NOT ENOUGH EVIDENCE"
+        assert "8 pairs, wanted 20 at least" in one.summary
+
+
+def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -> None:
+    """The half that did not fail says that the candidate is far worse, or as good."""
+    old = drawn(200, 0.8)
+    for new, how in (
+        (fallen(old, 0.3), "could flip this"),
+        (old, "could flip this"),
+        (fallen(old, 0.1), "and there are"),
+    ):
+        fields = gated(tmp_path, [{"guards": {"half_fails": 0.05}}], old=old, new=new)
+        (one,) = decided(fields | {"evaluators": ["odd_evaluators:half_fails"]})
+        assert one.conclusion == "NOT ENOUGH EVIDENCE"
+        assert "100 pairs with a missing value" in one.summary
+        assert how in one.summary
+
+
+def test_every_target_but_the_baseline_is_decided_on(tmp_path: Path) -> None:
+    old = drawn(200, 0.7)
+    worse, better = fallen(old, 0.2), old | drawn(200, 0.6, seed=8)
+    goal = {"name": "goal", "goals": ["exact_match"]}
+    found = decided(gated(tmp_path, [GUARD, goal], old=old, worse=worse, better=better))
+    assert [(one.gate, one.candidate, one.conclusion) for one in found] == [
+        ("release", "app-worse", "FAIL"),
+        ("release", "app-better", "PASS"),
+        ("goal", "app-worse", "FAIL"),
+        ("goal", "app-better", "PASS"),
+    ]
+
+
+def test_against_an_approved_baseline_which_never_moves_by_itself(tmp_path: Path) -> None:
+    old = drawn(400, 0.8)
+    fields = gated(tmp_path, [GUARD], v1=old)
+    with pytest.raises(InputError, match="nothing is approved as baseline 'app'"):
+        gate(spec_of(fields))
+    assert rows("select * from experiments") == []  # nothing was run for it
+
+    (first,) = run(spec_of(fields))
+    (none,) = decisions_of(Store(), [first])
+    assert (none.conclusion, "baseline approve" in none.summary) == ("NOT ENOUGH EVIDENCE", True)
+    assert approve(first, reason="as agreed").name == "app"
+
+    worse = gated(tmp_path, [GUARD], v2=fallen(old, 0.15))
+    (one,) = decided(worse)
+    assert (one.conclusion, one.baseline_experiment_id, one.n_shared) == ("FAIL", first, 400)
+    better = gated(tmp_path, [GUARD], v3=old | drawn(400, 0.8, seed=9))
+    (one,) = decided(better)
+    assert (one.conclusion, one.baseline_experiment_id) == ("PASS", first)
+    approve(one.candidate_experiment_id)
+    (one,) = decided(fields)
+    assert (one.baseline, one.conclusion) == ("app", "FAIL")
+    assert rows("select experiment_id, holds from approvals order by recorded_at") == [
+        (first, False),
+        (rows("select baseline_experiment_id from gate_decisions order by decided_at desc limit 1")[0][0], True),
+    ]
+
+
+def test_an_incomplete_experiment_is_not_approved(tmp_path: Path) -> None:
+    fields = gated(tmp_path, [], old=drawn(30, 0.5)) | {"max_calls": 0}
+    fields["targets"] = [{"kind": "chat", "connection": "local", "user": "{q}"}]
+    with pytest.raises(Exception, match="not done"):
+        run(spec_of(fields))
+    with pytest.raises(InputError, match="is incomplete"):
+        approve("app")
+
+
+def test_other_judges_are_refused_before_anything_is_run(tmp_path: Path) -> None:
+    old = drawn(60, 0.8)
+    (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
+    approve(first)
+    changed = gated(tmp_path, [GUARD], v2=old)
+    changed["evaluators"] = [{"use": "exact_match", "args": {"ignore_case": True}}]
+    with pytest.raises(
+        InputError, match=r"refused, exact_match was judged by another version of its evaluator: \w+ then"
+    ):
+        gate(spec_of(changed))
+    assert rows("select count(*) from experiments") == [(1,)]
+
+    (second,) = run(spec_of(changed))  # a plain run says so, and goes on
+    (one,) = decisions_of(Store(), [second])
+    assert one.conclusion == "NOT ENOUGH EVIDENCE"
+    assert one.summary.startswith("exact_match: refused: exact_match was judged by another version")
+
+
+def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> None:
+    old = drawn(120, 0.7)
+    (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
+    approve(first)
+    new = gated(tmp_path, [GUARD], v2=[*old, *([True] * 50)])
+    new["dataset"]["rows"][0]["inputs"] = {"q": "Asked otherwise"}
+    (one,) = decided(new)
+    assert (one.n_shared, one.conclusion) == (119, "PASS")
+    assert one.notes == [
+        "other examples: 119 are shared, with the same inputs and references, and only these are compared; 50 are on "
+        "one side only, 1 have other inputs or references"
+    ]
+    assert rows("select n_pairs, difference from verdicts where decision_id is not null") == [(119, 0.0)]
+
+
+def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
+    old = drawn(100, 0.8)
+    fields = gated(tmp_path, [GUARD], old=old, new=fallen(old, 0.3)) | {"run_key": "k"}
+    (one,), (two,) = decided(fields), decided(fields)
+    assert one.decision_id == two.decision_id
+    assert one.decided_at == two.decided_at
+    assert rows("select count(*), bool_and(confirmed_at > decided_at) from gate_decisions") == [(1, True)]
+    assert decide_again(one.decision_id).decision_id == one.decision_id
+    other = fields | {"gates": [GUARD | {"guards": {"exact_match": 0.6}}]}
+    (three,) = decided(other)
+    assert (three.conclusion, three.decision_id != one.decision_id) == ("PASS", True)
+    (four,) = decided(fields)  # not what was decided last, by another rule
+    assert (four.conclusion, four.decision_id) == ("FAIL", one.decision_id)
+    assert rows("select decision_id from gate_decisions where is_newest") == [(one.decision_id,)]
+
+
+def test_two_candidates_with_the_same_figures_are_two_decisions(tmp_path: Path) -> None:
+    old = drawn(100, 0.8)
+    new = fallen(old, 0.3)
+    found = decided(gated(tmp_path, [GUARD], old=old, one=new, two=new))
+    assert [(each.candidate, each.conclusion) for each in found] == [("app-one", "FAIL"), ("app-two", "FAIL")]
+    again = decided(gated(tmp_path, [{"floors": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-1"})
+    once = decided(gated(tmp_path, [{"floors": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-2"})
+    assert [each.conclusion for each in (*again, *once)] == ["FAIL", "FAIL"]
+
+
+def test_who_abstains_where_it_is_wrong_is_not_better_for_it(tmp_path: Path) -> None:
+    old = drawn(200, 0.75)
+    gates = [{"name": "goal", "goals": ["some"]}, {"name": "guard", "guards": {"some": 0.05}}]
+    fields = gated(tmp_path, gates, old=old, new=["unsure" if not one else True for one in old])
+    fields["evaluators"] = ["odd_evaluators:some"]
+    goal, guard = decided(fields)
+    assert goal.conclusion == "NOT ENOUGH EVIDENCE"
+    lost = re.search(r"(\d+) pairs with a missing value", goal.summary)
+    assert lost is not None and 20 <= int(lost[1]) <= 50  # what it was sure of, it has judged
+    assert guard.conclusion == "PASS"  # the baseline is wrong there: it could not be worse
+    assert "with a missing value could not change that" in guard.summary
+
+
+def test_answers_that_were_held_against_other_references_are_not_compared(tmp_path: Path) -> None:
+    old = drawn(60, 0.8)
+    (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
+    approve(first)
+    fields = gated(tmp_path, [GUARD], v2=~old)
+    for row in fields["dataset"]["rows"]:
+        row["reference_outputs"] = {"a": "no"}
+    (one,) = decided(fields)
+    assert (one.conclusion, one.n_shared) == ("NOT ENOUGH EVIDENCE", 0)
+    assert "so that nothing can be; 0 are on one side only, 60 have other inputs or references" in one.notes[0]
+
+
+def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Path) -> None:
+    fields = gated(tmp_path, [{"guards": {"length": 2}}], old=[True] * 40, new=[True] * 40)
+    fields["metrics"] = {"length": {"range": [0, 10], "higher_is_better": False}}
+    for place, answer in enumerate(("yes", "yes, and that is all that I am going to say of it today, or ever")):
+        path = Path(fields["targets"][place]["path"])
+        lines = [{"id": f"q{i:04}", "outputs": {"a": answer}} for i in range(39 if place else 40)]
+        path.write_text("\n".join(map(json.dumps, lines)))
+    (one,) = decided(fields)
+    assert one.conclusion == "FAIL"
+
+
+def test_an_unbounded_metric_that_falls_by_the_same_everywhere_has_fallen(tmp_path: Path) -> None:
+    fields = gated(tmp_path, [{"guards": {"points": 0.05}}], old=[True] * 40, new=[False] * 40)
+    fields["evaluators"] = ["odd_evaluators:points"]
+    (one,) = decided(fields)
+    assert (one.conclusion, "-0.500 [-0.500, -0.500]" in one.summary) == ("FAIL", True)
+
+
+def test_a_margin_as_wide_as_the_metric_is_no_guard(tmp_path: Path) -> None:
+    (one,) = decided(gated(tmp_path, [{"guards": {"exact_match": 5}}], old=[True] * 40, new=[False] * 40))
+    assert one.conclusion == "NOT ENOUGH EVIDENCE"
+    assert "as wide as the metric: whatever happens, it could not be broken" in one.summary
+    for wrong in (True, "much", None):
+        with pytest.raises(ValueError, match="guards"):
+            GateSpec.model_validate({"guards": {"exact_match": wrong}})
+    with pytest.raises(ValueError, match="goals"):
+        GateSpec.model_validate({"goals": [{"exact_match": 0.05}]})
+
+
+def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
+    old = drawn(200, 0.8)
+    run(spec_of(gated(tmp_path, [], old=old, new=fallen(old, 0.2))))
+    policy = GateSpec.model_validate(GUARD)
+    assert decide_on("app-new", "app-old", policy).conclusion == "FAIL"
+    assert decide_on("app-old", "app-new", policy).conclusion == "PASS"
+    with pytest.raises(InputError, match="got no baseline, wanted one for guards and goals"):
+        decide_on("app-new", None, policy)
+    assert decide_on("app-new", None, GateSpec(sure_floors={"exact_match": 0.5})).conclusion == "PASS"
+    assert decide_on("app-new", None, GateSpec(sure_floors={"exact_match": 0.7})).conclusion == "FAIL"
+    assert rows("select count(*) from decisions") == [(0,)]
+
+
+def test_a_spec_without_gates_is_no_gate(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="got no gates"):
+        gate(spec_of(gated(tmp_path, [], old=[True] * 3)))
+
+
+def test_a_rule_on_what_nothing_gives_is_refused(tmp_path: Path) -> None:
+    gates = [{"guards": {"exact_mach": 0.1}}]
+    with pytest.raises(InputError, match="gate 'release': nothing gives 'exact_mach', wanted some of exact_match"):
+        gate(spec_of(gated(tmp_path, gates, old=[True] * 3, new=[True] * 3)))
+
+
+def test_a_floor_may_be_on_a_metric_of_all_answers_at_once(tmp_path: Path) -> None:
+    old = drawn(100, 0.8)
+    for floor, said in ((0.7, "PASS"), (0.85, "FAIL")):
+        fields = gated(tmp_path, [{"floors": {"right": floor}}], new=old)
+        (one,) = decided(fields | {"summary_evaluators": [{"use": "odd_evaluators:right"}]})
+        assert (one.conclusion, "0.800, 100 answers" in one.summary) == (said, True)
+    fields = gated(tmp_path, [{"sure_floors": {"right": 0.1}}], new=old)
+    (one,) = decided(fields | {"summary_evaluators": [{"use": "odd_evaluators:right"}]})
+    assert one.conclusion == "NOT ENOUGH EVIDENCE"
+    assert "one number of all answers, without an interval: wanted under floors" in one.summary
+
+
+def test_the_interval_decides_and_not_the_mean_where_clusters_answer_alike(tmp_path: Path) -> None:
+    """Forty conversations of ten turns each that stand or fall together are forty, not four hundred."""
+    old = drawn(400, 0.9)
+    new = old.copy()
+    new[:60] = False  # six whole conversations
+    fields = gated(tmp_path, [{"guards": {"exact_match": 0.05}}], old=old, new=new)
+    (alone,) = decided(fields)
+    fields["dataset"]["rows"] = [row | {"cluster": f"c{i // 10}"} for i, row in enumerate(fields["dataset"]["rows"])]
+    (together,) = decided(fields)
+    assert (alone.conclusion, together.conclusion) == ("FAIL", "NOT ENOUGH EVIDENCE")
+    assert "40 clusters" in together.summary
+
+
+def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
+    old = drawn(100, 0.7)
+    fields = gated(tmp_path, [GUARD], old=old, new=old) | {"repetitions": 3}
+    (one,) = decided(fields)
+    assert one.conclusion == "PASS"
+    assert "100 pairs" in one.summary

@@ -1,0 +1,309 @@
+"""A judge against people: through the flow, and on labels that others published."""
+
+import gzip
+import json
+import os
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compared import Compared, run_id
+from labelled import judged, run_of, score, write_csv
+from matched import asked
+
+from flows.judge_people import compare_with_people
+from specs.errors import InputError
+from stats.agreement import agreement
+from stats.krippendorff import krippendorff_alpha
+from stats.prediction_powered import prediction_powered_mean
+from store.judge_report import JudgeReport, judge_reports
+from store.labels import import_labels
+from store.parquet import Store
+from tasks.judge_people import weigh_against_people
+from tasks.label_next import next_to_label
+
+N = 400
+PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
+PANDALM = PUBLISHED / "pandalm"
+with_pandalm = pytest.mark.skipif(not PANDALM.is_dir(), reason="pandalm is not there (EVALFLOWS_PUBLISHED_DATA)")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def answers(
+    n: int = N, right: float = 0.7, slip: float = 0.2, seed: int = 0
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Which answers are right, and what a judge says that says yes to all of them and to a fifth of the wrong ones."""
+    rng = np.random.default_rng(seed)
+    truth = {f"q{i:04}": float(rng.random() < 0.7) for i in range(n)}
+    return truth, {name: value or float(rng.random() < 0.2) for name, value in truth.items()}
+
+
+def people_say(owner: str, said: Any, metric: str = "correct", **fields: Any) -> None:
+    rows = [{"run_id": run_of(owner, name), "value": value, **fields} for name, value in said.items()]
+    import_labels(Store(), write_csv("labels.csv", rows), metric=metric)
+
+
+def weighed(owner: str, metric: str = "correct", people: str | None = None) -> JudgeReport:
+    (report,) = judge_reports(Store(), weigh_against_people.fn(owner, metric, people or metric, 0.95))
+    return report
+
+
+def first(said: dict[str, float], n: int) -> dict[str, float]:
+    return dict(list(said.items())[:n])
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_the_flow_keeps_a_check_with_all_figures_and_again_the_same() -> None:
+    truth, said = answers()
+    owner = judged("small", said)
+    people_say(owner, first(truth, 100))
+    batch = compare_with_people("small", "correct")
+    assert compare_with_people("small", "correct") == batch
+    ((kind, subject, name, passed, n, told),) = asked(
+        "select subject_kind, subject_id, name, passed, n_checked, observed::varchar from checks where batch_id = ?",
+        batch,
+    )
+    assert (kind, subject, name, passed, n) == ("judge", "correct", "people", True, 100)
+    found, ours, theirs = json.loads(told), [*first(said, 100).values()], [*first(truth, 100).values()]
+    known, alpha = agreement(ours, theirs), krippendorff_alpha(list(zip(ours, theirs, strict=True)))
+    assert (found["agreement"]["share"], found["agreement"]["kappa"]) == pytest.approx((known.share, known.kappa))
+    assert (found["alpha"]["alpha"], found["alpha"]["low"]) == pytest.approx((alpha.alpha, alpha.low), abs=0.02)
+    powered = prediction_powered_mean(theirs, ours, [*said.values()][100:], bounds=(0, 1))
+    assert [found["powered_mean"][end] for end in ("mean", "low", "high")] == pytest.approx(
+        [powered.mean, powered.low, powered.high]
+    )
+    assert found["confusion"]["labels"] == [1.0, 0.0]
+
+
+def test_a_generous_judge_is_put_right_and_the_sentences_say_so() -> None:
+    truth, said = answers(2000)
+    owner = judged("small", said)
+    people_say(owner, first(truth, 200))
+    report = weighed(owner)
+    judge, powered = report.told["judge_mean"], report.told["powered_mean"]
+    everyone = sum(truth.values()) / 2000
+    assert powered["low"] < everyone < powered["high"]
+    assert judge["low"] > everyone
+    assert powered["gain"] > 1.5
+    told = "\n".join(report.sentences)
+    assert "more than by chance" in told and "it is too generous" in told and "do not report the judge's" in told
+
+
+def test_a_judge_that_people_agree_with_is_not_accused() -> None:
+    truth, _ = answers(600)
+    rng = np.random.default_rng(1)
+    said = {name: 1 - value if rng.random() < 0.05 else value for name, value in truth.items()}
+    owner = judged("small", said)
+    people_say(owner, first(truth, 100))
+    told = "\n".join(weighed(owner).sentences)
+    assert "it leans to no side" in told and "the judge alone is within that" in told
+
+
+def test_a_judge_that_guesses_does_not_pass() -> None:
+    truth, _ = answers(200)
+    rng = np.random.default_rng(2)
+    owner = judged("small", {name: float(rng.random() < 0.7) for name in truth})
+    people_say(owner, first(truth, 100))
+    report = weighed(owner)
+    assert report.passed is False
+    assert "no more than chance might: do not rely on it" in report.sentences[0]
+
+
+def test_a_judge_that_says_one_thing_only_cannot_be_told_from_chance() -> None:
+    truth, _ = answers(100)
+    owner = judged("small", dict.fromkeys(truth, 1.0))
+    people_say(owner, dict.fromkeys(first(truth, 30), 1))
+    report = weighed(owner)
+    assert report.passed is None
+    assert "is not known: all 60 ratings are the same" in report.sentences[0]
+
+
+def test_feedback_is_no_fair_sample_so_that_nothing_is_said_of_the_rest() -> None:
+    truth, said = answers(200)
+    owner = judged("small", said)
+    rows = [{"run_id": run_of(owner, q), "feedback": "up" if v else "down"} for q, v in first(truth, 60).items()]
+    import_labels(Store(), write_csv("thumbs.csv", rows), metric="correct")
+    report = weighed(owner)
+    assert report.told["agreement"]["share"] is not None
+    assert report.means[-1][1] == "-"
+    assert "no prediction-powered interval: the labels are of no fair sample" in "\n".join(report.sentences)
+
+
+def test_too_few_labels_give_no_interval_and_say_why() -> None:
+    truth, said = answers(100)
+    owner = judged("small", said)
+    people_say(owner, first(truth, 10))
+    report = weighed(owner)
+    assert "no prediction-powered interval: 10 labels: an interval needs at least 20" in report.sentences
+
+
+def test_people_may_call_it_otherwise_and_then_the_leaderboard_knows_it() -> None:
+    truth, said = answers(100)
+    owner = judged("small", said)
+    people_say(owner, first(truth, 50), metric="right")
+    assert asked("select count(*) from judge_quality") == [(0,)]
+    assert weighed(owner, people="right").told["people_metric"] == "right"
+    assert asked("select metric, people_metric, n_labels from judge_quality") == [("correct", "right", 50)]
+
+
+def test_several_people_are_a_majority_and_their_own_agreement_is_told() -> None:
+    truth, said = answers(60)
+    owner = judged("small", said)
+    flips = {"ann": 0, "ben": 7, "cem": 11}
+    for who, every in flips.items():
+        other = {q: 1 - v if every and i % every == 0 else v for i, (q, v) in enumerate(truth.items())}
+        people_say(owner, other, labeller=who)
+    told = weighed(owner).told
+    ratings = [
+        [1 - v if every and i % every == 0 else v for every in flips.values()] for i, v in enumerate(truth.values())
+    ]
+    assert told["people_alpha"]["alpha"] == pytest.approx(krippendorff_alpha(ratings).alpha)
+    most = [float(sum(row) > 1.5) for row in ratings]
+    assert told["agreement"]["kappa"] == pytest.approx(agreement([*said.values()], most).kappa)
+    assert (told["n_labellers"], told["n_labels"], told["n_labelled"], told["n_split"]) == (3, 180, 60, 0)
+
+
+def test_two_people_who_differ_say_nothing_there() -> None:
+    truth, said = answers(40)
+    owner = judged("small", said)
+    people_say(owner, truth, labeller="ann")
+    people_say(owner, {q: 1 - v if q == "q0003" else v for q, v in truth.items()}, labeller="ben")
+    report = weighed(owner)
+    assert (report.told["n_split"], report.told["agreement"]["n"]) == (1, 39)
+    assert "on 1 people are split evenly" in "\n".join(report.sentences)
+
+
+def test_repetitions_of_an_example_are_one_draw() -> None:
+    truth, said = answers(60)
+    owner = judged("small", {q: [v, v, v] for q, v in said.items()})
+    rows = [{"run_id": run_of(owner, q, r), "value": v} for q, v in truth.items() for r in range(3)]
+    import_labels(Store(), write_csv("labels.csv", rows), metric="correct")
+    told = weighed(owner).told
+    for one in ("agreement", "alpha", "error", "powered_mean", "judge_mean"):
+        assert told[one]["n_clusters"] == 60, one
+
+
+def test_scores_are_numbers_and_labels_are_labels() -> None:
+    rng = np.random.default_rng(3)
+    people = {f"q{i:03}": float(rng.integers(1, 6)) for i in range(120)}
+    owner = judged("small", {q: min(v + float(rng.integers(0, 2)), 5.0) for q, v in people.items()}, metric="depth")
+    people_say(owner, first(people, 60), metric="depth")
+    report = weighed(owner, "depth")
+    assert report.told["kind"] == "numbers" and "agreement" not in report.told
+    assert report.told["alpha"]["metric"] == "interval"
+    assert report.told["error"]["low"] > 0 and report.told["error"]["correlation"] > 0.8
+    tones = {q: ["kind", "plain", "rude"][int(v) % 3] for q, v in people.items()}
+    score(owner, {q: "plain" if q < "q010" else v for q, v in tones.items()}, metric="tone")
+    rows = [{"run_id": run_of(owner, q), "label": v} for q, v in tones.items()]
+    import_labels(Store(), write_csv("tones.csv", rows), metric="tone")
+    tone = weighed(owner, "tone")
+    assert tone.told["kind"] == "labels" and tone.means == []
+    assert {*tone.told["confusion"]["labels"]} == {"kind", "plain", "rude"}
+    with pytest.raises(InputError, match="the judge gave labels, people numbers"):
+        weigh_against_people.fn(owner, "tone", "depth", 0.95)
+
+
+def test_known_chances_weigh_the_labels() -> None:
+    truth, said = answers(1500, seed=4)
+    owner = judged("small", said)
+    rng = np.random.default_rng(5)
+    chance = {q: 0.1 if v else 0.4 for q, v in said.items()}
+    rows = [
+        {"run_id": run_of(owner, q), "value": v, "chance": chance[q]}
+        for q, v in truth.items()
+        if rng.random() < chance[q]
+    ]
+    import_labels(Store(), write_csv("labels.csv", rows), metric="correct")
+    told = weighed(owner).told
+    labels, powered = told["labels_mean"], told["powered_mean"]
+    assert labels["high"] < 0.65  # wrong answers were drawn more often
+    assert powered["low"] < sum(truth.values()) / 1500 < powered["high"]
+
+
+def test_preferences_of_people_are_held_against_a_comparison() -> None:
+    rng = np.random.default_rng(6)
+    names = [f"q{i:03}" for i in range(90)]
+    compared = Compared(Store(), examples=names, both_orders=False)
+    truth = {name: str(rng.choice(["left", "right"], p=[0.4, 0.6])) for name in names}
+    for name, winner in truth.items():
+        compared.judge(name, "right" if rng.random() < 0.15 else winner)
+    compared.write()
+    calls = {"left": "old", "right": "new"}
+    rows = [{"run_id": run_id(1, name), "other_experiment": "old", "winner": calls[truth[name]]} for name in names[:50]]
+    import_labels(Store(), write_csv("pairs.csv", rows), metric="preference")
+    report = weighed("cmp-1", "preference")
+    assert report.told["kind"] == "pairs" and report.told["candidate"] == "new"
+    assert report.told["agreement"]["n"] == 50 and report.passed is True
+    wins = sum(winner == "right" for winner in truth.values()) / 90
+    assert report.told["powered_mean"]["low"] < wins < report.told["powered_mean"]["high"]
+    assert asked("select kind, n_labels from judge_quality") == [("pair", 50)]
+
+
+def test_over_rounds_of_the_form_only_the_fair_part_counts() -> None:
+    truth, said = answers(300)
+    owner = judged("small", said)
+    run = {run_of(owner, q): q for q in truth}
+    for _ in range(2):
+        form = next_to_label("small", "correct", "correct", 40)
+        assert not {"value_judge", "score", "judge"} & {*form.rows[0]}  # whoever reads the verdict goes by it
+        for row in form.rows:
+            row["value"] = truth[run[row["run_id"]]]
+        import_labels(Store(), write_csv("form.csv", form.rows))
+    told = weighed(owner).told
+    ((fair,),) = asked("select count(*) from current_labels where is_fair")
+    assert (told["n_labelled"], told["n_left_out"]) == (fair, 80 - fair)
+    assert 40 <= fair < 80
+
+
+# PandaLM: 999 pairs of answers, each labelled by three people, and by gpt-3.5-turbo
+
+
+def published() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Three people's labels of each pair, and the judge's, nan for garbage: 1 or 2 for who is better, 0 for a tie."""
+
+    def read(name: str) -> list[Any]:
+        with gzip.open(PANDALM / name, "rt", encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    people = [[row[f"annotator{k}"] for k in (1, 2, 3)] for row in read("testset-v1.jsonl.gz")]
+    said = {"Tie": 0.0, "0": 0.0, "1": 1.0, "2": 2.0}
+    judge = [said.get(str(row["gpt_result"]), np.nan) for row in read("gpt-3.5-turbo-testset-v1.jsonl.gz")]
+    return np.array(people, dtype=float), np.array(judge)
+
+
+@with_pandalm
+def test_people_who_agree_two_by_two_agree_as_three() -> None:
+    """PandaLM gives kappas of 0.85, 0.86 and 0.88 for its people, two by two."""
+    people, judge = published()
+    found = krippendorff_alpha(people.tolist())
+    kappas = [agreement(people[:, i].tolist(), people[:, j].tolist()).kappa or 0 for i, j in combinations(range(3), 2)]
+    assert sorted(round(kappa, 2) for kappa in kappas) == [0.85, 0.86, 0.88]
+    assert found.alpha == pytest.approx(np.mean(kappas), abs=2e-3)
+    with_judge = krippendorff_alpha(np.column_stack([people, judge]).tolist())
+    assert with_judge.high is not None and found.low is not None and with_judge.high < found.low
+
+
+@with_pandalm
+def test_a_hundred_peoples_labels_tell_the_win_rate_of_all_999() -> None:
+    people, judge = published()
+    points = {0.0: 0.5, 1.0: 0.0, 2.0: 1.0}
+    known = ~np.isnan(judge)
+    theirs = np.array([points[one] for one in people[known, 0]])
+    ours = np.array([points[one] for one in judge[known]])
+    rng, covered, narrower = np.random.default_rng(7), 0, []
+    for _ in range(200):
+        order = rng.permutation(known.sum())
+        one, rest = order[:100], order[100:]
+        found = prediction_powered_mean(theirs[one], ours[one], ours[rest], bounds=(0, 1))
+        assert found.low is not None and found.high is not None and found.gain is not None
+        covered += found.low <= theirs.mean() <= found.high
+        narrower.append(found.gain)
+    assert covered / 200 >= 0.94
+    assert 1.2 < np.mean(narrower) < 1.8

@@ -6,16 +6,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli import comparison, look
+from cli import comparison, gate, look
+from store.decisions import decisions_of
 from store.lookup import comparison_beside, find_experiments
 from store.parquet import Store
 
-console = Console(record=True, width=150, file=io.StringIO(), highlight=False)
-look.console = comparison.console = lambda: console
+console = Console(record=True, width=165, file=io.StringIO(), highlight=False)
+look.console = comparison.console = gate.console = lambda: console
 console.print("$ evalflows run data/experiments/demo.yaml", style="bold")
 experiments = find_experiments(Store(), "demo")
 look.print_experiments(experiments)
+gate.print_decisions(decisions_of(Store(), experiments))
 if compared := comparison_beside(Store(), experiments):
+    console.print()
     comparison.print_comparison(compared)
 svg = console.export_svg(title="evalflows")
 Path(__file__).with_name("demo.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))  # no web fonts

@@ -32,6 +32,7 @@ from tasks.controls import unfit_judges
 from tasks.looks import Looks, difference_looked_at, looks_at, mean_looked_at
 from tasks.matched import Matched, both_sided, matched
 from tasks.measured import measured_difference, measured_mean
+from tasks.measured_whole import measured_whole
 from tasks.power import seeable
 from tasks.rules import Measured, Rule, Ruling, concluded, rules_of, rulings
 from tasks.sides import Side, Sides, counts_of, numbers_of, scale_of, told_apart
@@ -185,13 +186,16 @@ class Case:
         """What a rule is held against, or why there is nothing."""
         one = self._values.get(rule.metric)
         if one is None:
-            return self._measured_whole(rule)
+            return measured_whole(self.store, self.spec, self.candidate, rule)
         if unfit := self._unfit.get(one.evaluator):
             return f"nothing rests on it: {unfit}"
         if self.gate.batch is not None and self.looks is None:
             return "no batch is through yet, or it was begun without batches"
         if rule.kind in ("floor", "sure_floor"):
             return self._measured_mean(one)
+        return self._measured_difference(rule)
+
+    def _measured_difference(self, rule: Rule) -> Measured | str:
         if self.baseline is None:
             return no_baseline(self.spec, self.gate)
         if self.baseline.experiment_id == self.candidate.experiment_id:
@@ -216,38 +220,6 @@ class Case:
         made, _, _ = spent_by_group(self.store, self.candidate.run_group)
         seen = self.looks.after[-1]
         return round(made * (self.looks.n_examples - seen) / seen)
-
-    def _measured_whole(self, rule: Rule) -> Measured | str:
-        """A metric of all answers at once: one number, of which there is no interval."""
-        query = """select value, error from source.scores
-                   where experiment_id = ? and subject_kind = 'experiment' and metric = ?"""
-        found = self.store.query(query, [self.candidate.experiment_id, rule.metric])
-        if len(found) != 1:
-            return "nothing gave it, or two evaluators did"
-        ((value, error),) = found
-        planned = self.candidate.n_examples * self.candidate.repetitions
-        answered = self.store.query(
-            "select count(*) from source.outputs where experiment_id = ? and status = 'ok'",
-            [self.candidate.experiment_id],
-        )[0][0]
-        if answered < planned:
-            return f"it is of {answered} of {planned} answers: what is missing could turn it"
-        if value is None:
-            return f"it is no number: {error or 'a label'}"
-        if rule.kind != "floor":
-            return "it is one number of all answers, without an interval: wanted under floors"
-        higher = bool(self.spec.direction(rule.metric).higher_is_better)
-        gain = value if higher else -value
-        return Measured(
-            value=gain,
-            interval_at=lambda level: None,
-            sure_at=lambda level: None,
-            sure_value=(gain, gain),
-            n=answered,
-            noun="answers",
-            lost=0,
-            higher_is_better=higher,
-        )
 
     def _measured_mean(self, one: MetricValues) -> Measured | str:
         side = Side(values=one, clusters=clusters_in(self.store, self.candidate), scale=scale_of(one, self.spec))

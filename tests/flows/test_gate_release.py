@@ -302,3 +302,14 @@ def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
     (one,) = decided(fields)
     assert one.conclusion == "PASS"
     assert "100 pairs" in one.summary
+
+
+def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
+    why = {
+        "manner": "it has labels, which are not averaged",
+        "mixed": "it has labels besides numbers, which are not averaged",
+        "gone": "nothing gave it",
+    }
+    fields = gated(tmp_path, [{"floors": dict.fromkeys(why, 0.5)}], new=[True] * 30)
+    (one,) = decided(fields | {"evaluators": ["odd_evaluators:manner", "odd_evaluators:mixed"]})
+    assert {rule["metric"]: rule["text"].partition(": ")[2] for rule in one.rules} == why

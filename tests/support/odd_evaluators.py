@@ -237,3 +237,12 @@ def some(inputs, outputs, reference_outputs):  # type: ignore[no-untyped-def]
 def points(outputs, reference_outputs):  # type: ignore[no-untyped-def]
     """A number without bounds."""
     return 7.5 if outputs == reference_outputs else 7.0
+
+
+def manner(outputs):  # type: ignore[no-untyped-def]
+    return "friendly"
+
+
+def mixed(inputs):  # type: ignore[no-untyped-def]
+    """A label here, a number there."""
+    return "high" if int(inputs["q"].split()[1].rstrip("?")) % 2 else 0.5

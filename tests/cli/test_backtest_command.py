@@ -52,7 +52,7 @@ def test_it_prints_pairs_counts_and_sentences(spec: str) -> None:
     assert lines[0] == "gate release, held against 5 experiments"
     assert "candidate" in lines[1] and "because" in lines[1]
     said = " ".join(done.output.split())
-    assert "right is worse by more than the 0.100 allowed" in said
+    assert "right is worse by more than the 0.1 allowed" in said
     assert "of 9 past pairs of different targets it would have blocked 3 (FAIL)" in said
     assert "on 1 pair of the same target (from 2 experiments) it said FAIL 0 times, 0 %" in said
     assert "on 50 replicates without any difference of each of 10 pairs, it said FAIL in" in said

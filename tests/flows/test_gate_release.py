@@ -307,7 +307,7 @@ def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
 def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
     why = {
         "manner": "it has labels, which are not averaged",
-        "mixed": "it has labels besides numbers, which are not averaged",
+        "mixed": "15 examples, wanted 20 at least to decide anything: 0.500, 15 examples",
         "gone": "nothing gave it",
     }
     fields = gated(tmp_path, [{"floors": dict.fromkeys(why, 0.5)}], new=[True] * 30)

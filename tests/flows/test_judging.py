@@ -127,7 +127,7 @@ def test_where_some_are_drawn_more_often_the_mean_is_still_that_of_all() -> None
     ((mean, scored),) = rows("select mean, scored from results where metric = 'harm'")
     assert (mean, scored) == (pytest.approx(1 / 6), 3)
     ((estimate, method),) = rows("select mean, method from estimates where metric = 'harm'")
-    assert (estimate, method) == (pytest.approx(1 / 6), "t, weighted by chance of being drawn")
+    assert (estimate, method) == (pytest.approx(1 / 6), "skew-corrected t, weighted by chance of being drawn")
 
 
 def test_a_composite_of_a_sampled_metric_is_that_of_the_sample() -> None:

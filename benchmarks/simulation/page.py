@@ -36,14 +36,29 @@ of one draw of their cluster with probability sqrt(0.3). A true difference is 2.
 has room for it: what is rare cannot differ by much.
 
 **Methods.** *auto* of pairs is Bonett-Price and Tango, joined, with the exact McNemar test for yes/no, else Student's t
-corrected for skew; with clusters the same t, cluster-robust, for yes/no after two clusters are added. Of samples that
-are not pairs it is Newcombe with Fisher's exact test, else Welch's t corrected for skew. Exact are McNemar, Fisher, sign
-flips, and ranks of up to 50 numbers. BCa and sign flips are by 1,000 resamples, not the usual 10,000, as each run is one
-of many. Intervals by ranks are held against the true difference: in these worlds it is their pseudo-median, too.
+corrected for skew; with clusters the same t, cluster-robust, for yes/no after two clusters are added instead of the
+correction. Of samples that are not pairs it is Newcombe with Fisher's exact test, else Welch's t corrected for skew.
+Exact are McNemar, Fisher, sign flips, and ranks of up to 50 numbers. BCa and sign flips are by 1,000 resamples, not the
+usual 10,000, as each run is one of many. Intervals by ranks are held against the true difference: in these worlds it is
+their pseudo-median, too.
 """
 
-WHY = {}
+TITLES = ("What is not held, and why", "What is cautious")
 
+WHY = {
+    "paired": """*Skewed differences of 30*: what is seen of a tail is corrected for. But in many a sample of 30 next to
+  nothing is from the tail, and what is not seen cannot be corrected for.""",
+    "resampling": """*BCa bootstrap below 150*: it takes the sample for the world, with the same unseen tail; and of few
+  yes and no the resamples move in steps. It is used only where it is asked for, and warns below 150.""",
+    "gate": """*A guard on skewed numbers*: the tail is on the side of the loss, so that a sample with little of it
+  hides some of the loss, and passes.""",
+}
+"""By kind of cells; said as long as one of them is not held."""
+
+CAUTIOUS = """Paired yes/no in clusters: before the interval and p are reckoned, two clusters are added, in which the
+sides differ by 0.6 one way and the other. Without these, intervals cover in 78 % where few pairs differ. The price is
+power, with 30 clusters above all: a difference must be larger to be found.
+"""
 
 
 def page(measured: Sequence[Measure], seeds: Sequence[int], runs: int, cells: int) -> Iterator[str]:
@@ -60,12 +75,13 @@ def page(measured: Sequence[Measure], seeds: Sequence[int], runs: int, cells: in
 
 
 def _missed(measured: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
-    yield "## What is not held, and why\n"
+    yield f"## {TITLES[0]}\n"
     if missed := not_held(measured):
-        yield from (text for kind, text in WHY.items() if any(one.cell.kind == kind for one in missed))
+        yield from (f"- {text}" for kind, text in WHY.items() if any(one.cell.kind == kind for one in missed))
+        yield ""
         yield from in_markdown([header(seeds), *(one.row() for one in missed)])
     else:
         yield "All bounds are held."
     if cautious := [one for one in measured if one.held == "cautious"]:
-        yield f"\n## What is cautious\n\n{CAUTIOUS}"
+        yield f"\n## {TITLES[1]}\n\n{CAUTIOUS}"
         yield from in_markdown([header(seeds), *(one.row() for one in cautious)])

@@ -10,6 +10,7 @@ from benchmarks.simulation.catalogue import KINDS, every_cell
 from benchmarks.simulation.cells import Cell, Figure
 from benchmarks.simulation.differences import MIDDLING
 from benchmarks.simulation.gates import measured as quick_measured
+from benchmarks.simulation.page import TITLES, WHY, page
 from benchmarks.simulation.sequences import LOOKS, MOST, first_look, last_interval
 from benchmarks.simulation.table import Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
@@ -80,6 +81,21 @@ def test_to_err_too_seldom_is_cautious_and_too_often_is_not_held() -> None:
     seldom = [Measure(cell=every_cell()[0], figure=figure, by_seed=[0.01], runs=20_000)]
     assert not not_held(seldom)
     assert summary(seldom)[0][3:8] == ["1", "", "", "1", ""]
+
+
+def test_the_page_shows_apart_what_is_not_held_and_what_is_cautious() -> None:
+    figure = Figure(name="false positives", at_least=0.04, at_most=0.06)
+    cells = [cell for cell in every_cell() if cell.kind == "resampling"][:3]
+    found = [
+        Measure(cell=cell, figure=figure, by_seed=[share], runs=20_000)
+        for cell, share in zip(cells, (0.02, 0.05, 0.09), strict=True)
+    ]
+    text = "\n".join(page(found, [0], 20_000, 3))
+    missed, cautious = (text.partition(f"## {title}\n")[2].partition("\n## ")[0] for title in TITLES)
+    assert "| 9.00 |" in missed and "| 2.00 |" not in missed and WHY["resampling"] in missed
+    assert "| 2.00 |" in cautious and "| 9.00 |" not in cautious and "| 5.00 |" not in missed + cautious
+    held = "\n".join(page(found[1:2], [0], 20_000, 1))
+    assert "All bounds are held." in held and TITLES[1] not in held and WHY["resampling"] not in held
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)

@@ -3,12 +3,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-quick check format bench simulate clean
+.PHONY: help demo test test-slow check format bench simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
-	@echo "make test        all tests"
-	@echo "make test-quick  all but the slow ones"
+	@echo "make test        all tests but the slow ones"
+	@echo "make test-slow   the slow ones: more than ten seconds each, or in a browser"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make simulate    whether intervals cover and tests err as they say: half an hour"
@@ -23,11 +23,17 @@ demo: $(INSTALLED)
 	$(BIN)/evalflows run data/experiments/demo.yaml $(if $(OPENAI_API_KEY)$(OPENAI_BASE_URL),--set run_key=demo-of-a-provider)
 	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"select example_id, metric, value, outputs from item_scores\""
 
-test: $(INSTALLED)
-	$(BIN)/pytest -n 2 --dist loadgroup
+# The processes that tests start would otherwise compile our modules anew, each of them.
+unexport PYTHONDONTWRITEBYTECODE
 
-test-quick: $(INSTALLED)
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+# A file's tests stay together, since they share what is dear to make; each worker has a Prefect server of its own.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+
+test: $(INSTALLED)
+	$(PYTEST) -m "not slow"
+
+test-slow: $(INSTALLED)
+	$(PYTEST) -m slow
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -43,7 +49,6 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.sealed_scores
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.moving_cap
-	$(BIN)/python -m benchmarks.resamples
 
 simulate: $(INSTALLED)
 	$(BIN)/python -m benchmarks.simulate

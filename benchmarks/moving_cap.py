@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory
 sys.path.append("tests/support")
 from endpoint import Endpoint, serving
 
-from llm import loop
-from llm.connect import completer
-from llm.ledger import Ledger
-from specs.connection import EndpointConnection
-from specs.errors import CallError
-from specs.protocols import Complete
-from store.parquet import Store
+from evalflows.llm import loop
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.specs.connection import EndpointConnection
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Complete
+from evalflows.store.parquet import Store
 
 SECONDS, CAPS, LATENCY_S, ASKING, SETTLED_S, SAMPLE_S = 60.0, (20, 10, 30), 0.2, 250, 5.0, 0.02
 

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import evaluators
-from evaluators.score import normalise
+from evalflows import evaluators
+from evalflows.evaluators.score import normalise
 
 ROWS, PAIRS, WANTED = 100_000, 3, 3.0
 RULES: dict[str, dict[str, Any]] = {
@@ -63,8 +63,8 @@ def bare(path: Path, to: Path) -> float:
 
 
 def ours(path: Path) -> float:
-    from flows import run
-    from specs import ExperimentSpec
+    from evalflows import run
+    from evalflows.specs import ExperimentSpec
 
     spec = ExperimentSpec.model_validate(
         {
@@ -84,7 +84,7 @@ def ours(path: Path) -> float:
 
 def check(folder: Path) -> None:
     """Both have found the same."""
-    from store import connect
+    from evalflows.store import connect
 
     with connect(folder / "store") as catalog:
         query = "select metric, avg(value), count(*) from {} where {} group by all order by all"

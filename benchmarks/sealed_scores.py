@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.catalog import connect
-from store.parquet import ROWS_PER_GROUP, Store
-from store.records import new_id, now
-from store.schemas import TABLES, schema_of
+from evalflows.store.catalog import connect
+from evalflows.store.parquet import ROWS_PER_GROUP, Store
+from evalflows.store.records import new_id, now
+from evalflows.store.schemas import TABLES, schema_of
 
 EXPERIMENTS, ROWS, OPEN_PARTS, WARM_UP, PAIRS, WANTED = 10, 100_000, 20, 3, 25, 1.5
 METRICS = ["exact_match", "contains", "helpful", "concise", "latency"]

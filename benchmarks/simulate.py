@@ -23,7 +23,7 @@ Part = tuple[int, int, int]
 
 def measured(part: Part) -> list[float]:
     place, seed, runs = part
-    return every_cell()[place].measured(seed, runs)
+    return every_cell()[place].estimates(seed, runs)
 
 
 def simulate(places: Sequence[int], seeds: Sequence[int], runs: int, processes: int) -> Iterator[Measure]:

@@ -1,4 +1,4 @@
-"""Comparing experiments, and showing how a comparison came out."""
+"""Compare experiments pair by pair, and show the results of a comparison."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,93 +7,96 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from cli.look import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, console, table
-from specs.errors import InputError
-from store.comparison_report import ComparisonReport, Overview, comparison_report
-from store.parquet import Store
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, console, table
+from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
 
 if TYPE_CHECKING:
-    from specs.comparison import ComparisonSpec
+    from evalflows.specs.comparison import ComparisonSpec
 
 BUILT_IN = "pairwise_preference"
-"""The judge where none is named, and the only one that takes criteria."""
+"""The default judge, and the only one that takes criteria."""
 
 
 @click.command()
 @click.argument("experiments", nargs=-1, required=True)
-@click.option("--judge", "judges", multiple=True, help="Who compares: pairwise_preference, or module:name. Repeatable.")
-@click.option("--connection", help="The connection that the judges ask.")
-@click.option("--model", help="The model that the judges ask.")
-@click.option("--criteria", multiple=True, help="What pairwise_preference judges by, such as helpfulness. Repeatable.")
-@click.option("--both-orders", is_flag=True, help="Ask twice, with each answer first. Costs twice as much.")
-@click.option("--baseline", help="The experiment that the others are measured by; the first where left out.")
-@click.option("--by", multiple=True, help="Win rates for each value of a field, such as metadata.topic. Repeatable.")
-@click.option("--name", help="What the comparison is called.")
-@click.option("--run-key", help="Comparisons with the same key are one: with more experiments, it goes on with theirs.")
+@click.option("--judge", "judges", multiple=True, help="pairwise_preference (default) or module:name. Repeatable.")
+@click.option("--connection", help="Connection used by the judges.")
+@click.option("--model", help="Model used by the judges.")
+@click.option("--criteria", multiple=True, help="Criterion for pairwise_preference, such as helpfulness. Repeatable.")
+@click.option("--both-orders", is_flag=True, help="Judge each pair in both orders. Costs twice as much.")
+@click.option("--baseline", help="Experiment that the others are compared with. Default: the first.")
+@click.option("--by", multiple=True, help="Win rates per value of a field too, such as metadata.topic. Repeatable.")
+@click.option("--name", help="Name of the comparison.")
+@click.option(
+    "--run-key",
+    help="A later call with the same key continues the comparison, and can add experiments.",
+)
 @CHANGES
-@click.option("--fresh", is_flag=True, help="Pay for every model call anew.")
+@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
 @VERBOSE_RUN
-def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, verbose: bool, **given: Any) -> None:
-    """Say which answers are better, of two or more EXPERIMENTS that exist (names, ids, run groups), pair by pair.
+def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, verbose: bool, **options: Any) -> None:
+    """Compare the answers of two or more existing EXPERIMENTS (names, ids, run groups) pair by pair.
 
-    Or of those that a file describes: `evalflows compare comparison.yaml`.
+    A comparison can also be described by a file: `evalflows compare comparison.yaml`.
     """
     with one_line_errors(verbose):
-        settings = [*changes, *(["fresh=true"] if fresh else [])]
-        run_comparison(_spec(experiments, given, settings), None, verbose)
+        settings = [*changes, *(["use_cache=false"] if fresh else [])]
+        run_comparison(_spec(experiments, options, settings), None, verbose)
 
 
-def _spec(experiments: Sequence[str], given: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
-    from specs.comparison import ComparisonSpec, load_comparison
-    from specs.spec_file import make_spec
+def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
+    from evalflows.specs.comparison import ComparisonSpec, load_comparison
+    from evalflows.specs.spec_file import make_spec
 
     if len(experiments) == 1 and experiments[0].endswith((".yaml", ".yml")):
-        if named := next((name for name, value in given.items() if value), None):
-            raise InputError(f"--{named.replace('_', '-')}: the file says it; --set changes what it says")
+        if named := next((name for name, value in options.items() if value), None):
+            raise InputError(f"--{named.replace('_', '-')}: the file sets it, wanted --set to change the file's value")
         return load_comparison(experiments[0], changes)
-    uses = given["judges"] or [BUILT_IN]
-    if given["criteria"] and BUILT_IN not in uses:
-        raise InputError(f"--criteria: got judges that take none ({', '.join(uses)}), wanted --judge {BUILT_IN}")
-    judges = [_judge(use, given) for use in uses]
+    uses = options["judges"] or [BUILT_IN]
+    if options["criteria"] and BUILT_IN not in uses:
+        raise InputError(f"--criteria: got judges that take no criteria ({', '.join(uses)}), wanted --judge {BUILT_IN}")
+    judges = [_judge(use, options) for use in uses]
     fields = {
         "experiments": list(experiments),
         "evaluators": judges,
-        "both_orders": given["both_orders"],
-        "by": list(given["by"]),
-        **{name: given[name] for name in ("name", "baseline", "run_key") if given[name]},
+        "both_orders": options["both_orders"],
+        "slice_by": list(options["by"]),
+        **{name: options[name] for name in ("name", "baseline", "run_key") if options[name]},
     }
     return make_spec(ComparisonSpec, fields, changes, "compare")
 
 
-def _judge(use: str, given: dict[str, Any]) -> dict[str, Any]:
-    is_ours = use == BUILT_IN and given["criteria"]
-    args = {"args": {"criteria": list(given["criteria"])}} if is_ours else {}
-    return {"use": use, "connection": given["connection"], "model": given["model"], **args}
+def _judge(use: str, options: dict[str, Any]) -> dict[str, Any]:
+    has_criteria = use == BUILT_IN and options["criteria"]
+    args = {"args": {"criteria": list(options["criteria"])}} if has_criteria else {}
+    return {"use": use, "connection": options["connection"], "model": options["model"], **args}
 
 
 def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool) -> None:
-    """Run it, and print how it came out."""
-    from cli.running import prepared
+    """Run a comparison and print its results."""
+    from evalflows.cli.running import prepared
 
     with prepared(verbose, spec.name or "the comparison") as watch:
-        from flows import compare as run_flow
+        from evalflows import compare as run_flow
 
-        done = run_flow(spec, resume, watch)
-    print_comparison(done)
+        comparison_id = run_flow(spec, resume, watch)
+    print_comparison(comparison_id)
 
 
 def print_comparison(comparison_id: str) -> None:
-    """Print who wins, who stands where, what the judges go by, and that in words."""
+    """Print win rates, the ranking, known judge biases, and a summary in sentences."""
     report = comparison_report(Store(), comparison_id)
     out = console()
     out.print(_rates(report))
     if report.overview.n_experiments > 2:
-        out.print(_standings(report))
+        out.print(_ranking(report))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
-    for habit in report.known_habits:
-        out.print(Text(habit.text, style="yellow" if habit.passed is False else ""))
+    for bias in report.known_biases:
+        out.print(Text(bias.text, style="yellow" if bias.passed is False else ""))
     out.print(_in_words(report.overview))
     for evaluator, error, count in report.errors:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
@@ -103,34 +106,34 @@ def _rates(report: ComparisonReport) -> Table:
     out = table(
         *("metric", "candidate", "baseline", "", "win rate"), *("wins", "ties", "losses", "missing"), *P_VERDICT
     )
-    for one in report.win_rates:
-        verdict = Text(one.verdict_text, style=STYLES.get(one.conclusion, ""))
-        what = "" if one.what == "all" else one.what
-        cells = (one.metric, one.candidate, one.baseline, what, one.rate_text, *one.counts)
-        out.add_row(*cells, one.p_text, one.p_adjusted_text, verdict)
+    for rate in report.win_rates:
+        verdict = Text(rate.verdict_text, style=STYLES.get(rate.conclusion, ""))
+        what = "" if rate.what == "all" else rate.what
+        cells = (rate.metric, rate.candidate, rate.baseline, what, rate.rate_text, *rate.counts)
+        out.add_row(*cells, rate.p_text, rate.p_adjusted_text, verdict)
     return out
 
 
-def _standings(report: ComparisonReport) -> Table:
-    out = table("metric", "rank", "experiment", "rating", "win rate over all", "wins", "ties", "losses")
-    for one in report.standings:
-        counts = (str(count) for count in (one.wins, one.ties, one.losses))
-        out.add_row(one.metric, str(one.rank or "-"), one.experiment, one.rating_text, one.rate_text, *counts)
+def _ranking(report: ComparisonReport) -> Table:
+    out = table("metric", "rank", "experiment", "rating", "overall win rate", "wins", "ties", "losses")
+    for row in report.ranking:
+        counts = (str(count) for count in (row.wins, row.ties, row.losses))
+        out.add_row(row.metric, str(row.rank or "-"), row.experiment, row.rating_text, row.rate_text, *counts)
     return out
 
 
-def _in_words(one: Overview) -> Text:
-    text = Text(f"{one.name} ({one.comparison_id}) ")
-    text.append(one.state, style="green" if one.state == "completed" else "bold red")
-    text.append(f": {one.n_experiments} experiments, {one.n_shared} shared examples, {_order(one)}; ")
-    text.append(f"{one.judged} of {one.planned} judged")
-    if one.calls is not None:
-        cost = "cost unknown" if one.cost_usd is None else f"{one.cost_usd:.4f} USD"
-        text.append(f"; {one.calls} model calls, {one.calls_cached} from the ledger, {cost}")
-    return text.append(f"; {one.reason}") if one.reason else text
+def _in_words(overview: Overview) -> Text:
+    text = Text(f"{overview.name} ({overview.comparison_id}) ")
+    text.append(overview.state, style="green" if overview.state == "completed" else "bold red")
+    text.append(f": {overview.n_experiments} experiments, {overview.n_shared} shared examples, {_order(overview)}; ")
+    text.append(f"{overview.judged} of {overview.planned} judged")
+    if overview.calls is not None:
+        cost = "cost unknown" if overview.cost_usd is None else f"{overview.cost_usd:.4f} USD"
+        text.append(f"; {overview.calls} model calls, {overview.calls_cached} from the ledger, {cost}")
+    return text.append(f"; {overview.reason}") if overview.reason else text
 
 
-def _order(one: Overview) -> str:
-    if one.both_orders:
+def _order(overview: Overview) -> str:
+    if overview.both_orders:
         return "each pair in both orders"
-    return "the order drawn for each pair" if one.randomize_order else "one order"
+    return "random order per pair" if overview.randomize_order else "fixed order"

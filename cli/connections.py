@@ -1,4 +1,4 @@
-"""The connections to models: listed, which does not load Prefect, or tried."""
+"""List the connections to models (without loading Prefect), or test them."""
 
 import os
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from cli.look import VERBOSE, console, table
-from llm.connections import address, known, resolve, whence_key
-from specs.connection import ConnectionSpec, LocalConnection
-from specs.errors import InputError
-from specs.experiment import load_experiment
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import VERBOSE, console, table
+from evalflows.llm.connections import address, key_source, known, resolve
+from evalflows.specs.connection import ConnectionSpec, LocalConnection
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import load_experiment
 
 COLUMNS = ("name", "where", "model", "key", "at once", "per minute", "USD/M in, out", "answers")
 
@@ -20,25 +20,31 @@ COLUMNS = ("name", "where", "model", "key", "at once", "per minute", "USD/M in, 
 @click.command()
 @click.argument("spec", required=False)
 @click.option(
-    "--test", "asked", is_flag=True, help="Ask each for one word; local and auto only where --only names them."
+    "--test",
+    "is_test",
+    is_flag=True,
+    help="Send each a short request; local and auto only if named with --only.",
 )
-@click.option("--only", metavar="NAME", multiple=True, help="Only this connection. May be given several times.")
+@click.option("--only", metavar="NAME", multiple=True, help="Only this connection. Repeatable.")
 @VERBOSE
-def connections(spec: str | None, asked: bool, only: tuple[str, ...], verbose: bool) -> None:
-    """List the connections that a spec can name, or with --test try them: those of SPEC, those of connections.yaml (or
-    of the file that EVALFLOWS_CONNECTIONS names), openai, local, auto. A key is never shown."""
+def connections(spec: str | None, is_test: bool, only: tuple[str, ...], verbose: bool) -> None:
+    """List the connections that a spec can name, or test them with --test.
+
+    These are the connections of SPEC, those of connections.yaml (or of the file named by EVALFLOWS_CONNECTIONS), and
+    openai, local and auto. Keys are never shown.
+    """
     with one_line_errors(verbose):
         own = load_experiment(spec).connections if spec else {}
-        found = {name: resolve(name, own) for name in only} if only else known(own)
-        if asked:
-            _try(found, is_chosen=bool(only))
+        listed = {name: resolve(name, own) for name in only} if only else known(own)
+        if is_test:
+            _test(listed, is_chosen=bool(only))
         else:
-            console().print(_listed(found))
+            console().print(_listed(listed))
 
 
-def _listed(found: Mapping[str, ConnectionSpec]) -> Table:
+def _listed(connections: Mapping[str, ConnectionSpec]) -> Table:
     out = table(*COLUMNS)
-    for name, connection in found.items():
+    for name, connection in connections.items():
         out.add_row(*map(Text, _cells(name, connection)))
     return out
 
@@ -48,7 +54,7 @@ def _cells(name: str, connection: ConnectionSpec) -> tuple[str, ...]:
         name,
         address(connection),
         connection.model or "",
-        whence_key(connection),
+        key_source(connection),
         _at_once(connection),
         _per_minute(connection),
         _price(connection),
@@ -58,19 +64,19 @@ def _cells(name: str, connection: ConnectionSpec) -> tuple[str, ...]:
 
 def _at_once(connection: ConnectionSpec) -> str:
     limit = None if isinstance(connection, LocalConnection) else connection.provider_limit
-    return f"{connection.max_in_flight}; over all: {limit}" if limit else str(connection.max_in_flight)
+    return f"{connection.max_in_flight}; in total: {limit}" if limit else str(connection.max_in_flight)
 
 
 def _per_minute(connection: ConnectionSpec) -> str:
     if isinstance(connection, LocalConnection):
         return ""
     limits = ((connection.requests_per_minute, "requests"), (connection.tokens_per_minute, "tokens"))
-    return ", ".join(f"{most:.12g} {what}" for most, what in limits if most is not None)
+    return ", ".join(f"{limit:.12g} {what}" for limit, what in limits if limit is not None)
 
 
 def _price(connection: ConnectionSpec) -> str:
-    """Of the model that it names; of a model that a spec will name, the price list may have one."""
-    from llm.prices import price_of  # the price list takes a while to load, which other commands need not wait for
+    """Price of the connection's model. If it names none, the price depends on the model that a spec names."""
+    from evalflows.llm.prices import price_of  # late: loading the price list would slow down other commands
 
     price = price_of(connection, connection.model or "")
     if price is None:
@@ -78,30 +84,34 @@ def _price(connection: ConnectionSpec) -> str:
     return f"{price.usd_per_million_input_tokens:g}, {price.usd_per_million_output_tokens:g}"
 
 
-def _try(found: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
-    """Print how each does. Raises InputError unless all that were asked answered, and something was.
+def _test(connections: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
+    """Test the connections and print the outcomes. Raise InputError if one fails, or if none could be tested.
 
-    Whoever names a connection wants to know whether it works: that it could not be asked is a failure then.
+    A connection named with --only (`is_chosen`) that cannot be tested counts as failed.
     """
-    wanted = {name: each for name, each in found.items() if is_chosen or not _waits_to_be_named(name, each)}
+    selected = {
+        name: connection
+        for name, connection in connections.items()
+        if is_chosen or not _only_if_named(name, connection)
+    }
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from flows.connections import try_connections  # Prefect takes seconds to import
+    from evalflows.execution.preflight.connections import try_connections  # Prefect takes seconds to import
 
     failed, tried = [], 0
-    for trial in try_connections(wanted):
-        click.echo(f"{trial.name}: {_SAID[trial.outcome]}{trial.says}")
+    for trial in try_connections(selected):
+        click.echo(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.says}")
         tried += trial.outcome != "not_tried"
         if trial.outcome == "fails" or (is_chosen and trial.outcome == "not_tried"):
             failed.append(trial.name)
     if failed:
-        raise InputError(f"connections: {len(failed)} of {len(wanted)} did not answer: {', '.join(failed)}")
+        raise InputError(f"connections: {len(failed)} of {len(selected)} did not answer: {', '.join(failed)}")
     if not tried:
-        raise InputError("connections: none could be asked, wanted a key, or one named by --only")
+        raise InputError("connections: none could be tested, wanted a key, or a connection named with --only")
 
 
-_SAID = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
+_PREFIXES = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
 
 
-def _waits_to_be_named(name: str, connection: ConnectionSpec) -> bool:
-    """Whether to ask it might fetch the local model, or would ask a second time what has another name too."""
+def _only_if_named(name: str, connection: ConnectionSpec) -> bool:
+    """Whether testing it could download the local model, or would test a connection twice under two names."""
     return name == "auto" or (isinstance(connection, LocalConnection) and connection.gguf is None)

@@ -1,27 +1,27 @@
-"""The datasets in the store: add, ls, show, diff. None of these loads Prefect."""
+"""The datasets in the store: add, ls, show, diff. No command here loads Prefect."""
 
 import click
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from cli.look import VERBOSE, console, table
-from specs.columns import ExampleColumns
-from specs.dataset import DatasetSpec
-from specs.errors import InputError
-from store.catalog import connect
-from store.datasets import Difference, compare_examples, find_snapshot, grown, load_dataset
-from store.parquet import Store
-from store.records import ExampleRow
-from store.rows import stem
-from store.snapshots import current_snapshot, freeze, load_snapshot
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import VERBOSE, console, table
+from evalflows.specs.columns import ExampleColumns
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import connect
+from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
+from evalflows.store.ingest.rows import stem
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
+from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot
 
 SHOWN = 5
-"""Examples that `show` prints, and ids that `diff` lists of each kind."""
+"""How many examples `show` prints, and how many ids of each kind `diff` prints."""
 
 
 @click.group()
 def dataset() -> None:
-    """The datasets in the store."""
+    """Add, list, show and compare datasets."""
 
 
 def _fields(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:
@@ -30,11 +30,11 @@ def _fields(context: click.Context, parameter: click.Parameter, text: str | None
 
 @dataset.command()
 @click.argument("path")
-@click.option("--name", help="What the dataset is called; the file's name where left out.")
-@click.option("--inputs", callback=_fields, help="The columns of the inputs, where the file has no `inputs`.")
-@click.option("--reference", callback=_fields, help="The columns of the reference outputs.")
-@click.option("--id", "id_", help="The column of the examples' ids.")
-@click.option("--replace", is_flag=True, help="From now on the name stands for this file's rows alone.")
+@click.option("--name", help="Name of the dataset. Default: the file name without its ending.")
+@click.option("--inputs", callback=_fields, help="Comma-separated input columns, if the file has no column `inputs`.")
+@click.option("--reference", callback=_fields, help="Comma-separated columns of the reference outputs.")
+@click.option("--id", "id_", help="Column with the example ids.")
+@click.option("--replace", is_flag=True, help="Replace the examples of the dataset instead of adding to them.")
 @VERBOSE
 def add(
     path: str,
@@ -45,17 +45,17 @@ def add(
     replace: bool,
     verbose: bool,
 ) -> None:
-    """Add the rows of a file (JSONL, JSON, CSV, Parquet) at PATH to a dataset, or make one of them.
+    """Add the rows of the file at PATH (JSONL, JSON, CSV, Parquet) to a dataset, or create the dataset.
 
-    Examples that are there already keep their ids, so that experiments before and after can be compared on them.
+    Examples already in the dataset keep their ids, so experiments before and after can be compared on them.
     """
     with one_line_errors(verbose):
         store, name = Store(), name or stem(path)
-        examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).every
+        examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
         before = current_snapshot(store, name)
         old = load_snapshot(store, before) if before else []
         if not replace:
-            examples = grown(old, examples, path)
+            examples = merge_examples(old, examples, path)
         identity = freeze(store, examples, name=name, source=path)
         click.echo(f"{name}: {identity}, {len(examples)} examples; {_counts(compare_examples(old, examples))}")
 
@@ -69,7 +69,7 @@ def list_(verbose: bool) -> None:
             "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
         ).fetchall()
         if not rows:
-            click.echo("no datasets yet: `evalflows dataset add FILE` makes one, and so does `evalflows run SPEC`")
+            click.echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
             return
         out = table("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
         for name, snapshot, n, splits, versions, source, since in rows:
@@ -82,7 +82,7 @@ def list_(verbose: bool) -> None:
 @click.argument("reference")
 @VERBOSE
 def show(reference: str, verbose: bool) -> None:
-    """Show a dataset's versions, its checks, and its first examples; REFERENCE is its name or a snapshot's id."""
+    """Show a dataset's versions, checks and first examples. REFERENCE is a dataset name or a snapshot id."""
     with one_line_errors(verbose):
         store = Store()
         snapshot = find_snapshot(store, reference)
@@ -105,20 +105,20 @@ def show(reference: str, verbose: bool) -> None:
 @click.argument("new", required=False)
 @VERBOSE
 def diff(old: str, new: str | None, verbose: bool) -> None:
-    """Show how NEW differs from OLD: names or snapshots. Of a name alone, its newest version from the one before."""
+    """Show how NEW differs from OLD, both dataset names or snapshot ids.
+
+    Without NEW, compare the newest version of dataset OLD with the version before it.
+    """
     with one_line_errors(verbose):
         store = Store()
         before, after = (
             (_previous(store, old), find_snapshot(store, old))
             if new is None
-            else (
-                find_snapshot(store, old),
-                find_snapshot(store, new),
-            )
+            else (find_snapshot(store, old), find_snapshot(store, new))
         )
-        found = compare_examples(load_snapshot(store, before), load_snapshot(store, after))
-        click.echo(f"{before} -> {after}: {_counts(found)}")
-        for sign, identities in (("+", found.added), ("-", found.removed), ("~", found.changed)):
+        difference = compare_examples(load_snapshot(store, before), load_snapshot(store, after))
+        click.echo(f"{before} -> {after}: {_counts(difference)}")
+        for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             for identity in identities[:SHOWN]:
                 click.echo(f"  {sign} {identity}")
             if len(identities) > SHOWN:
@@ -128,23 +128,23 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
 def _columns(inputs: list[str] | None, reference: list[str] | None, id_: str | None) -> ExampleColumns | None:
     if inputs is None:
         if reference or id_:
-            raise InputError("--reference and --id: wanted --inputs too, to say what is what")
+            raise InputError("--reference and --id: wanted --inputs too")
         return None
     return ExampleColumns.model_validate({"inputs": inputs, "reference_outputs": reference or [], "id": id_})
 
 
-def _counts(found: Difference) -> str:
-    counts = ((len(found.added), "added"), (len(found.removed), "removed"), (len(found.changed), "changed"))
-    said = [f"{count} {what}" for count, what in counts if count]
-    return ", ".join([*said, f"{found.same} as before"])
+def _counts(difference: Difference) -> str:
+    added, removed, changed = len(difference.added), len(difference.removed), len(difference.changed)
+    counts = ((added, "added"), (removed, "removed"), (changed, "changed"))
+    return ", ".join([*(f"{count} {what}" for count, what in counts if count), f"{difference.same} unchanged"])
 
 
 def _previous(store: Store, name: str) -> str:
     query = "select parent_snapshot_id from source.dataset_versions where name = ? order by recorded_at desc limit 1"
     rows = store.query(query, [name])
     if not rows or rows[0][0] is None:
-        find_snapshot(store, name)  # raises for a name that there is not
-        raise InputError(f"dataset {name!r}: has no version before this one, wanted a second name or snapshot")
+        find_snapshot(store, name)  # raises if there is no such dataset
+        raise InputError(f"dataset {name!r}: has only one version, wanted a second name or snapshot to compare with")
     return str(rows[0][0])
 
 

@@ -1,4 +1,4 @@
-"""What can be said of an evaluator before it is called: read off its parameters, its docstring, what it declares."""
+"""Describe an evaluator without calling it: from its parameters, its docstring and the metrics it declares."""
 
 import inspect
 import json
@@ -8,47 +8,47 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
-import evaluators
-from evaluators.asking import PROMPTS
-from evaluators.call import OFFERED
-from evaluators.direction import declared_by
-from evaluators.foreign import origin_of
-from evaluators.named import named
-from specs.errors import InputError, short
-from specs.metric import MetricSpec
-from specs.reference import name_of, parameters_of
+from evalflows import evaluators
+from evalflows.evaluators.asking import PROMPTS
+from evalflows.evaluators.call import OFFERED
+from evalflows.evaluators.direction import declared_by
+from evalflows.evaluators.foreign import evaluator_name, origin_of
+from evalflows.evaluators.named import named
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.metric import MetricSpec
+from evalflows.specs.reference import parameters_of
 
-Level = Literal["run", "experiment", "pair"]
-"""Whether it judges one run, all runs of an experiment at once, or two runs of an example."""
+Scope = Literal["run", "experiment", "pair"]
+"""Whether an evaluator scores one run, all runs of an experiment at once, or compares two runs of an example."""
 
-_OFFERED: Mapping[Level, Collection[str]] = {
+_OFFERED: Mapping[Scope, Collection[str]] = {
     "run": OFFERED["item"],
     "experiment": OFFERED["run"],
     "pair": OFFERED["pair"],
 }
 _ALL_RUNS = ("runs", "examples", "item_results")
 _REFERENCE = ("reference_outputs", "expected_output")
-_NEEDED = re.compile(r"\b[Nn]one (?:without(?! one)\b|where an? [^.;,]*no reference|where the [^.;,]*no reference)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """An evaluator as it is listed."""
+    """An evaluator as listed by `evalflows evaluators`."""
 
     name: str
-    judges_by: str  # rule, model, embeddings; or the project that it is of
-    level: Level
+    judges_by: str  # rule, model, embeddings; or the project it comes from
+    scope: Scope
     asks_for: Sequence[str]
-    settings: Mapping[str, str]  # with their defaults, as they are shown
+    needs_reference: bool  # whether it gives no score without a reference
+    settings: Mapping[str, str]  # default of each setting, as shown
     metrics: Mapping[str, MetricSpec]
     doc: str
 
     @property
     def reference(self) -> str:
-        """Whether it needs a reference: its docstring says that without one there is no score."""
+        """Whether the reference is needed, or only requested; empty if the evaluator does not use it."""
         if not {*_REFERENCE} & {*self.asks_for}:
             return ""
-        return "needed" if _NEEDED.search(" ".join(self.doc.split())) else "asked for"
+        return "needed" if self.needs_reference else "asked for"
 
     @property
     def about(self) -> str:
@@ -57,49 +57,54 @@ class Described:
 
     @property
     def returns(self) -> list[str]:
-        """Its metrics: range and direction; the name of those that do not bear its own. Of a pair, which is better."""
-        if self.level == "pair":
+        """Range and direction of each metric, named if it has another name than the evaluator; verdicts of a pair."""
+        if self.scope == "pair":
             return ["first, second or tie"]
-        return [_said(name, one, beside=name != self.name) for name, one in self.metrics.items()]
+        return [_metric_text(name, metric, with_name=name != self.name) for name, metric in self.metrics.items()]
 
 
 def described(name: str, settings: Mapping[str, Any] | None = None) -> Described:
-    """The evaluator of a short name, or of `module:name`, with the metrics that it has by its settings.
+    """Describe the evaluator with this short name or `module:name`; its metrics may depend on the settings.
 
-    Raises InputError where there is none, for a setting that it does not take, and for metrics that it cannot declare.
+    Raise InputError if there is no such evaluator, it does not take a setting, or its metrics cannot be declared.
     """
-    found = named(name)
-    project = origin_of(found)
-    parameters = [] if project else parameters_of(found, f"evaluator {name!r}")
-    level = "pair" if name in evaluators.PAIRWISE else _level(parameters)
-    asked = [one for one in parameters if one.name in _OFFERED[level]]
-    own = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL) and one not in asked]
-    called = name_of(found)
-    takes_any = project or any(one.kind is one.VAR_KEYWORD for one in parameters)
-    if (unknown := (settings or {}).keys() - {one.name for one in own}) and not takes_any:
-        known = ", ".join(one.name for one in own) or "none"
-        raise InputError(f"evaluator {called!r}: got the setting {min(unknown)!r}, wanted one of: {known}")
+    evaluator = named(name)
+    project = origin_of(evaluator)
+    parameters = [] if project else parameters_of(evaluator, f"evaluator {name!r}")
+    scope = "pair" if name in evaluators.PAIRWISE else _scope(parameters)
+    requested = [parameter for parameter in parameters if parameter.name in _OFFERED[scope]]
+    own = [
+        parameter
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and parameter not in requested
+    ]
+    full_name = evaluator_name(evaluator)
+    takes_any = project or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if (unknown := (settings or {}).keys() - {parameter.name for parameter in own}) and not takes_any:
+        known = ", ".join(parameter.name for parameter in own) or "none"
+        raise InputError(f"evaluator {full_name!r}: got the setting {min(unknown)!r}, wanted one of: {known}")
     return Described(
-        name=called,
-        judges_by=project or _by([one.name for one in asked]),
-        level=level,
-        asks_for=[one.name for one in asked],
-        settings={one.name: _default(one.default) for one in own},
-        metrics={} if level == "pair" else _metrics(found, called, settings or {}),
-        doc=inspect.getdoc(found) or "",
+        name=full_name,
+        judges_by=project or _judged_by([parameter.name for parameter in requested]),
+        scope=scope,
+        asks_for=[parameter.name for parameter in requested],
+        needs_reference=getattr(evaluator, "needs_reference", False) is True,
+        settings={parameter.name: _default(parameter.default) for parameter in own},
+        metrics={} if scope == "pair" else _metrics(evaluator, full_name, settings or {}),
+        doc=inspect.getdoc(evaluator) or "",
     )
 
 
-def ours() -> Iterator[Described]:
-    """All that have a short name."""
+def built_in() -> Iterator[Described]:
+    """Describe every evaluator that has a short name."""
     return (described(name) for name in evaluators.SHORT_NAMES)
 
 
-def _level(parameters: Sequence[inspect.Parameter]) -> Level:
-    """Whoever asks for all runs, or whose `outputs` are a list, judges them all at once."""
-    names = {one.name for one in parameters}
-    of_all = any(one.name == "outputs" and _is_list(one.annotation) for one in parameters)
-    return "experiment" if names & {*_ALL_RUNS} or of_all else "run"
+def _scope(parameters: Sequence[inspect.Parameter]) -> Scope:
+    """The scope "experiment" if it requests all runs or annotates `outputs` as a list, else "run"."""
+    names = {parameter.name for parameter in parameters}
+    takes_list = any(parameter.name == "outputs" and _is_list(parameter.annotation) for parameter in parameters)
+    return "experiment" if names & {*_ALL_RUNS} or takes_list else "run"
 
 
 def _is_list(annotation: Any) -> bool:
@@ -109,30 +114,30 @@ def _is_list(annotation: Any) -> bool:
     return inspect.isclass(kind) and issubclass(kind, Sequence) and not issubclass(kind, str)
 
 
-def _by(asked: Sequence[str]) -> str:
+def _judged_by(requested: Sequence[str]) -> str:
     kinds = {"complete": "model", "embed": "embeddings"}
-    return ", ".join(kind for name, kind in kinds.items() if name in asked) or "rule"
+    return ", ".join(kind for name, kind in kinds.items() if name in requested) or "rule"
 
 
-def _metrics(found: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
-    """What it declares. What it does not: higher is better, and yes or no is from 0 to 1."""
-    said = declared_by(found, name, settings)
-    return said or {name: MetricSpec(range=(0.0, 1.0) if _is_yes_or_no(found) else None)}
+def _metrics(evaluator: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
+    """The declared metrics; by default one metric, higher is better, with range 0 to 1 if it returns a bool."""
+    metrics = declared_by(evaluator, name, settings)
+    return metrics or {name: MetricSpec(range=(0.0, 1.0) if _returns_bool(evaluator) else None)}
 
 
-def _is_yes_or_no(found: Callable[..., Any]) -> bool:
-    returned = getattr(found, "__annotations__", {}).get("return")
+def _returns_bool(evaluator: Callable[..., Any]) -> bool:
+    returned = getattr(evaluator, "__annotations__", {}).get("return")
     return returned is bool or {*get_args(returned)} - {type(None)} == {bool}
 
 
-def _said(name: str, metric: MetricSpec, beside: bool) -> str:
-    which = "higher is better" if metric.is_higher_better(name) else "lower is better"
-    said = f"{metric.range[0]:g} to {metric.range[1]:g}, {which}" if metric.range else which
-    return f"{name}: {said}" if beside else said
+def _metric_text(name: str, metric: MetricSpec, with_name: bool) -> str:
+    direction = "higher is better" if metric.is_higher_better(name) else "lower is better"
+    text = f"{metric.range[0]:g} to {metric.range[1]:g}, {direction}" if metric.range else direction
+    return f"{name}: {text}" if with_name else text
 
 
 def _default(value: Any) -> str:
-    """A default as YAML has it; a prompt that ships by its file."""
+    """A default as YAML; a shipped prompt is shown as its file name."""
     if value is inspect.Parameter.empty:
         return "needed"
     if isinstance(value, str) and value in _prompts():

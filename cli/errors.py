@@ -1,4 +1,4 @@
-"""What went wrong, in one line, and the exit code that says what kind it was."""
+"""Errors of the command line: one line on stderr, and an exit code by kind of error."""
 
 import sys
 import traceback
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import click
 
-from specs.errors import GateFailedError, IncompleteError, InputError, describe
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, describe
 
 FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
 
 @contextmanager
 def one_line_errors(verbose: bool) -> Iterator[None]:
-    """Ends the program with one line on stderr for any exception; with the traceback too where that is asked for."""
+    """End the program with one line on stderr on any exception; if `verbose`, with the traceback too."""
     try:
         yield
     except (click.ClickException, click.exceptions.Exit):
@@ -31,7 +31,7 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        _end(f"a fault of evalflows, not of yours: {describe(error)} (--verbose shows where)", FAULT, verbose)
+        _end(f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)", FAULT, verbose)
 
 
 def _end(message: str, code: int, verbose: bool) -> None:

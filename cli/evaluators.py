@@ -1,4 +1,4 @@
-"""The evaluators: listed and described, which loads no Prefect, or one of them tried on a row."""
+"""List and describe evaluators (without loading Prefect), or try one on a row."""
 
 import csv
 import json
@@ -6,37 +6,37 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from cli.look import VERBOSE, console, table
-from specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
-from specs.experiment import ExperimentSpec
-from store.jsonl import parse_json
-from store.rows import read_rows
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import VERBOSE, console, table
+from evalflows.cli.running import find_modules_here
+from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.ingest.jsonl import parse_json
+from evalflows.store.ingest.rows import read_rows
 
 if TYPE_CHECKING:
-    from cli.described import Described
-    from flows.trying import Fields
+    from evalflows.cli.described import Described
+    from evalflows.execution.try_evaluator import EvaluationResult
 
-COLUMNS = ("name", "judges_by", "level", "asks_for", "reference", "returns", "about")
+COLUMNS = ("name", "judges_by", "scope", "asks_for", "reference", "returns", "about")
 SCORE = ("metric", "turn", "value", "label", "comment", "status", "error")
 SPENT = ("judge_model", "calls", "calls_cached", "tokens_in", "tokens_out", "cost_usd")
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--try", "row", metavar="ROW", help="Judge a row: JSON text, or FILE:N, the Nth line or row of a file.")
-@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting. May be given several times.")
-@click.option("--connection", help="The connection of one that asks a model; openai where left out.")
-@click.option("--model", help="The model; the connection's own where left out.")
+@click.option("--try", "row", metavar="ROW", help="Evaluate a row: JSON text, or FILE:N for the Nth row of a file.")
+@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting of the evaluator. Repeatable.")
+@click.option("--connection", help="Connection of a model-based evaluator. Default: openai.")
+@click.option("--model", help="Model to call. Default: the connection's model.")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object a line."
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object per line."
 )
 @VERBOSE
 def evaluators(
@@ -48,10 +48,10 @@ def evaluators(
     form: str,
     verbose: bool,
 ) -> None:
-    """List the evaluators that have a short name, or tell all about NAME: one of these, or module:name of your own.
+    """List the evaluators that have a short name, or describe evaluator NAME: a short name, or your own module:name.
 
-    With --try the evaluator judges {"inputs", "outputs", "reference_outputs", "metadata"}, with the answer under
-    outputs. What a model is asked for that is paid, and kept in the ledger; nothing else is kept.
+    With --try, run the evaluator on one row: {"inputs", "outputs", "reference_outputs", "metadata"}, with the answer
+    under outputs. Model calls are paid for and recorded in the ledger; nothing else is stored.
     """
     with one_line_errors(verbose):
         if name is None:
@@ -59,89 +59,90 @@ def evaluators(
             _list(form)
             return
         if ":" in name:
-            sys.path.append(str(Path.cwd()))  # a module of yours is found, and none hides one of ours
+            find_modules_here()
         if row is None:
-            _tell(name, _settings(changes), form)
+            _describe(name, _settings(changes), form)
         else:
             _try(_spec(name, _settings(changes), connection, model), row, form)
 
 
 def _refuse_without_name(options: Mapping[str, Any]) -> None:
-    for option, given in options.items():
-        if given:
-            raise InputError(f"{option}: wanted the name of an evaluator before it")
+    for option, value in options.items():
+        if value:
+            raise InputError(f"{option}: wanted the name of an evaluator too")
 
 
 def _settings(changes: Iterable[str]) -> dict[str, Any]:
-    """The settings that `--set` gives, the values as YAML."""
-    found = {}
+    """Parse the settings given with `--set`; values are YAML."""
+    settings = {}
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise InputError(f"--set {change}: wanted key=value, such as ignore_case=true")
         try:
-            found[key.strip()] = yaml.safe_load(text)
+            settings[key.strip()] = yaml.safe_load(text)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
-    return found
+    return settings
 
 
-# Listing and telling
+# List and describe
 
 
 def _list(form: str) -> None:
-    from cli.described import ours  # the evaluators take a while to load, which other commands need not wait for
+    from evalflows.cli.described import built_in  # late: loading the evaluators would slow down other commands
 
     if form == "table":
         out = table(*(column.replace("_", " ") for column in COLUMNS))
-        for one in ours():
-            out.add_row(*map(Text, _cells(one, ", ", "\n")))
+        for evaluator in built_in():
+            out.add_row(*map(Text, _cells(evaluator, ", ", "\n")))
         console().print(out)
     else:
-        _print(ours(), form)
+        _print(built_in(), form)
 
 
-def _tell(name: str, settings: Mapping[str, Any], form: str) -> None:
-    from cli.described import described
+def _describe(name: str, settings: Mapping[str, Any], form: str) -> None:
+    from evalflows.cli.described import described
 
-    one = described(name, settings)
+    evaluator = described(name, settings)
     if form != "table":
-        _print([one], form)
+        _print([evaluator], form)
         return
-    cells = dict(zip(COLUMNS, _cells(one, ", ", "; "), strict=True))
-    said = [f"{column.replace('_', ' '):<11}{cells[column]}" for column in COLUMNS[:-1] if cells[column]]
-    defaults = [f"  {setting}: {default}" for setting, default in one.settings.items()]
-    click.echo("\n".join([*said, "", one.doc, "", "settings:" if defaults else "no settings", *defaults]))
+    cells = dict(zip(COLUMNS, _cells(evaluator, ", ", "; "), strict=True))
+    facts = [f"{column.replace('_', ' '):<11}{cells[column]}" for column in COLUMNS[:-1] if cells[column]]
+    defaults = [f"  {setting}: {default}" for setting, default in evaluator.settings.items()]
+    click.echo("\n".join([*facts, "", evaluator.doc, "", "settings:" if defaults else "no settings", *defaults]))
 
 
-def _cells(one: "Described", comma: str, between: str) -> list[str]:
-    asks_for, returns = comma.join(one.asks_for), between.join(one.returns)
-    return [one.name, one.judges_by, one.level, asks_for, one.reference, returns, one.about]
+def _cells(evaluator: "Described", comma: str, between: str) -> list[str]:
+    asks_for, returns = comma.join(evaluator.asks_for), between.join(evaluator.returns)
+    basis, reference = evaluator.judges_by, evaluator.reference
+    return [evaluator.name, basis, evaluator.scope, asks_for, reference, returns, evaluator.about]
 
 
-def _print(found: Iterable["Described"], form: str) -> None:
+def _print(evaluators: Iterable["Described"], form: str) -> None:
     if form == "csv":
-        _csv(COLUMNS, [_cells(one, ", ", "; ") for one in found])
+        _csv(COLUMNS, [_cells(evaluator, ", ", "; ") for evaluator in evaluators])
     else:
-        for one in found:
-            click.echo(json.dumps(_facts(one), ensure_ascii=False))
+        for evaluator in evaluators:
+            click.echo(json.dumps(_facts(evaluator), ensure_ascii=False))
 
 
-def _facts(one: "Described") -> dict[str, Any]:
+def _facts(evaluator: "Described") -> dict[str, Any]:
     returns = {
         name: {"higher_is_better": metric.is_higher_better(name), "range": metric.range}
-        for name, metric in one.metrics.items()
+        for name, metric in evaluator.metrics.items()
     }
     return {
-        "name": one.name,
-        "judges_by": one.judges_by,
-        "level": one.level,
-        "asks_for": [*one.asks_for],
-        "reference": one.reference,
+        "name": evaluator.name,
+        "judges_by": evaluator.judges_by,
+        "scope": evaluator.scope,
+        "asks_for": [*evaluator.asks_for],
+        "reference": evaluator.reference,
         "returns": returns,
-        "about": one.about,
-        "settings": {**one.settings},
-        "doc": one.doc,
+        "about": evaluator.about,
+        "settings": {**evaluator.settings},
+        "doc": evaluator.doc,
     }
 
 
@@ -151,18 +152,18 @@ def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer.writerows(rows)
 
 
-# Trying
+# Try
 
 
 def _spec(name: str, settings: Mapping[str, Any], connection: str | None, model: str | None) -> ExperimentSpec:
-    """An experiment of just this evaluator, so that it is checked as in a run. Its dataset and target are not used."""
-    from cli.described import described
+    """An experiment with only this evaluator, checked as in a run. Its dataset and target are not used."""
+    from evalflows.cli.described import described
 
-    one = described(name, settings)
-    if one.level == "pair":
-        raise InputError(f"--try: {name} compares two answers, wanted an evaluator that judges one")
+    scope = described(name, settings).scope
+    if scope == "pair":
+        raise InputError(f"--try: {name} compares two answers, wanted an evaluator of one answer")
     evaluator = {"use": name, "args": settings, "connection": connection, "model": model}
-    which = "evaluators" if one.level == "run" else "summary_evaluators"
+    which = "evaluators" if scope == "run" else "summary_evaluators"
     recorded = {"kind": "recorded", "column": "outputs"}
     return ExperimentSpec.model_validate(
         {"name": "trial", "dataset": {"rows": []}, "targets": [recorded], which: [evaluator]}
@@ -170,63 +171,66 @@ def _spec(name: str, settings: Mapping[str, Any], connection: str | None, model:
 
 
 def _try(spec: ExperimentSpec, row: str, form: str) -> None:
-    """Print what the evaluator says. Raises IncompleteError where a model could not be asked, InputError where it
-    failed otherwise."""
-    given, where, number = _row(row)
+    """Print the scores of the row. Raise IncompleteError if a model could not be called, InputError on other errors."""
+    content, source, number = _row(row)
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from flows.trying import try_evaluator  # Prefect takes seconds to import
+    from evalflows.execution.try_evaluator import try_evaluator  # late: Prefect takes seconds to import
 
-    found = try_evaluator(spec, given, where, number)
-    for one in found:
-        if one.get("error"):
-            kind = one.get("error_kind")
+    results = try_evaluator(spec, content, source, number)
+    for result in results:
+        if result.error:
+            kind = result.error_kind
             error = IncompleteError if kind in UNREACHABLE | NOT_ATTEMPTED else InputError
-            raise error(f"evaluator {one['metric']!r}: {' '.join(one['error'].split())}{_paid(one)}")
+            raise error(f"evaluator {result.metric!r}: {' '.join(result.error.split())}{_paid(result)}")
     if form == "csv":
-        _csv((*SCORE, *SPENT), [[one.get(column) for column in (*SCORE, *SPENT)] for one in found])
+        _csv((*SCORE, *SPENT), [list(_columns(result).values()) for result in results])
     elif form == "json":
-        for one in found:
-            click.echo(json.dumps({column: one.get(column) for column in (*SCORE, *SPENT)}, ensure_ascii=False))
+        for result in results:
+            click.echo(json.dumps(_columns(result), ensure_ascii=False))
     else:
-        for one in found:
-            click.echo(_in_words(one))
-        click.echo(_spent(found[0]))
+        for result in results:
+            click.echo(_in_words(result))
+        click.echo(_spent(results[0]))
 
 
 def _row(text: str) -> tuple[dict[str, Any], str, int]:
-    """A row, the file that it stands in, and its number there."""
+    """The row, where it comes from, and its number there."""
     if place := re.fullmatch(r"(?!\s*[{\[])(.+):(\d+)", text):
         path, number = place[1], int(place[2])
-        for found, row in read_rows(path):
-            if found == number:
+        for position, row in read_rows(path):
+            if position == number:
                 return row, path, number
         raise InputError(f"{path}: has no row {number}")
     row = parse_json(text.encode("utf-8", "surrogateescape"), "--try")
     if not isinstance(row, dict):
-        raise InputError(f"--try: got {short(row)}, wanted an object, or a file and a number: rows.jsonl:3")
+        raise InputError(f"--try: got {short(row)}, wanted a JSON object, or FILE:N such as rows.jsonl:3")
     return row, "--try", 1
 
 
-def _in_words(one: "Fields") -> str:
-    turn = f", turn {one['turn']}" if one.get("turn") is not None else ""
-    comment = one.get("comment")
-    lines = [f"{one['metric']}{turn}: {_value(one)}", *(comment.splitlines() if comment else [])]
+def _columns(result: "EvaluationResult") -> dict[str, Any]:
+    usage = result.usage
+    return {name: getattr(usage if hasattr(usage, name) else result, name) for name in (*SCORE, *SPENT)}
+
+
+def _in_words(result: "EvaluationResult") -> str:
+    turn = f", turn {result.turn}" if result.turn is not None else ""
+    lines = [f"{result.metric}{turn}: {_value(result)}", *(result.comment or "").splitlines()]
     return "\n  ".join(lines)
 
 
-def _value(one: "Fields") -> str:
-    value, label = one.get("value"), one.get("label")
-    if value is None:
-        return "does not apply" if label is None else str(label)
-    said = str(bool(value)).lower() if one.get("data_type") == "BOOLEAN" else f"{value:.6g}"
-    return said if label is None else f"{said} ({label})"
+def _value(result: "EvaluationResult") -> str:
+    if result.value is None:
+        return "does not apply" if result.label is None else result.label
+    text = str(bool(result.value)).lower() if result.data_type == "BOOLEAN" else f"{result.value:.6g}"
+    return text if result.label is None else f"{text} ({result.label})"
 
 
-def _spent(one: "Fields") -> str:
-    cost = "cost unknown" if one["cost_usd"] is None else f"{one['cost_usd']:.6f} USD"
-    who = f"; {one['judge_model']} answered" if one.get("judge_model") else ""
-    return f"{one['calls']} model calls, {one['calls_cached']} from the ledger, {cost}{who}"
+def _spent(result: "EvaluationResult") -> str:
+    usage = result.usage
+    cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.6f} USD"
+    model = f"; model {result.judge_model}" if result.judge_model else ""
+    return f"{usage.calls} model calls, {usage.calls_cached} from the ledger, {cost}{model}"
 
 
-def _paid(one: "Fields") -> str:
-    return f" ({_spent(one)})" if one.get("calls") else ""
+def _paid(result: "EvaluationResult") -> str:
+    return f" ({_spent(result)})" if result.usage.calls else ""

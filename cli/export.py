@@ -1,4 +1,4 @@
-"""Taking what is stored elsewhere: export preferences. It does not load Prefect."""
+"""Export data from the store. Does not load Prefect."""
 
 import json
 import os
@@ -8,43 +8,43 @@ from pathlib import Path
 
 import click
 
-from cli.errors import one_line_errors
-from cli.look import VERBOSE
-from specs.errors import InputError
-from store.lookup import find_comparison
-from store.parquet import Store
-from store.preferences import preferences_of
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import VERBOSE
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_comparison
+from evalflows.store.queries.preferences import preferences_of
 
 
 @click.group()
 def export() -> None:
-    """Take what is stored elsewhere."""
+    """Export data from the store."""
 
 
 @export.command()
 @click.argument("comparison")
-@click.option("--metric", help="By which metric; needed where the comparison has several.")
-@click.option("--output", metavar="FILE", help="Where to write them; standard output where left out.")
+@click.option("--metric", help="Metric of the preferences. Required if the comparison has several.")
+@click.option("--output", metavar="FILE", help="Output file. Default: standard output.")
 @VERBOSE
 def preferences(comparison: str, metric: str | None, output: str | None, verbose: bool) -> None:
-    """Write the preferences of a COMPARISON as JSONL, for training: prompt, chosen and rejected answer.
+    """Export the preferences of a COMPARISON as JSONL for training: prompt, chosen and rejected answer.
 
-    COMPARISON is an id, the beginning of one, or a name, which means the newest of that name. Ties, verdicts that
-    differ by the order shown, and what is missing are left out; how many is said on standard error.
+    COMPARISON is an id, an id prefix, or a name (the newest comparison with that name). Ties, verdicts that depend on
+    the order of the answers, and missing verdicts are left out; their numbers are reported on standard error.
     """
     with one_line_errors(verbose):
         store = Store()
-        found = preferences_of(store, find_comparison(store, comparison), metric)
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)
+        preferences = preferences_of(store, find_comparison(store, comparison), metric)
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in preferences.rows)
         if output is None:
             click.echo(lines, nl=False)
         else:
             _write(Path(output), lines)
-        click.echo(found.in_words, err=True)
+        click.echo(preferences.in_words, err=True)
 
 
 def _write(target: Path, text: str) -> None:
-    """Write beside the target, then rename: whole or not at all. Raises InputError for a file that cannot be."""
+    """Write a temporary file and rename it, so the file is complete or absent. Raise InputError if that fails."""
     temporary = target.parent / f".{target.name}.{secrets.token_hex(6)}.tmp"
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
@@ -55,5 +55,5 @@ def _write(target: Path, text: str) -> None:
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
     finally:
-        with suppress(OSError):  # it bears its own name by now, or never was
+        with suppress(OSError):  # renamed already, or never created
             temporary.unlink()

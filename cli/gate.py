@@ -1,4 +1,4 @@
-"""Release gates: running them, what they decided and why, and which experiment is the approved baseline."""
+"""Release gates: run them, explain their decisions, and approve baselines."""
 
 import sys
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
-from cli.look import CHANGES, VERBOSE, VERBOSE_RUN, console, print_experiments, table
-from specs.errors import GateFailedError, IncompleteError
-from store.baselines import approvals
-from store.decisions import Decision, decisions_named, find_decision
-from store.explained import explained
-from store.lookup import find_experiments, run_groups
-from store.parquet import Store
-from store.records import now
+from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
+from evalflows.cli.look import CHANGES, VERBOSE, VERBOSE_RUN, console, print_experiments, table
+from evalflows.reports.decisions import Decision, decisions_named, find_decision
+from evalflows.reports.reproduce_decision import explained
+from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.store.parquet import Store
+from evalflows.store.queries.baselines import approvals
+from evalflows.store.queries.lookup import find_experiments, run_groups
+from evalflows.store.records import now
 
 if TYPE_CHECKING:
-    from specs.experiment import ExperimentSpec
+    from evalflows.specs.experiment import ExperimentSpec
 
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "NOT ENOUGH EVIDENCE": "bold yellow"}
 OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
@@ -28,144 +28,145 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @click.command()
 @click.argument("spec")
 @CHANGES
-@click.option("--fresh", is_flag=True, help="Pay for every model call anew.")
-@click.option("--resume", "group", metavar="EXPERIMENT", help="Go on with what was broken off, or stopped early.")
+@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
+@click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @VERBOSE_RUN
 def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, verbose: bool) -> None:
-    """Run the experiment that a SPEC file describes, compare it with the baseline, and decide by the file's gates.
+    """Run the experiment described by a SPEC file, compare it with the baseline, and decide the file's gates.
 
-    Ends with 0 where all gates say PASS, 1 where one says FAIL, 3 where there is not enough evidence.
+    Exit code: 0 if all gates PASS, 1 if one FAILs, 3 if there is not enough evidence.
     """
-    from specs.experiment import load_experiment
+    from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
-        loaded = load_experiment(spec, [*changes, *(["fresh=true"] if fresh else [])])
+        loaded = load_experiment(spec, [*changes, *(["use_cache=false"] if fresh else [])])
         store = Store()
         _run_gate(loaded, run_groups(store, find_experiments(store, group))[0] if group else None, verbose)
 
 
 def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
-    from cli.running import prepared
+    from evalflows.cli.running import prepared
 
-    began, failed = now(), None
+    started_at, failed = now(), None
     with prepared(verbose, spec.name) as watch:
-        from flows import gate as run_flow
+        from evalflows import gate as run_flow
 
         try:
-            done = run_flow(spec, group, watch)
+            decision_ids = run_flow(spec, group, watch)
         except (GateFailedError, IncompleteError) as error:
-            done, failed = list(error.decisions), error
-    decisions = decisions_named(Store(), done)
-    print_experiments(list(dict.fromkeys(_experiments(decisions))), since=began)
+            decision_ids, failed = list(error.decisions), error
+    decisions = decisions_named(Store(), decision_ids)
+    print_experiments(list(dict.fromkeys(_experiments(decisions))), since=started_at)
     print_decisions(decisions)
     if failed is not None:
         raise failed
-    if open_ := [one for one in decisions if one.conclusion != "PASS"]:
-        click.echo(f"evalflows: {'; '.join(f'{one.title}: {one.conclusion}' for one in open_)}", err=True)
+    if undecided := [decision for decision in decisions if decision.conclusion != "PASS"]:
+        conclusions = "; ".join(f"{decision.title}: {decision.conclusion}" for decision in undecided)
+        click.echo(f"evalflows: {conclusions}", err=True)
         sys.exit(NOT_ENOUGH_EVIDENCE)
 
 
 def _experiments(decisions: Sequence[Decision]) -> list[str]:
-    both = [(one.baseline_experiment_id, one.candidate_experiment_id) for one in decisions]
-    return [identity for pair in both for identity in pair if identity is not None]
+    pairs = [(decision.baseline_experiment_id, decision.candidate_experiment_id) for decision in decisions]
+    return [identity for pair in pairs for identity in pair if identity is not None]
 
 
 def print_decisions(decisions: Sequence[Decision]) -> None:
-    """Print what each gate decided: the conclusion, and every rule in words."""
+    """Print each decision: the conclusion, and the result of every rule."""
     out = console()
-    for one in decisions:
+    for decision in decisions:
         out.print()
-        print_decision(out, one)
+        print_decision(out, decision)
 
 
-def print_decision(out: Console, one: Decision) -> None:
-    out.print(Text(f"{one.title}: ").append(one.conclusion, style=STYLES[one.conclusion]))
-    for rule in one.rules:
+def print_decision(out: Console, decision: Decision) -> None:
+    out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=STYLES[decision.conclusion]))
+    for rule in decision.rules:
         mark = Text(f"  {rule['outcome']:<7}", style=OUTCOMES[rule["outcome"]])
-        out.print(mark.append(f"{rule['rule'].replace('_', ' '):<11}", style="").append(rule["text"], style=""))
-    for note in one.notes:
+        out.print(mark.append(f"{rule['rule'].replace('_', ' '):<20}", style="").append(rule["text"], style=""))
+    for note in decision.notes:
         out.print(Text(f"  {note}", style="yellow"))
-    if one.calls_saved is not None:
-        out.print(f"  it looked {one.looks} times; {one.calls_saved} model calls were not made")
-    out.print(f"  why, and how to make it again: evalflows explain {one.decision_id}")
+    if decision.calls_saved is not None:
+        out.print(f"  {decision.interim_analyses} interim analyses; {decision.calls_saved} model calls saved")
+    out.print(f"  why, and how to reproduce it: evalflows explain {decision.decision_id}")
 
 
 @click.command()
 @click.argument("decision")
-@click.option("--again", is_flag=True, help="Make it again from what is in the store, and say whether it is the same.")
+@click.option("--again", is_flag=True, help="Decide again from the store, and report whether the decision is the same.")
 @VERBOSE_RUN
 def explain(decision: str, again: bool, verbose: bool) -> None:
-    """Explain a DECISION: the rules, what they rest on, the SQL, files and settings that make it again.
+    """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
 
-    It is named by its id, the beginning of one, a gate's name, or an experiment's.
+    DECISION is an id, an id prefix, a gate's name, or an experiment's name or id.
     """
     with one_line_errors(verbose):
         store = Store()
-        found = find_decision(store, decision)
+        stored = find_decision(store, decision)
         out = console()
-        print_decision(out, found)
-        for title, lines in explained(store, found):
+        print_decision(out, stored)
+        for title, lines in explained(store, stored):
             out.print(Text(f"\n{title}", style="bold"))
             for line in lines:
                 click.echo(line)
         if again:
-            _say_again(found)
+            _decide_again(stored)
 
 
-def _say_again(found: Decision) -> None:
-    from flows import decide_again
+def _decide_again(stored: Decision) -> None:
+    from evalflows import decide_again
 
-    made = decide_again(found.decision_id)
-    if made.decision_id == found.decision_id:
-        said = "the same figures, the same decision"
-    elif made.conclusion == found.conclusion:
-        said = f"other figures now, and still {made.conclusion}: {made.summary}"
+    again = decide_again(stored.decision_id)
+    if again.decision_id == stored.decision_id:
+        result = "the same figures, the same decision"
+    elif again.conclusion == stored.conclusion:
+        result = f"different figures now, still {again.conclusion}: {again.summary}"
     else:
-        said = f"another decision now, {made.conclusion}: {made.summary}"
-    click.echo(f"\nMade again from the store: {said}")
+        result = f"a different decision now, {again.conclusion}: {again.summary}"
+    click.echo(f"\nDecided again from the store: {result}")
 
 
 @click.group()
 def baseline() -> None:
-    """The experiments that candidates are compared with: approved by a person, never moved by themselves."""
+    """Approve and list baselines: the experiments that gates compare candidates with."""
 
 
 @baseline.command()
 @click.argument("experiment")
-@click.option("--name", help="What it is the baseline of; the name of its spec where left out.")
-@click.option("--reason", help="Why it is approved.")
-@click.option("--by", help="Who approves it; whoever runs this where left out.")
+@click.option("--name", help="Name of the baseline. Default: the name of the experiment's spec.")
+@click.option("--reason", help="Reason for the approval.")
+@click.option("--by", help="Who approves it. Default: the current user.")
 @VERBOSE
 def approve(experiment: str, name: str | None, reason: str | None, by: str | None, verbose: bool) -> None:
-    """From now on, gates compare with this EXPERIMENT (its id, the beginning of one, or its name)."""
+    """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
     with one_line_errors(verbose):
         store = Store()
         (identity,) = find_experiments(store, experiment, just_one=True)
-        from flows import approve as approve_experiment
+        from evalflows import approve as approve_experiment
 
-        made = approve_experiment(identity, name, reason=reason, by=by)
-        click.echo(f"baseline {made.name}: {experiment} ({identity}), approved by {made.approved_by}")
+        approved = approve_experiment(identity, name, reason=reason, by=by)
+        click.echo(f"baseline {approved.name}: {experiment} ({identity}), approved by {approved.approved_by}")
 
 
 @baseline.command(name="ls")
 @VERBOSE
 def ls_baselines(verbose: bool) -> None:
-    """List what is approved, and what was before."""
+    """List the approved baselines, current and replaced."""
     with one_line_errors(verbose):
         rows = approvals(Store())
         if not rows:
-            click.echo("nothing is approved yet: `evalflows baseline approve EXPERIMENT` does that")
+            click.echo("no baseline is approved yet: `evalflows baseline approve EXPERIMENT` approves one")
             return
         out = table("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
-        for one in rows:
-            when = f"{one.recorded_at:%Y-%m-%d %H:%M}"
+        for row in rows:
+            when = f"{row.recorded_at:%Y-%m-%d %H:%M}"
             cells = (
-                one.name,
-                one.experiment or "not in the store",
-                one.experiment_id,
+                row.name,
+                row.experiment or "not in the store",
+                row.experiment_id,
                 when,
-                one.approved_by or "",
-                one.reason or "",
+                row.approved_by or "",
+                row.reason or "",
             )
-            out.add_row(*cells, "" if one.holds else "replaced")
+            out.add_row(*cells, "" if row.holds else "replaced")
         console().print(out)

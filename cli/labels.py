@@ -1,4 +1,4 @@
-"""People's labels: import them, hold judges against them, and say what to label next."""
+"""Human labels: import them, validate judges against them, and choose what to label next."""
 
 import csv
 import io
@@ -7,52 +7,53 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from cli.look import VERBOSE, VERBOSE_RUN, console, table
-from specs.errors import InputError
-from store.judge_report import JudgeReport, judge_reports, judge_standings
-from store.labels import import_labels
-from store.parquet import Store
-from store.people import listed_batches
-from store.results import figure
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import VERBOSE, VERBOSE_RUN, console, table
+from evalflows.reports.figures import figure
+from evalflows.reports.judge import JudgeReport, judge_reports, judge_standings
+from evalflows.specs.errors import InputError
+from evalflows.store.ingest.labels import import_labels
+from evalflows.store.parquet import Store
+from evalflows.store.queries.human_labels import listed_batches
 
 PEOPLE = click.option(
-    "--people", "--as", "people", metavar="METRIC", help="What people's labels are called, if not so."
+    "--people", "--as", "people", metavar="METRIC", help="Name of the human-label metric, if different."
 )
 
 
 @click.group()
 def labels() -> None:
-    """What people say, and judges held against it."""
+    """Import human labels, and validate judges against them."""
 
 
 @labels.command("import")
 @click.argument("path", metavar="FILE")
-@click.option("--metric", help="What was judged, for rows that do not say it.")
-@click.option("--labeller", help="Who did, for rows that do not say it.")
+@click.option("--metric", help="Metric of rows that name none.")
+@click.option("--labeller", help="Labeller of rows that name none.")
 @VERBOSE
 def import_(path: str, metric: str | None, labeller: str | None, verbose: bool) -> None:
-    """Keep the labels of a FILE (CSV, JSON, JSONL, Parquet): all of them, or none and the first mistake.
+    """Import the labels of a FILE (CSV, JSON, JSONL, Parquet). On the first error, import nothing.
 
     A row has run_id, or experiment and example_id; value, label or feedback (up, down), or winner and
-    other_experiment; and may have metric, labeller, comment, labelled_at. The same labels again change nothing.
+    other_experiment; and optionally metric, labeller, comment, labelled_at. Importing the same labels again changes
+    nothing.
     """
     with one_line_errors(verbose):
-        done = import_labels(Store(), path, metric=metric, labeller=labeller)
-        metrics = ", ".join(sorted({label.metric for label in done.labels}))
-        said = "were there already" if done.was_there else "imported"
-        empty = f"; {done.left_empty} rows without a label are left out" if done.left_empty else ""
-        click.echo(f"{len(done.labels)} labels of {metrics} {said}{empty}")
+        imported = import_labels(Store(), path, metric=metric, labeller=labeller)
+        metrics = ", ".join(sorted({label.metric for label in imported.labels}))
+        outcome = "already imported" if imported.already_imported else "imported"
+        empty = f"; {imported.left_empty} rows without a label skipped" if imported.left_empty else ""
+        click.echo(f"{len(imported.labels)} labels of {metrics} {outcome}{empty}")
 
 
 @labels.command("ls")
 @VERBOSE
 def list_(verbose: bool) -> None:
-    """List what was imported, the newest first."""
+    """List the imported labels by file, newest first."""
     with one_line_errors(verbose):
         rows = listed_batches(Store())
         if not rows:
-            click.echo("no labels yet: `evalflows labels import FILE` keeps some")
+            click.echo("no labels yet: `evalflows labels import FILE` imports some")
             return
         out = table("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
         for batch, source, metrics, n, labellers, experiments, at in rows:
@@ -66,15 +67,15 @@ def list_(verbose: bool) -> None:
 @PEOPLE
 @VERBOSE_RUN
 def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -> None:
-    """Hold the judge of a METRIC against people: agreement, bias, and what people would say of everything.
+    """Validate the judges of a METRIC against human labels: agreement, bias, and the mean people would give overall.
 
-    EXPERIMENT is one, or a comparison, by id or name.
+    EXPERIMENT is the id or name of an experiment or a comparison.
     """
-    from cli.running import prepared
+    from evalflows.cli.running import prepared
 
     with one_line_errors(verbose):
         with prepared(verbose, experiment):
-            from flows.judge_people import compare_with_people
+            from evalflows.flows.validate_judge import compare_with_people
 
             batch = compare_with_people(experiment, metric, people)
         for report in judge_reports(Store(), batch):
@@ -85,63 +86,63 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
 @click.argument("experiment")
 @click.argument("metric")
 @PEOPLE
-@click.option("--n", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@click.option("--out", metavar="FILE.csv", help="Where to write them; standard output where left out.")
+@click.option("--n", type=click.IntRange(min=1), default=20, show_default=True, help="Number of runs.")
+@click.option("--out", metavar="FILE.csv", help="Output file. Default: standard output.")
 @VERBOSE
 def next_(experiment: str, metric: str, people: str | None, n: int, out: str | None, verbose: bool) -> None:
-    """Write a form (CSV) of the runs to label next: fill in `value`, and import it.
+    """Write the runs to label next as CSV: fill in the column `value`, then import the file.
 
-    Half of them are a fair sample, on which all figures rest; half are those of which the judge of METRIC is least
-    sure.
+    Half are a random sample, which all estimates are based on; half are those the judge of METRIC is least sure of.
     """
     with one_line_errors(verbose):
-        from flows.labelling import next_to_label
+        from evalflows.analysis.human_labels.label_next import next_to_label
 
-        found = next_to_label(experiment, metric, people or metric, n)
-        if not found.rows:
-            click.echo(f"every judged run of {found.name} has a label of {people or metric}", err=True)
+        selection = next_to_label(experiment, metric, people or metric, n)
+        if not selection.rows:
+            click.echo(f"every judged run of {selection.name} has a label of {people or metric}", err=True)
             return
         text = io.StringIO()
-        writer = csv.DictWriter(text, [*found.rows[0]], lineterminator="\n")
+        writer = csv.DictWriter(text, [*selection.rows[0]], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(found.rows)
+        writer.writerows(selection.rows)
         if out is None:
             click.echo(text.getvalue(), nl=False)
         else:
             _write_new(Path(out), text.getvalue())
-        unsure = len(found.rows) - found.n_fair
+        unsure = len(selection.rows) - selection.n_fair
         click.echo(
-            f"{found.n_fair} drawn fairly, {unsure} as the judge is unsure; {found.left} more have none", err=True
+            f"{selection.n_fair} drawn at random, {unsure} with an unsure judge; {selection.left} more unlabelled",
+            err=True,
         )
 
 
 @labels.command()
 @VERBOSE
 def judges(verbose: bool) -> None:
-    """List all judges beside which there are labels, the best first for each thing that people were asked."""
+    """List all judges with human labels, by label metric, best agreement first."""
     with one_line_errors(verbose):
-        found = judge_standings(Store())
-        if not found:
-            click.echo("no judge has labels beside it: `evalflows labels import FILE` keeps some")
+        standings = judge_standings(Store())
+        if not standings:
+            click.echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
             return
         out = table(
-            "people's", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias", "labels", "version"
+            "label metric", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias", "labels", "version"
         )
-        for one in found:
-            numbers = (figure(one.kappa, ""), figure(one.correlation, ""), figure(one.bias, "", signed=True))
-            n = f"{one.n_labels} (feedback)" if one.from_feedback else str(one.n_labels)
-            cells = (one.people_metric, one.evaluator, one.judge_model, one.metric, f"{one.agreement:.1%}", *numbers)
-            out.add_row(*cells, n, one.evaluator_version[:8])
+        for judge in standings:
+            numbers = (figure(judge.kappa, ""), figure(judge.correlation, ""), figure(judge.bias, "", signed=True))
+            n = f"{judge.n_labels} (feedback)" if judge.from_feedback else str(judge.n_labels)
+            cells = (judge.people_metric, judge.evaluator, judge.judge_model, judge.metric, f"{judge.agreement:.1%}")
+            out.add_row(*cells, *numbers, n, judge.evaluator_version[:8])
         console().print(out)
 
 
 def _write_new(target: Path, text: str) -> None:
-    """Write a file that is not there yet: one that is may have labels in it. Raises InputError."""
+    """Write a new file. Raise InputError if it exists: it may contain labels."""
     try:
         with target.open("x", encoding="utf-8", newline="") as file:
             file.write(text)
     except FileExistsError as error:
-        raise InputError(f"{target}: is there, and may have labels in it; wanted another name") from error
+        raise InputError(f"{target}: exists and may contain labels, wanted another name") from error
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
 
@@ -151,7 +152,7 @@ def _print(report: JudgeReport) -> None:
     of = "" if told["people_metric"] == report.metric else f" (people: {told['people_metric']})"
     title = f"{report.judge}, {report.metric}{of}, in {told['name']}: "
     out.print(Text(f"{title}{told['n_labelled']} labelled of {told['n_judged']} judged", style="bold"))
-    figures = table("", "value", f"interval ({told['level']:.0%})")
+    figures = table("", "value", f"interval ({told['confidence_level']:.0%})")
     for line in report.lines:
         figures.add_row(*line)
     out.print(figures)
@@ -162,7 +163,7 @@ def _print(report: JudgeReport) -> None:
             counts.add_row(*row)
         out.print(counts)
     if report.means:
-        means = table("", "value", f"interval ({told['level']:.0%})", "from")
+        means = table("", "value", f"interval ({told['confidence_level']:.0%})", "from")
         for mean in report.means:
             means.add_row(*mean)
         out.print(means)

@@ -1,4 +1,4 @@
-"""Looking at what is stored. Nothing here loads Prefect."""
+"""Read the store: ls, sql, and the tables of experiments. Nothing here loads Prefect."""
 
 import csv
 import json
@@ -14,35 +14,35 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from store.catalog import ask, connect, grain, select, view_files
-from store.lookup import run_groups
-from store.parquet import Store
-from store.records import controls_batch, now
-from store.results import Result, results_of, sentences
+from evalflows.cli.errors import one_line_errors
+from evalflows.reports.results import Result, judges_told_of, results_of, sentences
+from evalflows.store.catalog import ask, connect, grain, select, view_files
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import run_groups
+from evalflows.store.records import controls_batch, now
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
-VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log, and the traceback of an error.")
+VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
 CHANGES = click.option(
     "--set",
     "changes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. May be given several times.",
+    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
 )
 
 
 @click.command()
 @VERBOSE
 def ls(verbose: bool) -> None:
-    """List the experiments, the newest first."""
+    """List experiments and comparisons, newest first."""
     with one_line_errors(verbose), connect() as catalog:
         rows = catalog.execute(
             """select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
                from experiment_overview order by started_at desc, target"""
         ).fetchall()
         if not rows:
-            click.echo("no experiments yet: `evalflows run SPEC` makes one")
+            click.echo("no experiments yet: `evalflows run SPEC` creates one")
             return
         out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
         for name, identity, state, answered, planned, failed, dataset, started in rows:
@@ -57,11 +57,11 @@ def ls(verbose: bool) -> None:
 @click.command()
 @click.argument("query", required=False)
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one row a line."
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object per line."
 )
 @VERBOSE
 def sql(query: str | None, form: str, verbose: bool) -> None:
-    """Ask the store with a QUERY. Without one, list the views and what a row of each is."""
+    """Run a SQL QUERY on the store. Without QUERY, list the views and what one row of each is."""
     with one_line_errors(verbose), connect() as catalog:
         if query is None:
             views = [
@@ -81,39 +81,39 @@ def _listed(rows: Sequence[Sequence[Any]]) -> Table:
 
 
 def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
-    """Print what became of some experiments: every metric with its interval, the difference from the baseline and the
-    verdict on it, what is missing, the cost, the errors, and how many calls were made `since` some time."""
-    store, given = Store(), [list(identities)]
+    """Print the results of experiments: each metric with its interval, its difference from the baseline and verdict,
+    missing scores, cost and errors, and the number of calls made `since` a time."""
+    store, arguments = Store(), [list(identities)]
     results = results_of(store, identities)
     overviews, errors, cuts, unpriced, judges, ((recent,),) = ask(
         store,
-        *((query, given) for query in (_OVERVIEW, _ERRORS, _CUTS, _UNPRICED)),
+        *((query, arguments) for query in (_OVERVIEW, _ERRORS, _CUTS, _UNPRICED)),
         (_JUDGES, [[controls_batch(group) for group in run_groups(store, identities)]]),
-        (_CALLS_SINCE, [*given, since or now()]),
+        (_CALLS_SINCE, [*arguments, since or now()]),
     )
     out = console()
     out.print(_metrics(results))
-    said = sentences(results)
-    for sentence in said:
+    for sentence in sentences(results):
         out.print(Text(sentence, style="bold"))
+    told = judges_told_of(results)
     for judge, passed, message in judges:
-        if not any(message in sentence for sentence in said):
+        if judge not in told:
             out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
     for overview in overviews:
         out.print(_in_words(*overview))
     for name, what, error, count in errors:
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
     for name, calls, budget in unpriced:
-        lacks = f"  {name}: nobody knows the price of {calls} calls, which are not counted in its {budget:g} USD"
-        out.print(Text(lacks, style="bold red"))
+        unknown = f"  {name}: {calls} calls of unknown price do not count toward its budget of {budget:g} USD"
+        out.print(Text(unknown, style="bold red"))
     for connection, low, high, count in cuts:
-        out.print(f"  {connection}: {low} to {high} calls at once, cut {count} times as calls were refused")
+        out.print(f"  {connection}: {low} to {high} calls at once, reduced {count} times because calls were refused")
     if since:
-        out.print(f"{recent} model calls just now")
+        out.print(f"{recent} model calls made in this run")
 
 
 def _metrics(results: Sequence[Result]) -> Table:
-    """A line a metric and system; the columns of differences only where there is a baseline."""
+    """One row per metric and system; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
     out = table(*columns, *(("difference", *P_VERDICT) if compared else ()))
@@ -131,12 +131,12 @@ STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "y
 
 
 def console() -> Console:
-    """Of the terminal's width; wide enough for whole ids where the output goes elsewhere."""
+    """A console as wide as the terminal; 160 columns if the output is not a terminal, so ids are not wrapped."""
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
 
 
 _COMPARISONS = """
-select name, comparison_id, state, judged + settled_without_asking, planned, experiments, started_at
+select name, comparison_id, state, judged + decided_without_judge, planned, experiments, started_at
 from comparison_overview order by started_at desc
 """
 
@@ -146,7 +146,7 @@ from experiment_overview where list_contains($1, experiment_id) order by list_po
 """
 
 _CUTS = """
-select connection, min(width), max(width), count(*) filter (reason like 'refused%') as cuts
+select connection, min(width), max(width), count(*) filter (reason in ('refused', 'refused_waiting')) as cuts
 from (select distinct connection, process, changed_at, width, reason from limits where list_contains($1, experiment_id))
 group by connection having cuts > 0 order by connection
 """
@@ -214,16 +214,16 @@ _NUMBERS = {*("mean", "scored", "missing", "n/a", "answered", "failed", "example
 
 
 def table(*columns: str) -> Table:
-    """An empty table without lines; columns of numbers stand to the right."""
-    made = Table(box=None, header_style="bold", pad_edge=False)
+    """Return an empty table without lines; numeric columns are right-aligned."""
+    empty = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         number = column in _NUMBERS
-        made.add_column(column, justify="right" if number else "left", overflow="fold")
-    return made
+        empty.add_column(column, justify="right" if number else "left", overflow="fold")
+    return empty
 
 
 def _plain(value: Any, is_json: bool) -> Any:
-    """A value as JSON has it: what is JSON text already as it reads, no decimals as text, no NaN."""
+    """A value for JSON: JSON text is parsed, decimals become floats, NaN becomes null."""
     if is_json and value is not None:
         return json.loads(value)
     if isinstance(value, Decimal):

@@ -1,52 +1,53 @@
-"""The `evalflows` command. It parses, calls a flow or the catalog, and prints."""
+"""The `evalflows` command: parse arguments, call a flow or query the store, print the result."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.backtest import backtest
-from cli.comparison import compare, print_comparison, run_comparison
-from cli.connections import connections
-from cli.dataset import dataset
-from cli.errors import one_line_errors
-from cli.evaluators import evaluators
-from cli.export import export
-from cli.gate import baseline, explain, gate, print_decisions
-from cli.labels import labels
-from cli.look import CHANGES, ls, print_experiments, sql
-from cli.look import VERBOSE_RUN as VERBOSE
-from cli.plan import plan
-from cli.robustness import calibrate, robustness
-from cli.running import prepared
-from cli.up import deploy, up
-from store.decisions import decisions_of
-from store.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
-from store.parquet import Store
+from evalflows.cli.backtest import backtest
+from evalflows.cli.comparison import compare, print_comparison, run_comparison
+from evalflows.cli.connections import connections
+from evalflows.cli.dataset import dataset
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.evaluators import evaluators
+from evalflows.cli.export import export
+from evalflows.cli.gate import baseline, explain, gate, print_decisions
+from evalflows.cli.labels import labels
+from evalflows.cli.look import CHANGES, ls, print_experiments, sql
+from evalflows.cli.look import VERBOSE_RUN as VERBOSE
+from evalflows.cli.migrate import migrate
+from evalflows.cli.plan import plan
+from evalflows.cli.robustness import robustness
+from evalflows.cli.running import prepared
+from evalflows.cli.up import deploy, up
+from evalflows.reports.decisions import decisions_of
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 
 if TYPE_CHECKING:
-    from specs.experiment import ExperimentSpec
+    from evalflows.specs.experiment import ExperimentSpec
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="evalflows")
 def cli() -> None:
-    """Did the LLM application get better, is that real, may we release it?
+    """Evaluate LLM applications: did it get better, is the difference real, may we release it?
 
-    The store is data/store, or what EVALFLOWS_STORE names.
+    Results are stored in data/store, or in the folder named by EVALFLOWS_STORE.
     """
 
 
 @cli.command()
 @click.argument("spec")
 @CHANGES
-@click.option("--fresh", is_flag=True, help="Pay for every model call anew.")
+@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
 @VERBOSE
 def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None:
-    """Run the experiment that a SPEC file (YAML) describes."""
-    from specs.experiment import load_experiment
+    """Run the experiment described by a SPEC file (YAML)."""
+    from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
-        _run(load_experiment(spec, [*changes, *(["fresh=true"] if fresh else [])]), None, verbose)
+        _run(load_experiment(spec, [*changes, *(["use_cache=false"] if fresh else [])]), None, verbose)
 
 
 @cli.command()
@@ -54,12 +55,12 @@ def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None
 @CHANGES
 @VERBOSE
 def resume(experiment: str, changes: tuple[str, ...], verbose: bool) -> None:
-    """Go on with an EXPERIMENT that was broken off, and the others of the same start, where they stopped; or with a
-    comparison.
+    """Resume an interrupted EXPERIMENT, together with the other experiments of its run group, or a comparison.
 
-    With --set budget_usd=10 what the run may spend is another amount; what decides its answers cannot change.
+    --set can change limits, such as --set budget_usd=10, but no setting that affects the answers.
     """
-    from specs.experiment import ExperimentSpec, change_experiment
+    from evalflows.specs.experiment import change_experiment
+    from evalflows.store.row_specs import experiment_spec
 
     with one_line_errors(verbose):
         store = Store()
@@ -67,30 +68,30 @@ def resume(experiment: str, changes: tuple[str, ...], verbose: bool) -> None:
             _resume_comparison(store, experiment, changes, verbose)
             return
         (row,) = store.read("experiments", find_experiments(store, experiment)[0])
-        spec = change_experiment(ExperimentSpec.model_validate_json(row.spec), changes)
+        spec = change_experiment(experiment_spec(row), changes)
         _run(spec, row.run_group, verbose)
 
 
 def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool) -> None:
-    from specs.comparison import ComparisonSpec
-    from specs.spec_file import change_spec
+    from evalflows.specs.spec_file import change_spec
+    from evalflows.store.row_specs import comparison_spec
 
     (row,) = store.read("comparison_sets", find_comparison(store, reference))
-    spec = change_spec(ComparisonSpec.model_validate_json(row.spec), changes, f"comparison {row.name!r}")
+    spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")
     run_comparison(spec, row.comparison_id, verbose)
 
 
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
-    from store.records import now
+    from evalflows.store.records import now
 
-    began = now()
+    started_at = now()
     with prepared(verbose, spec.name) as watch:
-        from flows import run as run_flow
+        from evalflows import run as run_flow
 
-        done = run_flow(spec, group, watch)
-    print_experiments(done, since=began)
-    print_decisions(decisions_of(Store(), done))
-    if comparison := comparison_beside(Store(), done):
+        experiment_ids = run_flow(spec, group, watch)
+    print_experiments(experiment_ids, since=started_at)
+    print_decisions(decisions_of(Store(), experiment_ids))
+    if comparison := comparison_beside(Store(), experiment_ids):
         print_comparison(comparison)
 
 
@@ -98,25 +99,25 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
 @click.argument("experiment")
 @VERBOSE
 def show(experiment: str, verbose: bool) -> None:
-    """Show how an EXPERIMENT or a comparison came out: its id, the beginning of one, its name, or a run group."""
+    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name, or run group."""
     with one_line_errors(verbose):
         store = Store()
         if is_comparison(store, experiment):
             print_comparison(find_comparison(store, experiment))
             return
-        done = find_experiments(store, experiment)
-        print_experiments(done)
-        print_decisions(decisions_of(store, done))
-        if comparison := comparison_beside(store, done):
+        experiment_ids = find_experiments(store, experiment)
+        print_experiments(experiment_ids)
+        print_decisions(decisions_of(store, experiment_ids))
+        if comparison := comparison_beside(store, experiment_ids):
             print_comparison(comparison)
 
 
-LOOKING = (ls, sql, dataset, export, connections, evaluators)
-COMPARING = (compare, robustness, calibrate, labels)
+READING = (ls, sql, dataset, export, connections, evaluators, migrate)
+COMPARING = (compare, robustness, labels)
 DECIDING = (gate, baseline, explain, plan, backtest)
 SERVING = (up, deploy)
 
-for command in (*LOOKING, *COMPARING, *DECIDING, *SERVING):
+for command in (*READING, *COMPARING, *DECIDING, *SERVING):
     cli.add_command(command)
 
 

@@ -1,31 +1,30 @@
-"""What a run would cost, and how many examples show what is wanted."""
+"""Plan a run: its cost, and the number of examples needed to detect an effect."""
 
 import json
 import os
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from cli.errors import one_line_errors
-from cli.look import CHANGES, VERBOSE, console, table
-from store.results import figure
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.look import CHANGES, VERBOSE, console, table
+from evalflows.cli.running import find_modules_here
+from evalflows.reports.figures import figure
 
 if TYPE_CHECKING:
-    from flows.planning import Plan
-    from specs.experiment import ExperimentSpec
+    from evalflows.flows.api.planning import Plan
+    from evalflows.specs.experiment import ExperimentSpec
 
 
 @click.command()
 @click.argument("spec")
 @CHANGES
-@click.option("--effect", type=float, help="The difference that is to be seen, such as 0.03.")
+@click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
 @click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="How often it is to be seen.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @VERBOSE
 def plan(
@@ -37,76 +36,76 @@ def plan(
     form: str,
     verbose: bool,
 ) -> None:
-    """Say what a run of a SPEC file would cost, and how many examples it takes to see an effect.
+    """Estimate what a run of a SPEC file would cost, and how many examples it needs to detect an effect.
 
-    It is reckoned from the calls and the scores in the store. Nothing is called, and nothing is kept.
+    Estimates use the calls and scores in the store. Nothing is called or stored.
     """
-    from specs.experiment import load_experiment
+    from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
-        found = _planned(load_experiment(spec, changes), effect, metrics, power)
-        print_plan(found) if form == "table" else click.echo(_as_json(found))
+        made = _planned(load_experiment(spec, changes), effect, metrics, power)
+        print_plan(made) if form == "table" else click.echo(_as_json(made))
 
 
 def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, ...], power: float) -> "Plan":
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from flows.planning import plan as make_plan
+    from evalflows.flows.api.planning import plan as make_plan
 
-    sys.path.append(str(Path.cwd()))  # a module beside the spec is found, and hides none of ours
+    find_modules_here()
     return make_plan(spec, effect, metrics=metrics, power=power)
 
 
-def print_plan(found: "Plan") -> None:
-    """Print the calls, the sizes, and both in words."""
-    from flows.planning import sentences_of
+def print_plan(plan: "Plan") -> None:
+    """Print the calls, the sample sizes, and a summary in sentences."""
+    from evalflows.flows.api.planning import Detail, sentences_of
 
     out = console()
-    if found.calls:
-        out.print(_calls(found))
+    if plan.calls:
+        out.print(_calls(plan))
         out.print()
-    if any(one.wanted for one in found.metrics):
-        out.print(_sizes(found))
+    if any(metric.wanted for metric in plan.metrics):
+        out.print(_sizes(plan))
         out.print()
-    for sentence in sentences_of(found):
-        out.print(Text(sentence, style="" if sentence.startswith("  ") else "bold"))
+    for sentence in sentences_of(plan):
+        out.print(Text(sentence, style="" if isinstance(sentence, Detail) else "bold"))
 
 
-def _calls(found: "Plan") -> Table:
-    from flows.planning import count, money
+def _calls(plan: "Plan") -> Table:
+    from evalflows.flows.api.planning import count, money
 
     out = _right(table("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from"), 2, 7)
-    for one in found.calls:
-        of_call = [_whole(one.size.tokens_in), _whole(one.size.tokens_out)]
-        asked = ("≤ " if one.at_most and one.calls else "") + count(one.calls)
-        cells = [one.who, one.model or "", asked, _some(one.in_ledger), *of_call, money(one.usd)]
-        out.add_row(*cells, "; ".join(text for text in (one.size.basis, one.note) if text))
+    for call in plan.calls:
+        tokens = [_whole(call.size.tokens_in), _whole(call.size.tokens_out)]
+        calls = ("≤ " if call.at_most and call.calls else "") + count(call.calls)
+        cells = [call.who, call.model or "", calls, _some(call.in_ledger), *tokens, money(call.usd)]
+        out.add_row(*cells, "; ".join(text for text in (call.size.basis, call.note) if text))
     return out
 
 
-def _sizes(found: "Plan") -> Table:
-    from flows.planning import count, money
+def _sizes(plan: "Plan") -> Table:
+    from evalflows.flows.api.planning import count, money
 
-    columns = ("metric", "to see", "repetitions", "examples", "clusters", "calls", "USD", "")
-    clustered = found.present.n_clusters is not None
+    columns = ("metric", "to detect", "repetitions", "examples", "clusters", "calls", "USD", "")
+    clustered = plan.present.n_clusters is not None
     out = _right(table(*(name for name in columns if clustered or name != "clusters")), 2, 7 if clustered else 6)
-    for one in found.metrics:
-        for sizes in one.wanted:
-            what = f"{_PURPOSES[sizes.wanted.purpose]}{figure(sizes.wanted.said, one.metric)}"
+    for metric in plan.metrics:
+        for sizes in metric.wanted:
+            what = f"{_PURPOSES[sizes.wanted.purpose]}{figure(sizes.wanted.said, metric.metric)}"
             for way in sizes.ways:
                 numbers = [str(way.repetitions), count(way.examples), *([_some(way.clusters)] if clustered else [])]
                 best = "cheapest" if way.is_cheapest and len(sizes.ways) > 1 else ""
-                out.add_row(one.metric, what, *numbers, count(way.calls), money(way.usd), best)
+                out.add_row(metric.metric, what, *numbers, count(way.calls), money(way.usd), best)
     return out
 
 
-_PURPOSES = {"difference": "", "guard": "guard ", "goal": "goal "}
+_PURPOSES = {"difference": "", "non_inferiority": "non-inferiority ", "superiority": "superiority "}
 
 
-def _right(made: Table, first: int, last: int) -> Table:
-    """The columns from `first` up to `last` stand to the right."""
-    for column in made.columns[first:last]:
+def _right(table: Table, first: int, last: int) -> Table:
+    """Right-align the columns from `first` up to `last`."""
+    for column in table.columns[first:last]:
         column.justify = "right"
-    return made
+    return table
 
 
 def _whole(tokens: float | None) -> str:
@@ -117,11 +116,11 @@ def _some(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _as_json(found: "Plan") -> str:
-    """All figures; of the spec its name alone."""
-    from flows.planning import sentences_of
+def _as_json(plan: "Plan") -> str:
+    """All figures as JSON; of the spec only its name."""
+    from evalflows.flows.api.planning import sentences_of
 
-    told: dict[str, Any] = {"name": found.spec.name, **asdict(found), "sentences": sentences_of(found)}
-    del told["spec"]
-    told["calls"] = [{**asdict(one), "usd": one.usd} for one in found.calls]
-    return json.dumps(told, ensure_ascii=False, indent=2)
+    content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences_of(plan)}
+    del content["spec"]
+    content["calls"] = [{**asdict(call), "usd": call.usd} for call in plan.calls]
+    return json.dumps(content, ensure_ascii=False, indent=2)

@@ -1,4 +1,4 @@
-"""Processes that a command starts, waits for, and ends, with all that they started in turn."""
+"""Start, watch and end the processes of a command, including their child processes."""
 
 import os
 import signal
@@ -12,33 +12,33 @@ from types import FrameType
 
 import click
 
-from specs.errors import IncompleteError
+from evalflows.specs.errors import IncompleteError
 
 GRACE_S = 15.0
-"""How long a process may take to end before it is killed."""
+"""Seconds a process may take to end before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One that was started, in a session of its own, so that Ctrl-C does not reach it past us."""
+    """A started process. It has its own session, so the terminal does not send Ctrl-C to it directly."""
 
     name: str
     popen: subprocess.Popen[bytes]
     log: Path | None
 
     def check(self) -> None:
-        """Raises IncompleteError if it has ended."""
+        """Raise IncompleteError if the process has ended."""
         code = self.popen.poll()
         if code is not None:
             why = f": {_last_line(self.log)} (log: {self.log})" if self.log else ""
-            raise IncompleteError(f"the {self.name} ended by itself, exit code {code}{why}")
+            raise IncompleteError(f"the {self.name} ended unexpectedly, exit code {code}{why}")
 
 
 class Processes:
-    """All that a command has started; they end with this block, the last one first.
+    """All processes a command has started. They are ended when the block ends, last started first.
 
-    Ctrl-C, SIGTERM and a terminal that closes are noted here, and raised from `wait` only, so that none can come
-    between the start of a process and the note that it was started. Asked a second time, nobody is waited for.
+    Ctrl-C, SIGTERM and SIGHUP are recorded here and raised only from `wait`, so they cannot interrupt between starting
+    a process and registering it. After a second signal, processes are killed without waiting.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class Processes:
 
     def __enter__(self) -> "Processes":
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # A handler of ours also lets the processes begin with the defaults, where a shell made us ignore Ctrl-C.
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            # With a handler set, child processes start with the default, even if the shell made us ignore Ctrl-C.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # set by nohup
                 self._ends.callback(signal.signal, number, signal.signal(number, self._note))
         return self
 
@@ -60,7 +60,7 @@ class Processes:
 
     @property
     def hurry(self) -> bool:
-        """Whether nobody is to be waited for any more."""
+        """Whether to kill processes without waiting."""
         return self._asked > 1
 
     def start(
@@ -71,7 +71,7 @@ class Processes:
         log: Path | None,
         end: Callable[[Process], None],
     ) -> Process:
-        """Start one, its output in a log if one is given. `end` is called for it at the end of this block."""
+        """Start a process, with its output in `log` if given. `end` is called with it when the block ends."""
         if log:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
@@ -85,7 +85,7 @@ class Processes:
         return process
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Wait for something. Raises KeyboardInterrupt if asked to end, IncompleteError if one has ended by itself."""
+        """Wait until `until()` is true. Raise KeyboardInterrupt on a signal, IncompleteError if a process has ended."""
         while not until():
             if self._asked:
                 raise KeyboardInterrupt
@@ -94,7 +94,7 @@ class Processes:
             time.sleep(0.1)
 
     def end(self, process: Process, number: signal.Signals) -> None:
-        """Ask one to end, wait, and kill what is then left of it and its group."""
+        """Signal a process to end, wait, then kill what is left of its process group."""
         deadline = time.monotonic() + GRACE_S
         _signal_group(process.popen.pid, number)
         while process.popen.poll() is None and not self.hurry and time.monotonic() < deadline:
@@ -103,7 +103,7 @@ class Processes:
         process.popen.wait()
 
     def end_children(self, process: Process) -> None:
-        """Ask the groups of processes that one has started to end, wait, and kill those that then are left."""
+        """Signal the process groups started by a process to end, wait, then kill those left."""
         deadline, asked = time.monotonic() + GRACE_S, set[int]()
         while (left := _leading_children(process.popen.pid)) and not self.hurry and time.monotonic() < deadline:
             for child in left - asked:
@@ -116,16 +116,16 @@ class Processes:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._asked += 1
         if self._asked == 1:
-            click.echo("stopping (again: at once)", err=True)
+            click.echo("stopping (Ctrl-C again: stop at once)", err=True)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # it has ended; or only a dead one is left (macOS)
+    with suppress(ProcessLookupError, PermissionError):  # it has ended, or only a zombie is left (macOS)
         os.killpg(leader, number)
 
 
 def _leading_children(parent: int) -> set[int]:
-    """The processes that a process started, as far as each leads a group, and lives."""
+    """The live child processes that lead a process group."""
     return {child for child in _children(parent) if _leads(child)}
 
 
@@ -137,8 +137,8 @@ def _leads(pid: int) -> bool:
 
 def _children(parent: int) -> Iterator[int]:
     if not Path("/proc/self/stat").exists():  # macOS
-        found = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True).stdout
-        yield from map(int, found.split())
+        output = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True).stdout
+        yield from map(int, output.split())
         return
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
@@ -149,4 +149,4 @@ def _children(parent: int) -> Iterator[int]:
 
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it wrote nothing"
+    return lines[-1][:300] if lines else "no output"

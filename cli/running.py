@@ -1,4 +1,4 @@
-"""What every command that runs a flow does around it."""
+"""Set-up shared by the commands that run a flow: logging, imports, and a progress bar."""
 
 import os
 import sys
@@ -8,23 +8,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flows import Progress
+    from evalflows import Progress
 
 
 @contextmanager
 def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]:
-    """Prefect's log as it is wanted, modules of the current folder found, and a bar; flows are imported in the block,
-    as Prefect takes seconds.
+    """Set up Prefect's log and a progress bar, and make modules in the current folder importable.
+
+    Import flows inside the block: Prefect takes seconds to load.
     """
-    from cli.bar import progress_bar
-
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
-    import flows  # noqa: F401  # before the current folder is looked in
-
-    # Last, and when ours are loaded: a module beside the spec is found, and no folder here hides one of ours.
-    sys.path.append(str(Path.cwd()))
+    find_modules_here()
     try:
         with progress_bar() as watch:
             yield watch
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`evalflows resume {name}` goes on") from None
+        raise KeyboardInterrupt(f"`evalflows resume {name}` continues") from None
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[["Progress"], None]]:
+    """Yield a function that updates a progress bar on stderr. The bar disappears when the block ends."""
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    text, share = progress.TextColumn("{task.description}"), progress.TextColumn("{task.percentage:>3.0f} %")
+    columns = (text, progress.BarColumn(), share, progress.TimeElapsedColumn())
+    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=100.0)
+
+        def watch(state: "Progress") -> None:
+            answers = f"{state.answers}/{state.planned_answers} answers"
+            judgements = f"{state.judgements}/{state.planned_judgements} judgements"
+            bar.update(task, completed=state.percent, description=f"{answers}, {judgements}")
+
+        yield watch
+
+
+def find_modules_here() -> None:
+    """Look for modules in the current folder first, as `python -m` and a worker's flow runs do.
+
+    A spec's `tests.judges:polite` is then the user's, even if the environment also has a package `tests`.
+    """
+    sys.path.insert(0, str(Path.cwd()))

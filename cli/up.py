@@ -1,32 +1,32 @@
-"""Running from Prefect: `up` starts a server and a worker, `deploy` registers what prefect.yaml lists."""
+"""Run flows from Prefect: `up` starts a server and a worker, `deploy` registers the deployments of prefect.yaml."""
 
 import os
 import signal
 import socket
 import sys
 import urllib.request
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from cli.errors import one_line_errors
-from cli.processes import Process, Processes
-from specs.errors import InputError
+import evalflows
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.processes import Process, Processes
+from evalflows.specs.errors import InputError
 
-HOST, PREFECTS_PORT = "127.0.0.1", 4200
+HOST, DEFAULT_PORT = "127.0.0.1", 4200
 PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
-VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs, and the traceback of an error.")
+VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs and the traceback of an error.")
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), help="The server's; without it 4200, or a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the server. Default: 4200, or a free port.")
 @VERBOSE
 def up(port: int | None, verbose: bool) -> None:
-    """Start what runs experiments from Prefect: a server with its UI, the deployments, a worker in this folder.
+    """Start a Prefect server with its UI and a worker in this folder, and register the deployments of prefect.yaml.
 
-    Where PREFECT_API_URL is set, that API is used, and no server started. Ctrl-C stops what was started.
+    If PREFECT_API_URL is set, use that API and start no server. Ctrl-C stops everything that was started.
     """
     with one_line_errors(verbose), Processes() as processes, suppress(KeyboardInterrupt):
         _up(port, verbose, processes)
@@ -35,29 +35,29 @@ def up(port: int | None, verbose: bool) -> None:
 @click.command()
 @VERBOSE
 def deploy(verbose: bool) -> None:
-    """Register the deployments of this folder's prefect.yaml, or of ours if it has none, with PREFECT_API_URL."""
+    """Register the deployments of this folder's prefect.yaml with the API at PREFECT_API_URL."""
     with one_line_errors(verbose):
-        from flows import deployments
+        from evalflows.flows import deployments
 
         url = deployments.api_url()
         if url is None:
-            raise InputError("PREFECT_API_URL is not set, wanted the API to deploy to: `evalflows up` prints its own")
+            raise InputError("PREFECT_API_URL is not set, wanted the URL that `evalflows up` prints")
         file = deployments.prefect_file(Path.cwd())
-        _refuse_to_hide_ours(file.path.parent)
+        _refuse_to_hide_evalflows(file.path.parent)
         with deployments.client_of(url) as client:
             _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
 
 
 def _up(port: int | None, verbose: bool, processes: Processes) -> None:
-    from flows import deployments
+    from evalflows.flows import deployments
 
-    _refuse_to_hide_ours(Path.cwd())
+    _refuse_to_hide_evalflows(Path.cwd())
     file = deployments.prefect_file(Path.cwd())
     logs = None if verbose else deployments.home() / "evalflows"
     url = deployments.api_url()
     if url and port is not None:
-        raise InputError(f"--port {port}: PREFECT_API_URL is {url}, so that no server is started here")
-    url = url or _start_server(processes, _port(port), deployments.server_settings(), logs)
+        raise InputError(f"--port {port}: PREFECT_API_URL is set to {url}, so no server is started")
+    url = url or _start_server(processes, _port(port), logs)
     with deployments.client_of(url) as client:
         deployments.create_pools(client, file.pools)
         for pool in file.pools:
@@ -77,12 +77,12 @@ def _say(what: str, *lines: str) -> None:
         what = ""
 
 
-def _start_server(processes: Processes, port: int, settings: Mapping[str, str], logs: Path | None) -> str:
-    """Start a server, and wait until it answers. Returns the URL of its API."""
+def _start_server(processes: Processes, port: int, logs: Path | None) -> str:
+    """Start a server and wait until it answers. Return the URL of its API."""
     url = f"http://{HOST}:{port}/api"
     click.echo(f"starting a Prefect server at {url.removesuffix('/api')}")
     command = [*PREFECT, "server", "start", "--host", HOST, "--port", str(port)]
-    environment = {**settings, **os.environ, "PREFECT_API_URL": url}
+    environment = {**os.environ, "PREFECT_API_URL": url}
     log = logs / "server.log" if logs else None
     processes.start("server", command, environment, log, lambda server: processes.end(server, signal.SIGTERM))
     processes.wait(lambda: _answers(url))
@@ -93,19 +93,19 @@ def _start_worker(processes: Processes, pool: str, url: str, logs: Path | None) 
     """Start a worker in this folder."""
 
     def end(worker: Process) -> None:
-        # Its flow runs first: they tell the server that they were stopped. Killed by an ending worker they do not,
-        # and the server would believe in them for ever.
+        # Stop its flow runs first, so that they report their end to the server. If the worker killed them, they would
+        # stay "running" on the server forever.
         processes.end_children(worker)
         processes.end(worker, signal.SIGINT)
 
-    # A run that is started in the UI begins soon, not when ten seconds are over.
+    # Pick up runs started in the UI after 2 s instead of 10 s.
     environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **os.environ, "PREFECT_API_URL": url}
     log = logs / f"worker-{pool}.log" if logs else None
     processes.start("worker", [*PREFECT, "worker", "start", "--pool", pool], environment, log, end)
 
 
 def _answers(url: str) -> bool:
-    """Whether a Prefect server is ready there. Asked directly, whatever proxy there is."""
+    """Whether a Prefect server is ready at this URL. Any configured proxy is bypassed."""
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}/health", timeout=2) as answer:
             return bool(answer.read(10) == b"true")
@@ -113,19 +113,19 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _port(asked: int | None) -> int:
-    """The port that was asked for; else Prefect's, or a free one where that is taken by something else."""
-    port = PREFECTS_PORT if asked is None else asked
+def _port(requested: int | None) -> int:
+    """Return the requested port; by default Prefect's, or a free one if another program uses it."""
+    port = DEFAULT_PORT if requested is None else requested
     if _is_free(port):
         return port or _free_port()
-    if asked is not None:
-        raise InputError(f"--port {asked}: taken by another program, wanted a free one (0: any)")
+    if requested is not None:
+        raise InputError(f"--port {requested}: in use by another program, wanted a free port (0: any)")
     if _answers(url := f"http://{HOST}:{port}/api"):
         raise InputError(
-            f"port {port}: a Prefect server is there already, wanted PREFECT_API_URL={url} to use it, "
-            "or --port for another (and for that a PREFECT_HOME of its own)"
+            f"port {port}: a Prefect server is already running, wanted PREFECT_API_URL={url} to use it, "
+            "or --port and a separate PREFECT_HOME to start another"
         )
-    click.echo(f"port {port} is taken by another program: took a free one")
+    click.echo(f"port {port} is in use by another program: using a free port")
     return _free_port()
 
 
@@ -145,11 +145,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _refuse_to_hide_ours(folder: Path) -> None:
-    """A flow run looks for modules in its folder first, so none there may have the name of a package of ours."""
-    root = Path(__file__).resolve().parent.parent
-    ours = {path.parent.name for path in root.glob("*/__init__.py")} & {*sys.modules}
-    for name in sorted(ours) if folder.resolve() != root else ():
-        for path in (folder / name, folder / f"{name}.py"):
-            if path.exists():
-                raise InputError(f"{path}: hides the package {name!r} of evalflows in flow runs, wanted another folder")
+def _refuse_to_hide_evalflows(folder: Path) -> None:
+    """Raise InputError if a module `evalflows` in this folder would hide the package: flow runs look there first."""
+    for path in (folder / "evalflows.py", folder / "evalflows" / "__init__.py"):
+        if path.exists() and not path.samefile(str(evalflows.__file__)):
+            raise InputError(f"{path}: hides the evalflows package in flow runs, wanted another file name")

@@ -1,1 +1,1 @@
-"""Other systems' names and shapes over this one, so that a program moves by changing its imports."""
+"""Compatibility layers: other systems' APIs on top of this one, so that a program only has to change its imports."""

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli import comparison, gate, look
-from store.decisions import decisions_of
-from store.lookup import comparison_beside, find_experiments
-from store.parquet import Store
+from evalflows.cli import comparison, gate, look
+from evalflows.reports.decisions import decisions_of
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import comparison_beside, find_experiments
 
 console = Console(record=True, width=165, file=io.StringIO(), highlight=False)
 look.console = comparison.console = gate.console = lambda: console

@@ -1,6 +1,6 @@
-"""Judgements: plain functions of (inputs, outputs, reference_outputs, …). These can be named by their short name."""
+"""Evaluators: plain functions of (inputs, outputs, reference_outputs, …), available under their short names."""
 
-from evaluators.agents import (
+from evalflows.evaluators.agents import (
     agent,
     final_answer,
     step_efficiency,
@@ -9,14 +9,14 @@ from evaluators.agents import (
     tool_selection,
     trajectory,
 )
-from evaluators.concision import concision
-from evaluators.contains import contains
-from evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
-from evaluators.correctness import correctness
-from evaluators.edit_similarity import edit_similarity
-from evaluators.exact_match import exact_match
-from evaluators.json_valid import json_valid
-from evaluators.judges import (
+from evalflows.evaluators.concision import concision
+from evalflows.evaluators.contains import contains
+from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
+from evalflows.evaluators.correctness import correctness
+from evalflows.evaluators.edit_similarity import edit_similarity
+from evalflows.evaluators.exact_match import exact_match
+from evalflows.evaluators.json_valid import json_valid
+from evalflows.evaluators.judges import (
     answer_relevance,
     context_precision,
     context_recall,
@@ -27,15 +27,15 @@ from evaluators.judges import (
     schema_adherence,
     toxicity,
 )
-from evaluators.keyword_safety import keyword_safety
-from evaluators.label_f1 import label_f1
-from evaluators.length_between import length_between
-from evaluators.numeric_closeness import numeric_closeness
-from evaluators.pairwise import pairwise_preference, recorded_preference
-from evaluators.regex import regex
-from evaluators.rubric import rubric
-from evaluators.score import Score
-from evaluators.semantic_similarity import semantic_similarity
+from evalflows.evaluators.keyword_safety import keyword_safety
+from evalflows.evaluators.label_f1 import label_f1
+from evalflows.evaluators.length_between import length_between
+from evalflows.evaluators.numeric_closeness import numeric_closeness
+from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
+from evalflows.evaluators.regex import regex
+from evalflows.evaluators.rubric import rubric
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.semantic_similarity import semantic_similarity
 
 __all__ = [
     "PAIRWISE",
@@ -81,4 +81,4 @@ __all__ = [
 SHORT_NAMES = tuple(name for name in __all__ if name.islower())
 
 PAIRWISE = ("pairwise_preference", "recorded_preference")
-"""Those that compare two answers; all others judge one answer, or all of an experiment."""
+"""Evaluators that compare two answers; all others judge one answer, or all answers of an experiment."""

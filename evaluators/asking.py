@@ -1,4 +1,8 @@
-"""How a judge asks its model: what it is shown, how it is drawn, how often it is asked."""
+"""Calls of a judge to its model: the texts shown, sampling parameters and repeats.
+
+An answer that does not fit the schema is a CallError `bad_answer` (llm/response_format.py). It is retried; if it never
+fits, the judgement is failed, without a value.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -6,19 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from evaluators.answer import answer_text, reference_value
-from evaluators.fence import fenced
-from evaluators.prompt import check_prompt, prompt_hash
-from evaluators.settings import is_number
-from evaluators.sheet import Verdict
-from evaluators.text import as_text
-from specs.errors import short
-from specs.protocols import Complete
-from specs.template import fill
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.prompt import check_prompt, prompt_hash
+from evalflows.evaluators.settings import is_number
+from evalflows.evaluators.sheet import Verdict
+from evalflows.evaluators.text import answer_text, as_text, reference_value
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete
+from evalflows.specs.template import fill
 
 PROMPTS = Path(__file__).parent / "prompts"
 NONE = "(none)"
-"""What stands in a prompt for a text that an example lacks. It is not fenced, so that no text can pass for it."""
+"""Placeholder in a prompt for a text that an example lacks. It is not fenced, so no text can imitate it."""
 
 Temperature = float | Literal["auto"] | None
 Fields = dict[str, Any] | None
@@ -26,35 +29,35 @@ Fields = dict[str, Any] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a model answered, of the schema, and the hash of what it was asked with."""
+    """A model's verdict, which fits the schema, and the hash of the prompt and schema."""
 
     verdict: Verdict
     prompt_hash: str
 
 
 def shipped(name: str) -> str:
-    """The text of a prompt that belongs to the program."""
+    """Return the text of a built-in prompt."""
     return (PROMPTS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def question(inputs: Fields) -> str:
-    """The inputs, fenced: the only field, else the whole as JSON."""
+    """Return the inputs, fenced: the only field, else all of them as JSON."""
     return fenced(answer_text(inputs or {}, None))
 
 
 def answer(outputs: Fields, key: str | None = None) -> str:
-    """The outputs, fenced: the field `key`, or the only one, else the whole as JSON."""
+    """Return the outputs, fenced: the field `key`, or the only one, else all of them as JSON."""
     return fenced(answer_text(outputs or {}, key))
 
 
 def reference(reference_outputs: Fields, key: str | None = None) -> str:
-    """The reference, fenced: the only field, else the field `key`, else the whole; (none) where there is none."""
+    """Return the reference, fenced: the only field, else the field `key`, else all of it; (none) without one."""
     value = reference_value(reference_outputs, key)
     return NONE if value is None else fenced(as_text(value))
 
 
 def shown(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[str, str]:
-    """Question, answer and reference, each fenced, by their names."""
+    """Return question, answer and reference, each fenced, by name."""
     return {
         "inputs": question(inputs),
         "outputs": answer(outputs),
@@ -65,23 +68,23 @@ def shown(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[st
 def shown_in_both_spellings(
     inputs: Fields, outputs: Fields, reference_outputs: Fields, metadata: Fields
 ) -> dict[str, str]:
-    """What `shown` gives, also by Langfuse's names, and the metadata, which keep the name of a single field."""
+    """Return the texts of `shown` under LangSmith's and Langfuse's names, and the metadata as JSON."""
     texts = shown(inputs, outputs, reference_outputs)
-    theirs = {"inputs": "input", "outputs": "output", "reference_outputs": "expected_output"}
-    texts |= {theirs[name]: text for name, text in texts.items()}
+    langfuse = {"inputs": "input", "outputs": "output", "reference_outputs": "expected_output"}
+    texts |= {langfuse[name]: text for name, text in texts.items()}
     return texts | {"metadata": fenced(as_text(metadata)) if metadata else NONE}
 
 
 def numbered(what: str, texts: Iterable[str]) -> str:
-    """Texts one under the other, each fenced and behind its number, from 1."""
+    """Return the texts, each fenced and numbered from 1."""
     parts = [f"{what} {number}:\n{fenced(text)}" for number, text in enumerate(texts, start=1)]
     return "\n\n".join(parts) or NONE
 
 
 def sampling(temperature: Any, repeats: int = 1) -> dict[str, Any]:
-    """The parameters of a call. "auto" is 0 for one repeat, and 1 for several; None leaves it to the model.
+    """Return the sampling parameters of a call. "auto" is 0 for one repeat and 1 for several; None uses the model's.
 
-    Raises ValueError for what is no temperature.
+    Raise ValueError for an invalid temperature.
     """
     if temperature is None:
         return {}
@@ -102,9 +105,9 @@ async def ask(
     temperature: Temperature,
     said: Mapping[str, str] | None = None,
 ) -> Asked:
-    """Ask once. `texts` are the example's, `said` are the spec's and part of the hash; a prompt asks for all `needed`.
+    """Call the model once. `texts` come from the example, `said` from the spec; `said` is part of the prompt hash.
 
-    Raises ValueError for a prompt that cannot be filled, before anything is asked.
+    The prompt must ask for all of `needed`. Raise ValueError before the call for a prompt that cannot be filled.
     """
     said = said or {}
     values = {**texts, **said}
@@ -116,10 +119,13 @@ async def ask(
 async def repeated(
     complete: Complete, request: str, schema: dict[str, Any], repeats: int, parameters: Mapping[str, Any]
 ) -> list[Verdict]:
-    """What each repeat says. All are waited for, also where one fails: what they cost is this judgement's."""
-    asked = (complete(request, schema=schema, repeat=number, **parameters) for number in range(repeats))
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    for one in answers:
-        if isinstance(one, BaseException):
-            raise one
-    return [one.parsed for one in answers if not isinstance(one, BaseException)]
+    """Return the verdict of each repeat. Wait for all, even if one fails, so that their cost counts for this judgement.
+
+    Raise the first failure.
+    """
+    calls = (complete(request, schema=schema, repeat=number, **parameters) for number in range(repeats))
+    completions = await asyncio.gather(*calls, return_exceptions=True)
+    for completion in completions:
+        if isinstance(completion, BaseException):
+            raise completion
+    return [completion.parsed for completion in completions if not isinstance(completion, BaseException)]

@@ -1,16 +1,16 @@
-"""Several metrics of one run as one number."""
+"""Composites: several metrics of one run combined into one number."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from specs.metric import MEASURES, CompositeSpec, MetricSpec
-from store.records import ScoreStatus
+from evalflows.specs.metric import MEASURES, CompositeSpec, MetricSpec
+from evalflows.store.records import ScoreStatus
 
 YES_NO = (0.0, 1.0)
-"""The range of a metric that declares none."""
+"""The default range of a metric."""
 
 Function = Callable[[Mapping[str, float]], Any]
 
@@ -26,17 +26,25 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """What became of the parts: a value from 0 to 1, or why there is none."""
+    """A composite of a run: a value from 0 to 1, or why it is missing."""
 
     status: Literal["scored", "failed", "not_applicable", "sampled_out"]
     value: float | None = None
     error: str | None = None
     comment: str | None = None
+    unmet_requirement: str | None = None  # the metric whose unmet requirement makes it 0, whatever the weights
     parts: Mapping[str, float | None]  # each scaled to 0 (worst) to 1 (best)
 
 
+class _Unmet(NamedTuple):
+    """A requirement that is not met, which makes the composite 0."""
+
+    metric: str
+    text: str
+
+
 class _MissingError(Exception):
-    """A part without which there is no composite."""
+    """A part that the composite needs is missing."""
 
 
 def combined(
@@ -45,12 +53,12 @@ def combined(
     metrics: Mapping[str, MetricSpec],
     function: Function | None = None,
 ) -> Combined:
-    """One number of the parts, after each was scaled to 0 (worst) to 1 (best).
+    """Scale each part to 0 (worst) to 1 (best), then combine them into one number.
 
-    A part that does not apply is left out with its weight. What is done about one that is missing, `composite.missing`
-    says. A part that is outside of its range, or a label, makes the composite fail, as does a gate whose metric is
-    missing: it cannot be said to hold. Where a part was not drawn for a sample, neither is the composite. `function`
-    is the user's own way, loaded; what it raises or returns wrongly is a failure too.
+    A part that does not apply is left out with its weight; `composite.missing` says what happens to a missing part. The
+    composite fails if a part is a label or outside its range, and if the metric of a requirement is missing, since
+    it cannot be checked. It is sampled out if any part was. `function` is the user's own function, loaded; the
+    composite also fails if it raises or returns an invalid value.
     """
     scaled: dict[str, float | None] = {}
     try:
@@ -58,8 +66,8 @@ def combined(
             return Combined(status="sampled_out", parts=scaled)
         for metric in composite.weights:
             _scale_in(scaled, metric, _part(parts, metric), metrics[metric], composite.missing)
-        closed = _closed_gate(composite, parts, metrics)
-        return _whole(composite, scaled, closed, function)
+        unmet = _unmet_requirement(composite, parts, metrics)
+        return _whole(composite, scaled, unmet, function)
     except (_MissingError, ValueError) as error:
         return Combined(status="failed", error=str(error), parts=scaled)
 
@@ -69,7 +77,7 @@ def _part(parts: Mapping[str, Part], metric: str) -> Part:
 
 
 def _scale_in(scaled: dict[str, float | None], metric: str, part: Part, declared: MetricSpec, policy: str) -> None:
-    """Add a part, unless it does not apply; None stands for one that is missing and left out."""
+    """Add a part, unless it does not apply; None marks a missing part that is left out."""
     if part.status == "scored":
         scaled[metric] = _scaled(metric, part.value, declared)
     elif part.status in ("failed", "not_attempted"):
@@ -78,43 +86,52 @@ def _scale_in(scaled: dict[str, float | None], metric: str, part: Part, declared
         scaled[metric] = 0.0 if policy == "worst" else None
 
 
-def _closed_gate(composite: CompositeSpec, parts: Mapping[str, Part], metrics: Mapping[str, MetricSpec]) -> str | None:
-    """Which gate is closed first, in words. All are looked at, as it may not count in which order they stand."""
-    closed = [
-        _why_closed(metric, bound, _part(parts, metric), metrics[metric], composite.missing)
-        for metric, bound in composite.gates.items()
+def _unmet_requirement(
+    composite: CompositeSpec, parts: Mapping[str, Part], metrics: Mapping[str, MetricSpec]
+) -> _Unmet | None:
+    """Return the first unmet requirement, or None. All are checked, so their order does not matter."""
+    unmet = [
+        _why_unmet(metric, bound, _part(parts, metric), metrics[metric], composite.missing)
+        for metric, bound in composite.requirements.items()
     ]
-    return next((why for why in closed if why is not None), None)
+    return next((why for why in unmet if why is not None), None)
 
 
-def _why_closed(metric: str, bound: float, part: Part, declared: MetricSpec, policy: str) -> str | None:
-    """Why a gate is closed; None for one that is open. A gate whose metric does not apply is none."""
+def _why_unmet(metric: str, bound: float, part: Part, declared: MetricSpec, policy: str) -> _Unmet | None:
+    """Return the requirement if it is not met; None if it is met, or if its metric does not apply."""
     if part.status in ("failed", "not_attempted"):
         if policy == "worst":
-            return f"gate: {metric} is missing"
-        raise _MissingError(f"gate {metric} is missing: {part.error or part.status}")
+            return _Unmet(metric, f"requirement: {metric} is missing")
+        raise _MissingError(f"requirement {metric} is missing: {part.error or part.status}")
     if part.status == "scored" and part.value is None:
-        raise ValueError(f"gate {metric} is a label, wanted a number")
+        raise ValueError(f"requirement {metric} is a label, wanted a number")
     higher = declared.is_higher_better(metric)
     if part.value is None or (part.value >= bound if higher else part.value <= bound):
         return None
-    return f"gate: {metric} is {part.value:g}, wanted {'at least' if higher else 'at most'} {bound:g}"
+    wanted = f"{'at least' if higher else 'at most'} {bound:g}"
+    return _Unmet(metric, f"requirement: {metric} is {part.value:g}, wanted {wanted}")
 
 
 def _whole(
-    composite: CompositeSpec, scaled: Mapping[str, float | None], closed: str | None, function: Function | None
+    composite: CompositeSpec, scaled: Mapping[str, float | None], unmet: _Unmet | None, function: Function | None
 ) -> Combined:
-    if closed is not None:
-        return Combined(status="scored", value=0.0, comment=closed, parts=scaled)
+    if unmet is not None:
+        return Combined(status="scored", value=0.0, comment=unmet.text, unmet_requirement=unmet.metric, parts=scaled)
     known = {metric: value for metric, value in scaled.items() if value is not None}
     if not known and scaled:
         raise _MissingError("every part is missing")
-    value = None if not known else _own(function, known) if function else _HOW[composite.how](composite.weights, known)
+    value = (
+        None
+        if not known
+        else _own(function, known)
+        if function
+        else _HOW[composite.aggregation](composite.weights, known)
+    )
     return Combined(status="not_applicable" if value is None else "scored", value=value, parts=scaled)
 
 
 def _own(function: Function, known: Mapping[str, float]) -> float | None:
-    """What the user's function makes of the parts."""
+    """Call the user's function on the parts."""
     try:
         value = function(dict(known))
     except Exception as error:
@@ -145,7 +162,7 @@ _HOW = {"weighted_mean": _weighted_mean, "geometric_mean": _geometric_mean, "min
 
 
 def _scaled(metric: str, value: float | None, declared: MetricSpec) -> float:
-    """A value from 0 (worst) to 1 (best). A measure outside of its range counts as the bound: it knows none itself."""
+    """Scale a value to 0 (worst) to 1 (best). Built-in measures have no natural range, so they are clipped."""
     if value is None:
         raise ValueError(f"{metric} is a label, wanted a number")
     low, high = declared.range or YES_NO

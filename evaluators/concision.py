@@ -1,9 +1,10 @@
 from typing import Any
 
-from evaluators.answer import answer_text, reference_value
-from evaluators.text import as_text
+from evalflows.evaluators.direction import needs_reference
+from evalflows.evaluators.text import answer_text, as_text, reference_value
 
 
+@needs_reference
 def concision(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,
@@ -11,15 +12,15 @@ def concision(
     at_most: float = 2.0,
     key: str | None = None,
 ) -> bool | None:
-    """Whether the answer is at most `at_most` times as long as the reference, in characters without space around.
+    """Whether the answer is at most `at_most` times as long as the reference, in characters without surrounding space.
 
-    None without a reference, and for an empty one. It cannot see whether the answer is right, or says anything: an
-    empty answer is concise.
+    None without a reference, or with an empty one. It cannot see whether the answer is right or says anything: an empty
+    answer is concise.
     """
     if not at_most > 0:
         raise ValueError(f"at_most: got {at_most}, wanted more than 0")
     reference = reference_value(reference_outputs, key)
-    wanted = "" if reference is None else as_text(reference).strip()
-    if not wanted:
+    text = "" if reference is None else as_text(reference).strip()
+    if not text:
         return None
-    return len(answer_text(outputs, key).strip()) <= at_most * len(wanted)
+    return len(answer_text(outputs, key).strip()) <= at_most * len(text)

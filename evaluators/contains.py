@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evaluators.text import as_text, pick
+from evalflows.evaluators.text import as_text, pick
 
 
 def contains(
@@ -15,21 +15,21 @@ def contains(
 ) -> bool | None:
     """Whether the answer contains all of `all_of` and at least one of `any_of`.
 
-    Without either, whether it contains the reference: each element where that is a list. None where there is
+    Without either, whether it contains the reference, or each element if the reference is a list. None if there is
     nothing to look for.
     """
-    any_of, all_of = _wanted(any_of), _wanted(all_of)
+    any_of, all_of = _texts(any_of), _texts(all_of)
     if not any_of and not all_of:
         several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
-        all_of = _wanted(pick(reference_outputs, key if several else None))
+        all_of = _texts(pick(reference_outputs, key if several else None))
     if not any_of and not all_of:
         return None
     text = _fold(as_text(pick(outputs, key)), ignore_case)
-    found_any = not any_of or any(_fold(part, ignore_case) in text for part in any_of)
-    return found_any and all(_fold(part, ignore_case) in text for part in all_of)
+    contains_any = not any_of or any(_fold(part, ignore_case) in text for part in any_of)
+    return contains_any and all(_fold(part, ignore_case) in text for part in all_of)
 
 
-def _wanted(reference: Any) -> list[str]:
+def _texts(reference: Any) -> list[str]:
     parts = reference if isinstance(reference, list | tuple) else [reference]
     return [as_text(part) for part in parts if part not in ("", None, {})]
 

@@ -1,16 +1,17 @@
 from typing import Any
 
-from evaluators.answer import reference_value
-from evaluators.asking import Temperature, ask, shipped, shown
-from evaluators.direction import declares, share
-from evaluators.score import Score
-from evaluators.sheet import verdict_schema
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, ask, shipped, shown
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.sheet import verdict_schema
+from evalflows.evaluators.text import reference_value
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("correctness")
 
 
 @declares(share)
+@needs_reference
 async def correctness(
     inputs: dict[str, Any],
     outputs: dict[str, Any],
@@ -22,13 +23,13 @@ async def correctness(
     reasoning: bool = True,
     temperature: Temperature = 0.0,
 ) -> Score | None:
-    """Whether a model finds that the answer says what the reference says; the comment is its reasoning.
+    """Whether the answer says what the reference says, as judged by a model; the comment is its reasoning.
 
-    None without a reference. `instructions` are added to the prompt; a `prompt` of your own asks for {inputs},
-    {outputs}, {reference_outputs}, {instructions}. Without `reasoning` the verdict alone is asked for: quicker,
-    cheaper, and worse. A `temperature` of None leaves it to the model. What it says is as good as the model: compare it
-    with people before you rely on it. It cannot see whether the reference is right, and an answer may still talk a
-    weak model round.
+    None without a reference. `instructions` are added to the prompt; a custom `prompt` uses {inputs}, {outputs},
+    {reference_outputs} and {instructions}. Without `reasoning` the model gives only the verdict, which is faster and
+    cheaper but less accurate. A `temperature` of None uses the model's default. The judge is only as good as its model:
+    validate it against people before you rely on it. It cannot see whether the reference is right, and an answer can
+    still mislead a weak model.
     """
     if reference_value(reference_outputs, None) is None:
         return None

@@ -1,4 +1,4 @@
-"""What an evaluator declares of its metrics: which way is better, and their range."""
+"""Metric declarations of evaluators: which direction is better, and the range."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from evaluators.settings import is_number
-from evaluators.sheet import SCALE
-from specs.errors import InputError, first_problem
-from specs.metric import MetricSpec
-from specs.reference import name_of
+from evalflows.evaluators.settings import is_number
+from evalflows.evaluators.sheet import SCALE
+from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.metric import MetricSpec
+from evalflows.specs.reference import name_of
 
 Direction = dict[str, Any]
 """`higher_is_better` and `range`, as in a spec's `metrics`."""
 
 Metrics = Callable[[str, Mapping[str, Any]], dict[str, Direction]]
-"""From an evaluator's name in the spec, and its settings, to what is declared of each of its metrics."""
+"""A function from an evaluator's name in the spec and its settings to the declarations of its metrics."""
 
 _FIELDS = {"higher_is_better", "range"}
 
@@ -25,7 +25,7 @@ Evaluator = TypeVar("Evaluator", bound=Callable[..., Any])
 
 
 def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
-    """Gives an evaluator the attribute `metrics`; it stays the same function."""
+    """Return a decorator that sets the attribute `metrics` of an evaluator and returns the same function."""
 
     def declare(function: Evaluator) -> Evaluator:
         vars(function)["metrics"] = metrics
@@ -34,24 +34,32 @@ def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
     return declare
 
 
+def needs_reference(function: Evaluator) -> Evaluator:
+    """Gives an evaluator the attribute `needs_reference`: without a reference it gives no score."""
+    vars(function)["needs_reference"] = True
+    return function
+
+
 def zero_to_one(*, higher_is_better: bool = True) -> Direction:
-    """Of a yes or no, or a share."""
+    """Declare a metric from 0 to 1: a yes or no, or a share."""
     return {"higher_is_better": higher_is_better, "range": [0.0, 1.0]}
 
 
 def share(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
-    """One metric from 0 (worst) to 1 (best)."""
+    """Declare one metric from 0 (worst) to 1 (best)."""
     return {name: zero_to_one()}
 
 
 def fault(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
-    """One metric from 0 (best) to 1 (worst)."""
+    """Declare one metric from 0 (best) to 1 (worst)."""
     return {name: zero_to_one(higher_is_better=False)}
 
 
 def on_the_scale(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
-    """The evaluator's own metric, and one for each criterion: from the worst of the scale, or of the labels' numbers,
-    to the best. There is no range where labels have no numbers, nor for settings that the evaluator will refuse."""
+    """Declare the evaluator's own metric and one per criterion, with the range of the scale or of the labels' numbers.
+
+    The range is omitted if labels have no numbers, and for settings that the evaluator will reject.
+    """
     labels, criteria = settings.get("labels"), settings.get("criteria")
     metrics = [name, *(criteria if isinstance(criteria, Mapping) else ())]
     ends = settings.get("scale", SCALE) if labels is None else _numbers(labels)
@@ -65,35 +73,36 @@ def _numbers(labels: Any) -> list[Any]:
 
 
 def declared_by(found: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
-    """What the attribute `metrics` of an evaluator says: a mapping metric -> {"higher_is_better", "range"}, or a
-    function of the score's name and the settings that gives one.
+    """Read the attribute `metrics` of an evaluator: a mapping from metrics to {"higher_is_better", "range"}, or a
+    function of the score's name and the settings that returns one.
 
-    In a mapping the function's own name stands for the name of its score too. Raises InputError for what is no such
-    thing; of an object it is taken for something else that the object calls so.
+    In a mapping, the function's own name also stands for the name of its score. Raise InputError for an invalid
+    declaration; on an object it is ignored instead, since its attribute may mean something else.
     """
     function = found.func if isinstance(found, partial) else found
     if isinstance(found, partial):
         settings = {**found.keywords, **settings}
     try:
-        return _said(getattr(function, "metrics", None), name, name_of(function), settings)
+        return _read(getattr(function, "metrics", None), name, name_of(function), settings)
     except InputError:
         if isfunction(function):
             raise
         return {}
 
 
-def _said(said: object, name: str, own: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
-    where = f"evaluator {name!r}: what it declares as `metrics`"
+def _read(declaration: object, name: str, own: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
+    where = f"evaluator {name!r}: its attribute `metrics`"
     try:
-        if isfunction(said):
-            said = said(name, settings)
-        if not isinstance(said, Mapping):
+        if isfunction(declaration):
+            declaration = declaration(name, settings)
+        if not isinstance(declaration, Mapping):
             return {}
-        found = {str(metric): MetricSpec.model_validate(one) for metric, one in said.items()}
+        metrics = {str(metric): MetricSpec.model_validate(fields) for metric, fields in declaration.items()}
     except ValidationError as error:
         raise InputError(first_problem(error, where)) from error
-    except (ValueError, TypeError) as error:  # of its settings
+    except (ValueError, TypeError) as error:  # about its settings
         raise InputError(f"evaluator {name!r}: {error}") from error
-    if other := {field for one in found.values() for field in one.model_fields_set - _FIELDS}:
-        raise InputError(f"{where}: got {min(other)}, wanted {' and '.join(sorted(_FIELDS))}; only a spec says others")
-    return ({name: found[own]} if own in found else {}) | found
+    if extra := {field for metric in metrics.values() for field in metric.model_fields_set - _FIELDS}:
+        wanted = " and ".join(sorted(_FIELDS))
+        raise InputError(f"{where}: got {min(extra)}, wanted {wanted}; other fields belong in the spec")
+    return ({name: metrics[own]} if own in metrics else {}) | metrics

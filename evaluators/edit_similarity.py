@@ -2,12 +2,12 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from evaluators.answer import answer_text, reference_value
-from evaluators.direction import declares, share
-from evaluators.text import as_text
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.text import answer_text, as_text, reference_value
 
 
 @declares(share)
+@needs_reference
 def edit_similarity(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,
@@ -16,15 +16,15 @@ def edit_similarity(
     ignore_case: bool = False,
     strip: bool = True,
 ) -> float | None:
-    """1 minus the Levenshtein distance of answer and reference by the longer length: 0 (nothing alike) to 1 (equal).
+    """1 minus the Levenshtein distance of answer and reference over the longer length: 0 (disjoint) to 1 (equal).
 
-    Two empty texts are equal. None without a reference. It cannot see meaning: "not guilty" is close to "guilty", and
-    the same in other words, or in another order, is far.
+    Two empty texts are equal. None without a reference. It cannot see meaning: "not guilty" is close to "guilty", while
+    a paraphrase, or the same words in another order, is far.
     """
     reference = reference_value(reference_outputs, key)
     if reference is None:
         return None
     sides = [answer_text(outputs, key), as_text(reference)]
     sides = [side.strip() if strip else side for side in sides]
-    answer, wanted = (side.casefold() if ignore_case else side for side in sides)
-    return Levenshtein.normalized_similarity(answer, wanted)
+    answer, expected = (side.casefold() if ignore_case else side for side in sides)
+    return Levenshtein.normalized_similarity(answer, expected)

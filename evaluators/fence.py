@@ -1,14 +1,14 @@
-"""Data inside a prompt, between marks that it cannot forge."""
+"""Fences around data in a prompt, with marks that the data cannot forge."""
 
 from hashlib import sha256
 from itertools import count
 
 
 def fenced(text: str) -> str:
-    """The text between two lines that bear a mark of its own.
+    """Return the text between two lines with a mark unique to it.
 
-    The mark is a hash of the text: equal texts give equal requests, so the ledger knows them again, and no text can
-    hold its own mark, so whatever it says, it does not end its fence.
+    The mark is a hash of the text, so equal texts give equal requests, which the call ledger recognises, and no text
+    can contain its own mark and so close its fence.
     """
     data = text.encode("utf-8", "surrogatepass")
     marks = (sha256(b"%d " % number + data).hexdigest()[:16] for number in count())

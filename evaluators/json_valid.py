@@ -2,9 +2,9 @@ from typing import Any
 
 from jsonschema.exceptions import best_match
 
-from evaluators.json_values import read_json, schema_errors
-from evaluators.score import Score
-from evaluators.text import pick
+from evalflows.evaluators.json_values import read_json, schema_errors
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import pick
 
 
 def json_valid(
@@ -14,11 +14,11 @@ def json_valid(
     schema: dict[str, Any] | bool | None = None,
     fenced: bool = False,
 ) -> Score:
-    """Whether the answer is JSON, and with `schema` whether that JSON is of the schema; the comment says why not.
+    """Whether the answer is JSON and, with `schema`, whether it fits the schema; the comment says why not.
 
-    Always applies. NaN and Infinity are not JSON; a name that comes twice is. A text in a Markdown fence is valid only
-    with `fenced`, and only if nothing stands around the fence. An answer that is a structure already is JSON, and null
-    is no answer. It cannot see whether what the JSON says is right, and checks no `format` of a schema.
+    Always applies. NaN and Infinity are not JSON; duplicate names are. A text in a Markdown fence is valid only with
+    `fenced`, and only if there is nothing around the fence. An answer that is already a structure is JSON; null is no
+    answer. It cannot see whether the JSON's content is right, and does not check a schema's `format`.
     """
     value = pick(outputs, key)
     if value is None:
@@ -33,9 +33,9 @@ def json_valid(
 
 
 def _problem(value: Any, schema: dict[str, Any] | bool) -> str | None:
-    """How a value breaks the schema: the first problem, in the part of the value that it is about."""
+    """Return the most relevant schema violation and its JSON path; None for a valid value."""
     error = best_match(iter(schema_errors(value, schema)))
     if error is None:
         return None
     says = error.message if len(error.message) <= 200 else f"{error.message[:100]} … {error.message[-99:]}"
-    return f"not of the schema: {error.json_path}: {says}"
+    return f"does not fit the schema: {error.json_path}: {says}"

@@ -1,4 +1,4 @@
-"""JSON as an answer gives it: read from a text, and held against a schema."""
+"""JSON in answers: read from a text and checked against a schema."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 _FENCE = re.compile(r"\s*(`{3,})(?:json)?[ \t]*\n(.*)\n[ \t]*\1\s*", re.DOTALL | re.IGNORECASE)
-_MOST_DIGITS = 4000  # Python reads no whole number that is much longer
+_MOST_DIGITS = 4000  # Python does not parse integers that are much longer
 
 
 def read_json(text: str, fenced: bool = False) -> Any:
-    """The value of a strict JSON text; with `fenced` the text may be one Markdown fence. Raises ValueError."""
+    """Parse a strict JSON text, with `fenced` also inside one Markdown fence. Raise ValueError if it is not JSON."""
     fence = _FENCE.fullmatch(text) if fenced else None
     try:
         return json.loads(fence[2] if fence else text, parse_constant=_refuse, parse_int=_whole)
@@ -25,10 +25,10 @@ def read_json(text: str, fenced: bool = False) -> Any:
 
 
 def schema_errors(value: Any, schema: dict[str, Any] | bool) -> list[ValidationError]:
-    """All that is wrong with a value by a schema.
+    """Return all violations of a schema by a value.
 
-    Raises ValueError for a schema that is none, that refers to one that is not there, or with a pattern that is none:
-    older drafts, and what only a `$ref` leads to, are not checked for these before they are used.
+    Raise ValueError for an invalid schema, an unresolvable reference or an invalid pattern. Older drafts, and schemas
+    reached only through a `$ref`, are not checked for these until they are used.
     """
     try:
         return list(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value))
@@ -43,7 +43,7 @@ def _whole(digits: str) -> int | float:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 @lru_cache(maxsize=64)
@@ -54,4 +54,4 @@ def _validator(schema_text: str) -> Validator:
         kind.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"schema: {error.json_path}: {error.message}") from error
-    return kind(schema, registry=Registry())  # a registry of our own, so that no $ref is fetched from the network
+    return kind(schema, registry=Registry())  # an empty registry, so that no $ref is fetched from the network

@@ -1,6 +1,6 @@
 from typing import Any, Literal
 
-from evaluators.answer import answer_text
+from evalflows.evaluators.text import answer_text
 
 
 def length_between(
@@ -13,8 +13,8 @@ def length_between(
 ) -> bool:
     """Whether the answer has at least `least` and at most `most` characters (or words), both bounds included.
 
-    Always applies. Space around the answer does not count; a character is a Unicode code point, a word is what stands
-    between spaces. It cannot see what the answer says, and takes a text in a script without spaces for one word.
+    Always applies. Space around the answer does not count; a character is a Unicode code point, words are separated by
+    spaces. It cannot see what the answer says, and counts a text in a script without spaces as one word.
     """
     if unit not in ("characters", "words"):
         raise ValueError(f"unit: got {unit!r}, wanted characters or words")

@@ -1,16 +1,16 @@
-"""Evaluators by their names: the short ones of ours, and `module:name` of anyone's."""
+"""Look up evaluators by name: a built-in short name or `module:name`."""
 
 from difflib import get_close_matches
 from typing import Any
 
-import evaluators
-from evaluators.foreign import origin_of
-from specs.errors import InputError
-from specs.reference import load
+from evalflows import evaluators
+from evalflows.evaluators.foreign import origin_of
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import load
 
 
 def named(name: str) -> Any:
-    """The evaluator of that name: a function, or what another project has for one. Raises InputError for none."""
+    """Return the evaluator of that name: a function, or another project's evaluator. Raise InputError if unknown."""
     if name in evaluators.SHORT_NAMES:
         return getattr(evaluators, name)
     if ":" not in name:

@@ -1,18 +1,18 @@
-"""Reading a number out of a text.
+"""Read a number from a text.
 
-What is part of something else is no number, and is never read by half: a word or what a hyphen joins to one (GPT4,
+Digits that are part of something else are not a number and are never read in part: a word, also a hyphenated one (GPT4,
 GPT-4, 5-year), a date or time (2024-05-17, 17.05.2024, 10:30), a range (3-5), a version (1.2.3), a sum or a power
-(3+4, 2^10), a decimal comma (3,14), a tolerance (± 2), the number of a list's line (1. Paris).
+(3+4, 2^10), a decimal comma (3,14), a tolerance (± 2), the number of a list item (1. Paris).
 """
 
 import re
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from evaluators.script import UNSPACED
+from evalflows.evaluators.text import UNSPACED
 
 EXACT = Context(prec=50, Emax=999_999_999, Emin=-999_999_999, traps=[])
-"""Arithmetic in which nothing overflows into an error."""
+"""Arithmetic without overflow errors."""
 
 _MINUSES = "-\u2212\u2013"  # hyphen, minus sign, en dash
 _SIGN = r"[+\-\u2212\u2013]"
@@ -38,20 +38,20 @@ _NUMBER = re.compile(
         | (?!0)\d{{1,2}}(?:,\d\d)+,\d{{3}}  # as in India
         | \d+ )(?:\.\d+)? | \.\d+)
     (?P<exponent>[eE]{_SIGN}?\d+)?
-    (?:[{_CURRENCY}]* | [^\W\d_{_SUPERSCRIPT}¼-¾⅐-⅞][^\W\d_]*)  # a unit behind it: km, th""",
+    (?:[{_CURRENCY}]* | [^\W\d_{_SUPERSCRIPT}¼-¾⅐-⅞][^\W\d_]*)  # a unit after it: km, th""",
     re.VERBOSE,
 )
 
 
 class Number(NamedTuple):
-    """A number, and how it was written."""
+    """A number and its text."""
 
     value: Decimal
     written: str
 
 
 def number_in(value: Any) -> Number | None:
-    """A number as it is, or the last one in a text. None where there is none."""
+    """Return a number itself, or the last number in a text; None without one."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
         return Number(exact, str(exact)) if exact.is_finite() else None
@@ -59,10 +59,10 @@ def number_in(value: Any) -> Number | None:
 
 
 def last_number(text: str) -> Number | None:
-    """The last number of a text.
+    """Return the last number of a text; None without one.
 
-    Thousands may be grouped by comma, apostrophe, underscore or a space that does not break; the point is decimal.
-    3/4 is a fraction (and 1 3/4 is read as that, 1 234 as 234). Percent and currency signs, and units, are left out.
+    Thousands can be grouped by comma, apostrophe, underscore or non-breaking space; the decimal mark is the point.
+    3/4 is a fraction (and 1 3/4 is read as 3/4, 1 234 as 234). Percent and currency signs and units are ignored.
     """
     text = _POWER_OF_TEN.sub(_as_exponent, _TOLERANCE.sub(" ", _without_list_marks(text)))
     numbers = (_read(token.strip("_").rstrip(f"+^{_MINUSES}")) for token in reversed(_TOKEN.findall(text)))
@@ -70,7 +70,7 @@ def last_number(text: str) -> Number | None:
 
 
 def _without_list_marks(text: str) -> str:
-    """The text without 1. 2. 3. at the beginning of lines; another number there (`42. That is it`) stays."""
+    """Remove list numbers 1. 2. 3. at the start of lines; another number there (`42. That is it`) stays."""
     following = 1
 
     def mark(match: re.Match[str]) -> str:
@@ -84,7 +84,7 @@ def _without_list_marks(text: str) -> str:
 
 
 def _as_exponent(match: re.Match[str]) -> str:
-    """`x 10^8` as e8, and a mere 10^8 as 1e8."""
+    """Rewrite `x 10^8` as e8, and 10^8 alone as 1e8."""
     exponent = (match["raised"] or match["small"]).translate(_PLAIN)
     return f"{'e' if match['times'] else '1e'}{exponent}"
 
@@ -98,7 +98,7 @@ def _read(token: str) -> Number | None:
             return None
         digits = match["digits"].replace(match["group"] or ",", "").replace(",", "")
         number = Decimal(digits + (match["exponent"] or "").translate(_PLAIN))
-    except InvalidOperation:  # an exponent beyond all bounds
+    except InvalidOperation:  # the exponent is out of range
         return None
     negative = (match["sign"] or match["late_sign"] or "+") in _MINUSES
     return Number(number.copy_negate() if negative else number, token)

@@ -1,12 +1,13 @@
 from decimal import Decimal
 from typing import Any
 
-from evaluators.answer import reference_value
-from evaluators.number import EXACT, Number, number_in
-from evaluators.score import Score
-from evaluators.text import pick
+from evalflows.evaluators.direction import needs_reference
+from evalflows.evaluators.number import EXACT, Number, number_in
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import pick, reference_value
 
 
+@needs_reference
 def numeric_closeness(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,
@@ -15,31 +16,32 @@ def numeric_closeness(
     relative: float = 1e-6,
     key: str | None = None,
 ) -> Score | None:
-    """Whether the last number of the answer is the reference's, but for `absolute` or `relative` (of the reference).
+    """Whether the last number of the answer equals the reference's, up to a tolerance.
 
-    The larger of the two counts. The comment says what was read. False for an answer without a number; None without a
-    reference; an error for a reference without a number. How numbers are read: see evaluators/number.py. It cannot see
-    which number is the answer (a year or a footnote behind it is taken for it), and no percent sign, unit or word
-    behind a number: 50% is 50, 5 million is 5, and 1,234 is never a decimal comma.
+    The tolerance is the larger of `absolute` and `relative` times the reference. The comment says which numbers were
+    read. False for an answer without a number; None without a reference; an error for a reference without a number. How
+    numbers are read: see evaluators/number.py. It cannot see which number is the answer (it takes a year or a footnote
+    at the end for it), nor a percent sign, unit or word after a number: 50% is 50, 5 million is 5, and 1,234 is never a
+    decimal comma.
     """
     least, share = _tolerance(absolute, "absolute"), _tolerance(relative, "relative")
     reference = reference_value(reference_outputs, key)
     if reference is None:
         return None
-    wanted, answer = _number(reference, "reference"), _number(pick(outputs, key), "answer")
-    if wanted is None:
+    expected, answer = _number(reference, "reference"), _number(pick(outputs, key), "answer")
+    if expected is None:
         raise ValueError(f"no number in the reference {_short(repr(reference))}")
     if answer is None:
         return Score(value=False, comment="no number in the answer")
-    tolerated = max(least, EXACT.multiply(share, wanted.value.copy_abs()))
-    close = answer.value == wanted.value or EXACT.subtract(answer.value, wanted.value).copy_abs() <= tolerated
-    return Score(value=close, comment=f"read {_shown(answer)}, wanted {_shown(wanted)}")
+    tolerance = max(least, EXACT.multiply(share, expected.value.copy_abs()))
+    close = answer.value == expected.value or EXACT.subtract(answer.value, expected.value).copy_abs() <= tolerance
+    return Score(value=close, comment=f"read {_shown(answer)}, wanted {_shown(expected)}")
 
 
-def _tolerance(given: float, name: str) -> Decimal:
-    if not isinstance(given, int | float) or not 0 <= given < float("inf"):  # YAML reads 1e-3 as text, 1.0e-3 not
-        raise ValueError(f"{name}: got {given!r}, wanted a number from 0 up, such as 0.001")
-    return Decimal(repr(given))
+def _tolerance(value: float, name: str) -> Decimal:
+    if not isinstance(value, int | float) or not 0 <= value < float("inf"):  # YAML reads 1e-3 as text, 1.0e-3 not
+        raise ValueError(f"{name}: got {value!r}, wanted a number of at least 0, such as 0.001")
+    return Decimal(repr(value))
 
 
 def _number(value: Any, side: str) -> Number | None:

@@ -2,16 +2,16 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from evaluators.answer import answer_text
+from evalflows.evaluators.text import answer_text
 
 
 def regex(
     outputs: dict[str, Any], *, pattern: str, key: str | None = None, full: bool = False, ignore_case: bool = False
 ) -> bool:
-    """Whether the pattern (of Python's `re`) is found in the answer, or with `full` is the whole of it.
+    """Whether the pattern (of Python's `re`) occurs in the answer or, with `full`, matches all of it.
 
-    Always applies. An answer that is no text is searched as JSON. It cannot see what the match means: "not Paris"
-    matches `Paris`. A pattern with nested repetitions such as `(a+)+$` may take for ever, and nothing stops it.
+    Always applies. An answer that is not a text is searched as JSON. It cannot see what the match means: "not Paris"
+    matches `Paris`. A pattern with nested repetitions such as `(a+)+$` can take forever, and nothing interrupts it.
     """
     if not isinstance(pattern, str):
         raise TypeError(f"pattern: got {type(pattern).__name__}, wanted a text")

@@ -1,20 +1,20 @@
-"""What an evaluator returned, as what it is kept as: by whether it judges runs or compares two."""
+"""Convert an evaluator's return value to judgements or, for a pairwise evaluator, to preferences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluators.call import Bound
-from evaluators.preference import Preference, preferences
-from evaluators.score import Judgement, normalise
+from evalflows.evaluators.call import Bound
+from evalflows.evaluators.preference import Preference, preferences
+from evalflows.evaluators.score import Judgement, normalise
 
 
 def read_returned(
-    bound: Bound, returned: object, offered: Mapping[str, Any]
+    bound: Bound, returned: object, available: Mapping[str, Any]
 ) -> Sequence[Judgement] | Sequence[Preference]:
-    """Judgements, or of a pairwise evaluator preferences, by the `runs` that it was offered.
+    """Return judgements, or for a pairwise evaluator preferences between the `runs` that it was given.
 
-    Raises TypeError and ValueError for what cannot be kept.
+    Raise TypeError or ValueError for a return value that cannot be converted.
     """
-    if bound.level != "pair":
+    if bound.scope != "pair":
         return normalise(returned, bound.name)
-    return preferences(returned, bound.name, [run.id for run in offered["runs"]])
+    return preferences(returned, bound.name, [run.id for run in available["runs"]])

@@ -2,16 +2,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
-from evaluators.direction import declares, on_the_scale
-from evaluators.prompt import check_prompt, prompt_hash
-from evaluators.score import Score
-from evaluators.settings import a_count, a_text, is_number, one_of
-from evaluators.sheet import SCALE, Combine, Labels, Reasoning, Scale, Sheet
-from specs.errors import short
-from specs.metric import MEASURES
-from specs.protocols import Complete
-from specs.template import fill, placeholders
+from evalflows.evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
+from evalflows.evaluators.direction import declares, on_the_scale
+from evalflows.evaluators.prompt import check_prompt, prompt_hash
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.settings import a_count, a_text, is_number, one_of
+from evalflows.evaluators.sheet import SCALE, Combine, Labels, Reasoning, Scale, Sheet
+from evalflows.specs.errors import short
+from evalflows.specs.metric import MEASURES
+from evalflows.specs.protocols import Complete
+from evalflows.specs.template import fill, placeholders
 
 PROMPT = shipped("rubric")
 
@@ -36,26 +36,24 @@ async def rubric(
     repeats: int = 1,
     combine: Combine | None = None,
 ) -> Score | list[Score]:
-    """How well a model finds that the answer meets a rubric; the comment is its reasoning. Higher is better.
+    """How well the answer meets a rubric, as judged by a model; the comment is its reasoning. Higher is better.
 
-    The score is a whole number of `scale` (lowest, highest), or one of the `labels`: texts, or texts with the number
-    that each stands for. With `criteria` (name -> what it means, or {"description", "weight"}) one call judges them
-    all; each is a score under its own name, and the first score is their weighted mean. Criteria with labels need
-    numbers.
+    The score is a whole number on `scale` (lowest, highest), or one of `labels`: texts, or a mapping from texts to
+    numbers. With `criteria` (name -> description, or {"description", "weight"}) one call judges them all; each gets a
+    score under its own name, and the first score is their weighted mean. With criteria, labels need numbers.
 
-    A `prompt` of your own asks for {inputs}, {outputs}, {reference_outputs}, {metadata}, or {input}, {output},
-    {expected_output}, which are the same, and for {rubric} (with the criteria) and {scale} (what is to be given).
-    A reference or metadata that is not there reads (none).
+    A custom `prompt` uses {inputs}, {outputs}, {reference_outputs} and {metadata}, or {input}, {output} and
+    {expected_output} for the same, {rubric} (with the criteria) and {scale} (the answer format). A missing reference or
+    missing metadata reads (none).
 
-    It is asked `repeats` times, and `combine` makes one score of them: the mean where nothing is said, the median, or
-    the majority, of which the one said first wins a tie; labels take the majority. Each criterion is combined by
-    itself. If one repeat fails, so does the judgement: fewer would be another estimate. `spread` is the sample's
-    standard deviation over the repeats, the comment that of the first repeat that is nearest to the score.
-    A `temperature` of "auto" is 0 for one repeat, and 1 for several, since at 0 they would say the same; None leaves
-    it to the model.
+    The model is called `repeats` times, and `combine` merges the results: by default the mean, else the median or the
+    majority, where ties go to the first value; labels use the majority. Each criterion is combined by itself. If one
+    repeat fails, the judgement fails: fewer repeats would be a different estimate. `spread` is the sample standard
+    deviation over the repeats; the comment is that of the first repeat closest to the score. A `temperature` of "auto"
+    is 0 for one repeat and 1 for several, since repeats at 0 would be equal; None uses the model's default.
 
-    Raises ValueError for a setting that cannot be used, before anything is asked. It cannot see whether the reference
-    is right, and is as good as its model: compare it with people before you rely on it.
+    Raise ValueError before any call for an invalid setting. It cannot see whether the reference is right, and is only
+    as good as its model: validate it against people before you rely on it.
     """
     weights, lines = _weights(criteria), _lines(rubric, criteria)
     sheet = Sheet(_answers(scale, labels, combine, weights), weights, one_of("reasoning", reasoning, Reasoning))
@@ -70,10 +68,10 @@ async def rubric(
 
 
 def _lines(rubric: str, criteria: Mapping[str, Any] | None) -> str:
-    """What to judge by: the rubric, then a line of each criterion. Weights are for reckoning, not for the judge."""
+    """Return the rubric, then a line for each criterion. Weights are not shown to the judge."""
     if not isinstance(rubric, str):
         raise ValueError(f"rubric: got {short(rubric)}, wanted a text")
-    says = {name: _criterion(name, given)[1] for name, given in (criteria or {}).items()}
+    says = {name: _criterion(name, criterion)[1] for name, criterion in (criteria or {}).items()}
     lines = [f"- {name}: {text}" if text else f"- {name}" for name, text in says.items()]
     return "\n".join([rubric, *lines] if rubric.strip() else lines)
 
@@ -82,20 +80,20 @@ def _weights(criteria: Mapping[str, Any] | None) -> dict[str, float] | None:
     if criteria is None:
         return None
     if not isinstance(criteria, Mapping) or not criteria:
-        raise ValueError(f"criteria: got {short(criteria)}, wanted a mapping from names to what they mean")
+        raise ValueError(f"criteria: got {short(criteria)}, wanted a mapping from names to descriptions")
     for name in criteria:
         a_text("criteria", name)
         if name in _TAKEN:
-            raise ValueError(f"criteria: got the name {name!r}, wanted another than {', '.join(_TAKEN)}")
-    weights = {name: _criterion(name, given)[0] for name, given in criteria.items()}
+            raise ValueError(f"criteria: got the name {name!r}, wanted one other than {', '.join(_TAKEN)}")
+    weights = {name: _criterion(name, criterion)[0] for name, criterion in criteria.items()}
     if not any(weights.values()):
         raise ValueError("criteria: got weights that are all 0, wanted one above 0")
     return weights
 
 
-def _criterion(name: str, given: Any) -> tuple[float, str]:
-    """Its weight, and what it means."""
-    fields = given if isinstance(given, Mapping) else {"description": given}
+def _criterion(name: str, criterion: Any) -> tuple[float, str]:
+    """Return the weight and description of a criterion."""
+    fields = criterion if isinstance(criterion, Mapping) else {"description": criterion}
     weight, description = fields.get("weight", 1.0), fields.get("description")
     if unknown := fields.keys() - {"weight", "description"}:
         raise ValueError(f"criteria: {name}: got {short(min(unknown, key=str))}, wanted weight or description")
@@ -126,7 +124,7 @@ def _ends(scale: Any) -> tuple[int, int]:
 
 
 def _numbers(labels: Any) -> dict[str, float | None]:
-    """The labels, each with its number if it has one."""
+    """Return the labels, each with its number or None."""
     if not isinstance(labels, Mapping | list | tuple) or len({*map(str, labels)}) < max(2, len(labels)):
         raise ValueError(f"labels: got {short(labels)}, wanted at least two, all of them different")
     for label in labels:
@@ -142,4 +140,4 @@ def _check(prompt: str, texts: Mapping[str, str]) -> None:
     by = [["rubric"]] if texts["rubric"] else []
     check_prompt(prompt, texts, needed=[["outputs", "output"], *by])
     if not by and "rubric" in placeholders(prompt):
-        raise ValueError("rubric: got nothing to judge by, wanted a rubric, criteria, or a prompt that says it")
+        raise ValueError("rubric: got nothing to judge by, wanted a rubric, criteria, or a prompt without {rubric}")

@@ -1,4 +1,4 @@
-"""What an evaluator may return, and the one shape that all of it becomes."""
+"""Return values of evaluators, and their common form."""
 
 import math
 import numbers
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
-from specs.errors import short
-from store.records import DataType
+from evalflows.specs.errors import short
+from evalflows.store.records import DataType
 
 WANTED = (
     "a bool, a number, a text (label), None (does not apply), Score, "
@@ -21,7 +21,7 @@ _DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A score as an evaluator may return it. Without a key it bears the evaluator's name."""
+    """A score as an evaluator can return it. The default key is the evaluator's name."""
 
     value: float | bool | str | None = None
     key: str | None = None
@@ -30,15 +30,15 @@ class Score:
     metadata: Mapping[str, Any] | None = None
     data_type: DataType | None = None
     config_id: str | None = None
-    turn: int | None = None  # of a conversation: the number of the assistant's turn, from 1; None for the whole run
-    prompt_hash: str | None = None  # of the prompt that a model was asked with, before it was filled
-    repeats: int | None = None  # how often it was asked
-    spread: float | None = None  # the sample's standard deviation over the repeats
+    turn: int | None = None  # the number of the assistant's turn in a conversation, from 1; None for the whole run
+    prompt_hash: str | None = None  # of the model's prompt before it was filled
+    repeats: int | None = None  # number of calls
+    spread: float | None = None  # the sample standard deviation over the repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A score as it is kept: a number or a label, or neither where the evaluator does not apply."""
+    """A score as it is stored: a number or a label, or neither if the evaluator does not apply."""
 
     metric: str
     value: float | None = None
@@ -58,26 +58,26 @@ class Judgement:
 
 
 def normalise(returned: object, name: str) -> list[Judgement]:
-    """What an evaluator called `name` returned, as judgements; at least one, each metric once a run and a turn.
+    """Convert the return value of the evaluator `name` to judgements: at least one, each metric once per run and turn.
 
-    Raises TypeError for what is no score, ValueError for NaN and infinity, for what is not of the declared data type,
-    and for a name given twice.
+    Raise TypeError for a value that is not a score, ValueError for NaN and infinity, a value that does not fit the
+    declared data type, and duplicate names.
     """
     judgements = list(_each(returned, name))
     if all(judgement.turn is not None for judgement in judgements):
-        judgements.insert(0, Judgement(metric=name))  # of the run as a whole it says nothing
+        judgements.insert(0, Judgement(metric=name))  # does not apply to the run as a whole
     if len(judgements) == 1:
         return judgements
     counts = Counter((judgement.metric, judgement.turn) for judgement in judgements)
     for (metric, turn), count in counts.items():
         if count > 1:
             where = f" for turn {turn}" if turn is not None else ""
-            raise ValueError(f"returned {count} scores called {metric!r}{where}, wanted a name of its own for each")
+            raise ValueError(f"returned {count} scores called {metric!r}{where}, wanted a unique name for each")
     return judgements
 
 
 def _each(returned: object, name: str) -> Iterator[Judgement]:
-    if isinstance(returned, bool):  # what most rules return, quickly
+    if isinstance(returned, bool):  # a fast path, since most rules return a bool
         yield Judgement(metric=name, value=float(returned), data_type="BOOLEAN")
         return
     if isinstance(returned, Judgement):
@@ -91,8 +91,8 @@ def _each(returned: object, name: str) -> Iterator[Judgement]:
         else:
             yield _from_fields(returned, name)
     elif isinstance(returned, list | tuple) and not hasattr(returned, "_fields"):
-        for one in returned:
-            yield from _each(one, name)
+        for item in returned:
+            yield from _each(item, name)
     elif returned is None or isinstance(returned, str) or as_number(returned) is not None:
         yield _from_fields({"value": returned}, name)
     elif hasattr(returned, "results"):
@@ -104,9 +104,9 @@ def _each(returned: object, name: str) -> Iterator[Judgement]:
 def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
     if not fields.keys() & {"score", "value", "label"}:
         raise TypeError(f"returned a mapping with {', '.join(map(str, fields)) or 'nothing'}, wanted {WANTED}")
-    given = [fields[key] for key in ("score", "value", "label") if fields.get(key) is not None]
-    texts = [value for value in given if isinstance(value, str)]
-    values = [value for value in given if not isinstance(value, str)]
+    candidates = [fields[key] for key in ("score", "value", "label") if fields.get(key) is not None]
+    texts = [value for value in candidates if isinstance(value, str)]
+    values = [value for value in candidates if not isinstance(value, str)]
     value, label, kind = _typed(
         _checked(values[0]) if values else None, texts[0] if texts else None, _declared(fields.get("data_type"))
     )
@@ -126,44 +126,44 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
 def _typed(
     value: float | bool | None, label: str | None, declared: DataType | None
 ) -> tuple[float | None, str | None, DataType | None]:
-    """A value, a label and their type: the declared one, which they must be of, or else what they are by themselves.
+    """Return the value, the label and their data type: the declared type, which they must fit, or else the inferred.
 
-    A label stays a label: what is declared as one has no number, whatever its text.
+    A value declared CATEGORICAL is a label and has no number, whatever its text.
     """
-    given = label if value is None else value
-    if given is None or declared is None:
-        own: DataType = "BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if value is None else "NUMERIC"
-        return None if value is None else float(value), label, None if given is None else own
+    content = label if value is None else value
+    if content is None or declared is None:
+        inferred: DataType = "BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if value is None else "NUMERIC"
+        return None if value is None else float(value), label, None if content is None else inferred
     if declared == "CATEGORICAL":
         return None, str(_whole(value)) if label is None else label, declared
     if value is None or (declared == "BOOLEAN" and value not in (0, 1)):
         wanted = "true, false, 1 or 0" if declared == "BOOLEAN" else "a number"
-        raise ValueError(f"returned {short(given)} as {declared}, wanted {wanted}")
+        raise ValueError(f"returned {short(content)} as {declared}, wanted {wanted}")
     return float(value), label, declared
 
 
 def _whole(value: float | bool | None) -> float | int | bool | None:
-    """A number as it was written: 3, not 3.0."""
+    """Return a whole float as an int, so that a label reads 3, not 3.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _a_number_from_1(name: str, given: object) -> int:
-    if not isinstance(given, numbers.Integral) or isinstance(given, bool) or not 1 <= int(given) < 1 << 31:
-        raise ValueError(f"returned the {name} {short(given)}, wanted a whole number of at least 1")
-    return int(given)
+def _a_number_from_1(name: str, value: object) -> int:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
+        raise ValueError(f"returned the {name} {short(value)}, wanted a whole number of at least 1")
+    return int(value)
 
 
-def _a_spread(name: str, given: object) -> float:
-    number = as_number(given)
+def _a_spread(name: str, value: object) -> float:
+    number = as_number(value)
     if number is None or isinstance(number, bool) or not 0 <= number < math.inf:
-        raise ValueError(f"returned the {name} {short(given)}, wanted a number of at least 0")
+        raise ValueError(f"returned the {name} {short(value)}, wanted a number of at least 0")
     return number
 
 
-def _a_text(name: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise ValueError(f"returned the {name} {short(given)}, wanted a text")
-    return given
+def _a_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"returned the {name} {short(value)}, wanted a text")
+    return value
 
 
 _OWN: dict[str, Callable[[str, object], Any]] = {
@@ -172,16 +172,16 @@ _OWN: dict[str, Callable[[str, object], Any]] = {
     "repeats": _a_number_from_1,
     "spread": _a_spread,
 }
-"""What only our own Score has, and a mapping may have too."""
+"""Fields that only our Score has, and that a mapping can have too."""
 
 
 def _attributes(returned: object) -> dict[str, Any]:
     names = ("key", "name", "score", "value", "label", "comment", "metadata", "data_type", "config_id")
     own = _OWN if isinstance(returned, Score) else ()
-    found = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
-    if not found.keys() & {"score", "value", "label"}:
+    fields = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
+    if not fields.keys() & {"score", "value", "label"}:
         raise TypeError(f"returned {type(returned).__name__}, wanted {WANTED}")
-    return found
+    return fields
 
 
 def _checked(value: object) -> float | bool:
@@ -189,12 +189,12 @@ def _checked(value: object) -> float | bool:
     if number is None:
         raise TypeError(f"returned a score of type {type(value).__name__}, wanted a bool, a number or a text")
     if not math.isfinite(number):
-        raise ValueError(f"returned {number}, wanted a finite number, or None where the evaluator does not apply")
+        raise ValueError(f"returned {number}, wanted a finite number, or None if the evaluator does not apply")
     return number
 
 
 def as_number(value: object) -> float | bool | None:
-    """A bool or a float, also from numpy's scalars; None for anything else."""
+    """Return a bool or a float, also from a numpy scalar; None for anything else."""
     if isinstance(value, bool):
         return value
     if isinstance(value, numbers.Real):
@@ -202,7 +202,7 @@ def as_number(value: object) -> float | bool | None:
             return float(value)
         except OverflowError:
             return math.inf
-    item = getattr(value, "item", None)  # numpy.bool_ is no Real
+    item = getattr(value, "item", None)  # numpy.bool_ is not a Real
     if callable(item) and getattr(value, "shape", None) == ():
         return as_number(item())
     return None

@@ -2,14 +2,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from evaluators.answer import answer_text, reference_value
-from evaluators.direction import declares, share
-from evaluators.text import as_text, pick
-from specs.errors import short
-from specs.protocols import Embed
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.text import answer_text, as_text, pick, reference_value
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Embed
 
 
 @declares(share)
+@needs_reference
 async def semantic_similarity(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,
@@ -20,10 +20,10 @@ async def semantic_similarity(
 ) -> float | None:
     """How close answer and reference are in meaning: the cosine of their vectors, 0 (unrelated) to 1 (the same).
 
-    A cosine below 0 is 0. Where the reference is a list, the most similar element counts, unless the answer is a list
-    itself: then both are compared whole, as JSON. None without a reference, or with an empty one; an empty answer is
-    0, and nothing is called. `model` is an embedding model of the connection. Raises ValueError for vectors that have
-    no cosine. It cannot see truth: a wrong fact, a negation or a wrong number is about as close as a paraphrase.
+    A cosine below 0 is 0. If the reference is a list, the most similar element counts, unless the answer is a list too:
+    then both are compared as JSON. None without a reference, or with an empty one; an empty answer is 0 without a call.
+    `model` is an embedding model of the connection. Raise ValueError for vectors without a cosine. It cannot see truth:
+    a wrong fact, a negation or a wrong number is about as close as a paraphrase.
     """
     reference = reference_value(reference_outputs, key)
     references = [] if reference is None else _references(reference, pick(outputs, key))
@@ -33,12 +33,12 @@ async def semantic_similarity(
     if not answer.strip():
         return 0.0
     texts, named = [answer, *references], {} if model is None else {"model": model}
-    first, *others = _units(await embed(texts, **named), len(texts))
-    return max(_cosine(first, other) for other in others)
+    vector, *reference_vectors = _units(await embed(texts, **named), len(texts))
+    return max(_cosine(vector, reference_vector) for reference_vector in reference_vectors)
 
 
 def _references(reference: Any, answer: Any) -> list[str]:
-    """The texts to compare with, without those that say nothing."""
+    """Return the texts to compare with, without empty ones."""
     listed = isinstance(reference, list | tuple)
     texts = [as_text(part) for part in (reference if listed else [reference]) if part not in (None, {}, [])]
     texts = [text for text in texts if text.strip()]
@@ -46,10 +46,10 @@ def _references(reference: Any, answer: Any) -> list[str]:
     return [as_text(reference)] if texts and whole else texts
 
 
-def _units(vectors: Sequence[Sequence[float]], wanted: int) -> list[list[float]]:
-    """The vectors brought to length 1."""
-    if len(vectors) != wanted:
-        raise ValueError(f"embed: got {len(vectors)} vectors for {wanted} texts")
+def _units(vectors: Sequence[Sequence[float]], n_texts: int) -> list[list[float]]:
+    """Scale the vectors to length 1."""
+    if len(vectors) != n_texts:
+        raise ValueError(f"embed: got {len(vectors)} vectors for {n_texts} texts")
     sizes = sorted({len(vector) for vector in vectors})
     if len(sizes) > 1:
         raise ValueError(f"embed: got vectors of {sizes[0]} and of {sizes[-1]} numbers, wanted one length")
@@ -66,6 +66,6 @@ def _unit(vector: Sequence[float]) -> list[float]:
     return [number / length for number in vector]
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Within 0 and 1: rounding may go beyond, and opposite is not less alike than unrelated."""
-    return min(1.0, max(0.0, math.fsum(a * b for a, b in zip(one, other, strict=True))))
+def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the cosine, clipped to 0 to 1: it can exceed 1 by rounding, and opposite counts as unrelated."""
+    return min(1.0, max(0.0, math.fsum(a * b for a, b in zip(first, second, strict=True))))

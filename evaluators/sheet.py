@@ -1,4 +1,4 @@
-"""A judge's score sheet: what it is asked to fill in, and the scores that several fillings make."""
+"""A judge's score sheet: the fields a model fills in, and the scores from one or several repeats."""
 
 import json
 from collections import Counter
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Any, Literal, TypeVar
 
-from evaluators.score import Score
+from evalflows.evaluators.score import Score
 
 SCALE = (1, 5)
-"""The worst and the best where nothing else is said."""
+"""The default scale: worst and best."""
 
 Combine = Literal["mean", "median", "majority"]
 Reasoning = Literal["before", "after", "none"]
 Verdict = Mapping[str, Any]
-Said = TypeVar("Said")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """What several repeats said of one thing, as one."""
+    """The values of several repeats combined into one."""
 
     number: float | None = None
     label: str | None = None
     spread: float | None = None
-    nearest: int  # the first repeat that said it, or came nearest to it
+    nearest: int  # the first repeat with this value, or closest to it
 
     def score(self, verdicts: Sequence[Verdict], key: str | None) -> Score:
         comment = verdicts[self.nearest].get("reasoning")
@@ -33,9 +33,9 @@ class Combined:
 
 
 def verdict_schema(title: str, fields: Mapping[str, Any], reasoning: Reasoning = "none") -> dict[str, Any]:
-    """The JSON schema of a verdict: an object of just these fields, with the reasoning before or after them.
+    """Return the JSON schema of a verdict: an object with exactly these fields, and the reasoning before or after them.
 
-    A model writes the fields in their order: from reasoning that comes first, the verdict follows.
+    A model writes the fields in order, so reasoning that comes first informs the verdict.
     """
     why: dict[str, Any] = {} if reasoning == "none" else {"reasoning": {"type": "string"}}
     all_fields = {**fields, **why} if reasoning == "after" else {**why, **fields}
@@ -48,9 +48,9 @@ def verdict_schema(title: str, fields: Mapping[str, Any], reasoning: Reasoning =
     }
 
 
-def _majority(said: Sequence[Said]) -> Said:
-    """What was said most often; of several, what was said first."""
-    return Counter(said).most_common(1)[0][0]
+def _majority(values: Sequence[Value]) -> Value:
+    """Return the most frequent value; ties go to the one that occurs first."""
+    return Counter(values).most_common(1)[0][0]
 
 
 _COMBINED: Mapping[Combine, Callable[[Sequence[int]], float]] = {
@@ -60,15 +60,15 @@ _COMBINED: Mapping[Combine, Callable[[Sequence[int]], float]] = {
 }
 
 
-def combined(said: Sequence[int], combine: Combine) -> Combined:
-    """Several whole numbers, or yeses and noes, as one."""
-    number = float(_COMBINED[combine](said))
-    return Combined(number=number, spread=spread_of(said), nearest=nearest_to(number, said))
+def combined(values: Sequence[int], combine: Combine) -> Combined:
+    """Combine several whole numbers or bools into one."""
+    number = float(_COMBINED[combine](values))
+    return Combined(number=number, spread=spread_of(values), nearest=nearest_to(number, values))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Whole numbers, the worst and the best among them."""
+    """A scale of whole numbers from worst to best."""
 
     worst: int
     best: int
@@ -81,16 +81,16 @@ class Scale:
     def words(self) -> str:
         return f"a whole number from {self.worst} (worst) to {self.best} (best)"
 
-    def number(self, said: int) -> float | None:
-        return float(said)
+    def number(self, values: int) -> float | None:
+        return float(values)
 
-    def combined(self, said: Sequence[int]) -> Combined:
-        return combined(said, self.combine)
+    def combined(self, values: Sequence[int]) -> Combined:
+        return combined(values, self.combine)
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Some texts, each with the number that it stands for, or None."""
+    """Labels, each with its number or None."""
 
     numbers: Mapping[str, float | None]
     field = "label"
@@ -101,20 +101,20 @@ class Labels:
     def words(self) -> str:
         return f"one of {_quoted(self.numbers)}"
 
-    def number(self, said: str) -> float | None:
-        return self.numbers[said]
+    def number(self, values: str) -> float | None:
+        return self.numbers[values]
 
-    def combined(self, said: Sequence[str]) -> Combined:
-        label = _majority(said)
-        numbers = [number for one in said if (number := self.numbers[one]) is not None]
+    def combined(self, values: Sequence[str]) -> Combined:
+        label = _majority(values)
+        numbers = [number for text in values if (number := self.numbers[text]) is not None]
         return Combined(
-            number=self.numbers[label], label=label, spread=spread_of(numbers), nearest=list(said).index(label)
+            number=self.numbers[label], label=label, spread=spread_of(numbers), nearest=list(values).index(label)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One answer, or one for each criterion, whose weights are given by its name."""
+    """One answer, or one per criterion; `weights` are the criteria's weights by name."""
 
     answers: Scale | Labels
     weights: Mapping[str, float] | None
@@ -125,7 +125,7 @@ class Sheet:
         return [self.answers.field] if self.weights is None else [*self.weights]
 
     def words(self) -> str:
-        """What is to be given; it follows "Give"."""
+        """Return the answer format, to follow "Give" in a prompt."""
         if self.weights is None:
             return f'"{self.answers.field}": {self.answers.words()}'
         return f"for each criterion, by its name ({_quoted(self.weights)}): {self.answers.words()}"
@@ -134,28 +134,28 @@ class Sheet:
         return verdict_schema("rubric", {name: self.answers.schema() for name in self._fields}, self.reasoning)
 
     def scores(self, verdicts: Sequence[Verdict]) -> list[Score]:
-        """The score over some verdicts, each of the schema; behind it one of each criterion, under its name."""
-        each = {name: self.answers.combined([verdict[name] for verdict in verdicts]) for name in self._fields}
+        """Return the overall score of verdicts that fit the schema, then the score of each criterion under its name."""
+        by_field = {name: self.answers.combined([verdict[name] for verdict in verdicts]) for name in self._fields}
         if self.weights is None:
-            return [each[self.answers.field].score(verdicts, None)]
-        overall = self._weighed([combined.number for combined in each.values()])
-        said = [self._weighed([self.answers.number(verdict[name]) for name in each]) for verdict in verdicts]
-        whole = Combined(number=overall, spread=spread_of(said), nearest=nearest_to(overall, said))
-        return [whole.score(verdicts, None), *(one.score(verdicts, name) for name, one in each.items())]
+            return [by_field[self.answers.field].score(verdicts, None)]
+        overall = self._weighted_mean([criterion.number for criterion in by_field.values()])
+        means = [self._weighted_mean([self.answers.number(verdict[name]) for name in by_field]) for verdict in verdicts]
+        whole = Combined(number=overall, spread=spread_of(means), nearest=nearest_to(overall, means))
+        return [whole.score(verdicts, None), *(part.score(verdicts, name) for name, part in by_field.items())]
 
-    def _weighed(self, numbers: Iterable[float | None]) -> float:
-        """The weighted mean of a number of each criterion, in their order. Raises where one has none."""
+    def _weighted_mean(self, numbers: Iterable[float | None]) -> float:
+        """Return the weighted mean over the criteria, in their order. Raise StatisticsError if a number is missing."""
         return fmean([number for number in numbers if number is not None], [*(self.weights or {}).values()])
 
 
 def spread_of(numbers: Sequence[float]) -> float | None:
-    """The sample's standard deviation; None for one number."""
+    """Return the sample standard deviation; None for a single number."""
     return stdev(numbers) if len(numbers) > 1 else None
 
 
 def nearest_to(number: float, numbers: Sequence[float]) -> int:
-    """The place of the first of the nearest; rounded, so that the last bit of a float does not choose."""
-    distances = [round(abs(one - number), 9) for one in numbers]
+    """Return the index of the first closest number; distances are rounded so that float noise does not decide."""
+    distances = [round(abs(candidate - number), 9) for candidate in numbers]
     return distances.index(min(distances))
 
 

@@ -1,4 +1,4 @@
-"""What evaluators are shown: one run of one example, in both spellings."""
+"""Views that evaluators get: examples, runs and earlier scores, under LangSmith's and Langfuse's names."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,9 +9,9 @@ _OF_AN_ITEM = ("input", "expected_output", "metadata")
 
 @dataclass(slots=True, kw_only=True)
 class ExampleView:
-    """`example`: as it was frozen. `outputs` are the reference outputs, by LangSmith's name for them.
+    """`example`, as frozen in the snapshot. `outputs` is LangSmith's name for the reference outputs.
 
-    By Langfuse's names `input`, `expected_output` and `metadata` it reads as an object and as a mapping.
+    Langfuse's names `input`, `expected_output` and `metadata` work as attributes and as keys.
     """
 
     id: str
@@ -48,10 +48,9 @@ class ExampleView:
 
 @dataclass(slots=True, kw_only=True)
 class RunView:
-    """`run`: what the target made of the example.
+    """`run`: the target's answer to the example.
 
-    `experiment` and `target` are the names of those that it belongs to, for evaluators that compare runs; else they may
-    be blank.
+    `experiment` and `target` are names for evaluators that compare runs; elsewhere they can be blank.
     """
 
     id: str
@@ -80,13 +79,13 @@ class ItemResult:
 
     @property
     def trace_id(self) -> str:
-        """The run's id, by Langfuse's name for it."""
+        """The run's id; `trace_id` is Langfuse's name for it."""
         return self.run.id
 
 
 @dataclass(slots=True, kw_only=True)
 class Evaluation:
-    """A score given before, for composites and run-level evaluators."""
+    """An earlier score, for composites and run-level evaluators."""
 
     name: str
     value: float | str | None
@@ -106,15 +105,15 @@ class Evaluation:
 
 
 class Evaluations(list[Evaluation]):
-    """A list of scores that also looks up by name: `scores["exact_match"]`, `scores.get("judge")`."""
+    """A list of scores with look-up by name: `scores["exact_match"]`, `scores.get("judge")`."""
 
     def __getitem__(self, which: Any) -> Any:
         if not isinstance(which, str):
             return super().__getitem__(which)
-        found = self.get(which)
-        if found is None:
+        evaluation = self.get(which)
+        if evaluation is None:
             raise KeyError(f"{which!r}: wanted one of {', '.join(e.name for e in self) or 'no score at all'}")
-        return found
+        return evaluation
 
     def __contains__(self, which: object) -> bool:
         return self.get(which) is not None if isinstance(which, str) else super().__contains__(which)
@@ -124,7 +123,7 @@ class Evaluations(list[Evaluation]):
 
 
 def whole(value: dict[str, Any] | None, only: str) -> Any:
-    """Langfuse's spelling of a value: what was given before it was wrapped as `{only: value}`."""
+    """Return a value as Langfuse has it: unwrapped if it is `{only: value}`."""
     return value[only] if value is not None and value.keys() == {only} else value
 
 

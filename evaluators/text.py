@@ -1,13 +1,17 @@
-"""Outputs as one value or one text, for rules."""
+"""Outputs, answers and references as one value or one text."""
 
 import json
 from typing import Any
 
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Ranges of characters of scripts that put no spaces between words, or attach particles to them: Thai, Lao, Burmese,
+Khmer, Chinese, Japanese, Korean. For use inside a character class of a regular expression."""
+
 
 def pick(value: Any, key: str | None) -> Any:
-    """The named field of a mapping; without a name, the only field of one that has one, else the value as it is.
+    """Return the field `key` of a mapping; without a key, the only field of a mapping with one, else the value itself.
 
-    Raises KeyError for a name that the mapping lacks.
+    Raise KeyError if the mapping lacks the key.
     """
     if key is not None:
         if not isinstance(value, dict) or key not in value:
@@ -18,5 +22,18 @@ def pick(value: Any, key: str | None) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A text as it is, anything else as JSON with sorted keys."""
+    """Return a text unchanged, and anything else as JSON with sorted keys."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def answer_text(outputs: dict[str, Any], key: str | None) -> str:
+    """Return the answer as text; a null answer is the empty text."""
+    value = pick(outputs, key)
+    return "" if value is None else as_text(value)
+
+
+def reference_value(reference_outputs: dict[str, Any] | None, key: str | None) -> Any:
+    """Return the reference's only field whatever its name, else its field `key`, else all of it; None without one."""
+    several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
+    value = pick(reference_outputs, key if several else None)
+    return None if value == {} else value

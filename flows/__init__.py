@@ -1,39 +1,26 @@
-"""What happens, in order. `from flows import evaluate` is the way in from Python."""
+"""Prefect flows, one file each, that list the steps in order. The Python functions that call them are in flows/api/."""
 
 import os
 
-# Before Prefect is imported: nothing is reported to anyone, and a program's own output is not drowned in its log.
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
+SERVER_SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # Record task runs in batches: one by one, the server manages only 30 a second.
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
+}
+"""Settings of every Prefect server started by evalflows: that of `evalflows up`, and Prefect's temporary one."""
 
-from flows.api import aevaluate, evaluate, gate, run
-from flows.backtesting import backtest_gate
-from flows.check_robustness import calibrate_weights, robustness
-from flows.comparing import aevaluate_comparative, compare, evaluate_comparative
-from flows.comparison_result import ComparativeResult
-from flows.deciding import approve, decide_again, decide_on
-from flows.planning import plan
-from flows.result import ExperimentResult, ItemOutcome
-from tasks.progress import Progress
-
-__all__ = [
-    "ComparativeResult",
-    "ExperimentResult",
-    "ItemOutcome",
-    "Progress",
-    "aevaluate",
-    "aevaluate_comparative",
-    "approve",
-    "backtest_gate",
-    "calibrate_weights",
-    "compare",
-    "decide_again",
-    "decide_on",
-    "evaluate",
-    "evaluate_comparative",
-    "gate",
-    "plan",
-    "robustness",
-    "run",
-]
+_SETTINGS = SERVER_SETTINGS | {
+    # Send no telemetry, and keep Prefect's log out of a program's own output.
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
+    # A temporary server's first start on an empty PREFECT_HOME takes 16 s on two idle cores; Prefect gives up after 20.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+}
+for _name, _value in _SETTINGS.items():  # before Prefect is imported
+    os.environ.setdefault(_name, _value)

@@ -1,41 +1,42 @@
-"""A comparison: answers of experiments that exist, in pairs, by judges whose preferences are known."""
+"""Compare the answers of existing experiments in pairs, with judges whose biases are measured."""
 
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from specs.comparison import ComparisonSpec
-from tasks.chunk import CHUNKS_AT_ONCE, retries_of
-from tasks.compare import compare_chunk
-from tasks.finish import calls_end_with_the_flow, raise_what_failed
-from tasks.finish_comparison import finish_comparison
-from tasks.pairs import PairChunk, pair_chunks, planned_pairs
-from tasks.progress import wait_and_tell
-from tasks.publish_comparison import publish_comparison
-from tasks.settle_comparison import settle_comparison
-from tasks.start_comparison import start_comparison
-from tasks.weigh_preferences import weigh_preferences
+from evalflows.execution.chunks import CHUNKS_AT_ONCE
+from evalflows.execution.pair_chunks import PairChunk, pair_chunks, planned_pairs
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.tasks.compare import compare_chunk
+from evalflows.tasks.finish import calls_end_with_the_flow, raise_failures
+from evalflows.tasks.finish_comparison import finish_comparison
+from evalflows.tasks.progress import wait_with_progress
+from evalflows.tasks.publish_comparison import publish_comparison
+from evalflows.tasks.resolve_comparison import resolve_comparison
+from evalflows.tasks.retries import retries_of
+from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.win_rates import compute_win_rates
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
 
 @flow(name="compare_experiments", flow_run_name="{spec.title}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
 def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
-    """Check the experiments, judge their answers in pairs, weigh who wins, rank them, tell what the judge prefers.
+    """Judge the answers of experiments in pairs, compute win rates and a ranking, and report the judges' biases.
 
-    Returns the comparison's id.
+    Return the comparison's id.
 
     Args:
-        spec: What to compare, and by whom.
-        resume: A comparison to go on with, instead of starting anew.
+        spec: The experiments to compare, and the judges.
+        resume: Id of a comparison to resume instead of starting a new one.
     """
-    spec = settle_comparison(spec)
+    spec = resolve_comparison(spec)
     comparison = start_comparison(spec, resume)
     compare = compare_chunk.with_options(**retries_of(spec))
     with calls_end_with_the_flow():
         steps = [compare.submit(chunk) for chunk in pair_chunks(comparison)]
-        wait_and_tell(steps, planned_pairs(comparison))
+        wait_with_progress(steps, planned_pairs(comparison))
     lacking = finish_comparison(comparison)
-    weigh_preferences(comparison)
+    compute_win_rates(comparison)
     publish_comparison(comparison)
-    raise_what_failed(steps, lacking)
+    raise_failures(steps, lacking)
     return comparison.comparison_id

@@ -1,10 +1,9 @@
-"""What is deployed with Prefect: the deployments of a prefect.yaml, their work pools, and the API that they go to."""
+"""Deploy flows to Prefect: the deployments of a prefect.yaml, their work pools, and the API to register them with."""
 
 import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,29 +20,27 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPS
 from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.workers.process import ProcessWorker
 
-from specs.comparison import load_comparison
-from specs.errors import InputError
-from specs.experiment import load_experiment
-
-ROOT = Path(__file__).parent.parent
+from evalflows.specs.comparison import load_comparison
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import load_experiment
 
 
 def spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """A build step of prefect.yaml: a spec file's content, as `{{ spec }}` of the deployment's parameters.
+    """Build step of prefect.yaml: load a spec file as `{{ spec }}` for the deployment's parameters.
 
-    Whole, since the form in Prefect's UI fills in only what is given, and shorthands are not of the form's schema.
+    All fields are written out: the form in Prefect's UI shows only given values, and does not know shorthands.
     """
     return {"spec": load_experiment(file, changes).model_dump(mode="json")}
 
 
 def comparison_spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """The same of a comparison's spec file."""
+    """Build step of prefect.yaml: load a comparison's spec file as `{{ spec }}`."""
     return {"spec": load_comparison(file, changes).model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True)
 class PrefectFile:
-    """A prefect.yaml: which deployments it has, and whose work pools."""
+    """A prefect.yaml: its deployments and their work pools."""
 
     path: Path
     deployments: Sequence[str]
@@ -51,48 +48,44 @@ class PrefectFile:
 
 
 def prefect_file(folder: Path) -> PrefectFile:
-    """The prefect.yaml of a folder, or ours where it has none. Raises InputError for one that cannot be read."""
-    path = next((one for one in (folder / "prefect.yaml", ROOT / "prefect.yaml") if one.exists()), folder)
+    """Read the prefect.yaml of a folder. Raise InputError if it is missing or not valid."""
+    path = folder / "prefect.yaml"
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        deployments = [dict(one) for one in content["deployments"]]
-        names = [str(one["name"]) for one in deployments]
-        pools = sorted({str(one["work_pool"]["name"]) for one in deployments})
+        deployments = [dict(deployment) for deployment in content["deployments"]]
+        names = [str(deployment["name"]) for deployment in deployments]
+        pools = sorted({str(deployment["work_pool"]["name"]) for deployment in deployments})
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file, wanted one with deployments (see docs/deployments.md)") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise InputError(f"{path}: not YAML: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: wanted deployments, each with a name and a work_pool that has a name") from error
+        raise InputError(f"{path}: wanted deployments, each with a name and a work_pool with a name") from error
     return PrefectFile(path, names, pools)
 
 
 def api_url() -> str | None:
-    """The user's own API: PREFECT_API_URL, or what their Prefect profile names."""
+    """The configured Prefect API: PREFECT_API_URL, or that of the Prefect profile; None if there is none."""
     return get_current_settings().api.url or None
 
 
 def ui_url() -> str:
-    """Where the UI of the API is."""
+    """The URL of Prefect's UI."""
     return get_current_settings().ui_url or ""
 
 
 def home() -> Path:
-    """Prefect's own folder, where its database is."""
+    """Prefect's home folder, which holds its database."""
     return get_current_settings().home
-
-
-def server_settings() -> dict[str, str]:
-    """The settings that our server wants, as environment variables: those of [tool.prefect] in pyproject.toml."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return dict(_variables("PREFECT", tomllib.load(file)["tool"]["prefect"]))
 
 
 @contextmanager
 def client_of(url: str) -> Iterator[SyncPrefectClient]:
-    """A client of the API at a URL, which also all else in this block uses.
+    """Yield a client of the API at a URL. Everything else in the block uses the same API.
 
-    Raises InputError where that API does not answer, or does not let us in.
+    Raise InputError if the API does not answer or denies access.
     """
     settings = {PREFECT_API_URL: url, PREFECT_API_REQUEST_TIMEOUT: 10.0}
     with temporary_settings(settings), get_client(sync_client=True) as client:
@@ -105,7 +98,7 @@ def client_of(url: str) -> Iterator[SyncPrefectClient]:
 
 
 def create_pools(client: SyncPrefectClient, pools: Sequence[str]) -> None:
-    """Create the work pools that do not exist, for runs in processes of a worker."""
+    """Create the work pools that do not exist yet, of type process."""
     for name in pools:
         try:
             client.read_work_pool(name)
@@ -114,27 +107,27 @@ def create_pools(client: SyncPrefectClient, pools: Sequence[str]) -> None:
             pool = WorkPoolCreate(name=name, type=ProcessWorker.type, base_job_template=template)
             try:
                 client.create_work_pool(pool)
-            except ObjectAlreadyExists:  # another one was quicker
+            except ObjectAlreadyExists:  # another process created it meanwhile
                 continue
 
 
 def deploy(client: SyncPrefectClient, file: PrefectFile) -> list[str]:
-    """Register the deployments of a prefect.yaml, and the work pools they want. Returns them in words."""
+    """Register the deployments of a prefect.yaml and create their work pools. Return a description of each."""
     create_pools(client, file.pools)
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.path)]
     environment = os.environ | {"PREFECT_API_URL": str(client.api_url), "COLUMNS": "1000"}
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=file.path.parent,
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        start_new_session=True,  # Ctrl-C is for us, who wait for it
+        start_new_session=True,  # so that Ctrl-C reaches only this process, which waits
     )
-    if done.returncode:
-        raise InputError(f"{file.path}: prefect deploy: {_cause(done.stderr or done.stdout)}")
-    return sorted(_in_words(client, one) for one in _deployed(client, file))
+    if completed.returncode:
+        raise InputError(f"{file.path}: prefect deploy: {_cause(completed.stderr or completed.stdout)}")
+    return sorted(_in_words(client, deployment) for deployment in _deployed(client, file))
 
 
 def _deployed(client: SyncPrefectClient, file: PrefectFile) -> list[DeploymentResponse]:
@@ -145,9 +138,9 @@ def _deployed(client: SyncPrefectClient, file: PrefectFile) -> list[DeploymentRe
 
 
 def _in_words(client: SyncPrefectClient, deployment: DeploymentResponse) -> str:
-    """A deployment's name, and when it runs."""
+    """A deployment's name and its schedules."""
     name = f"{client.read_flow(deployment.flow_id).name}/{deployment.name}"
-    times = [f"{_rule(one.schedule)}{'' if one.active else ', paused'}" for one in deployment.schedules]
+    times = [f"{_rule(entry.schedule)}{'' if entry.active else ', paused'}" for entry in deployment.schedules]
     return f"{name} ({'; '.join(times)})" if times else name
 
 
@@ -157,21 +150,12 @@ def _rule(schedule: SCHEDULE_TYPES) -> str:
     return f"every {schedule.interval}" if isinstance(schedule, IntervalSchedule) else "a schedule"
 
 
-def _variables(prefix: str, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in settings.items():
-        variable = f"{prefix}_{name}".upper()
-        if isinstance(value, dict):
-            yield from _variables(variable, value)
-        else:
-            yield variable, str(value)
-
-
 def _cause(text: str, limit: int = 400) -> str:
-    """Why a command failed: our own error, else the exception that it wrote first, else its last line."""
+    """Why a command failed: our own error, else the first exception in its output, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b: ", line)]
-    ours = [line.partition(": ")[2] for line in errors if line.startswith(f"{InputError.__module__}.")]
-    return (ours or errors or lines[-1:] or ["no reason given"])[0][:limit]
+    own = [line.partition(": ")[2] for line in errors if line.startswith(f"{InputError.__module__}.")]
+    return (own or errors or lines[-1:] or ["no reason given"])[0][:limit]
 
 
 def _short(error: Exception) -> str:

@@ -1,37 +1,37 @@
-"""A release gate: run, compare with what is approved, decide. A gate that fails fails the flow run."""
+"""Release gate: run, compare with the approved baseline, decide. If a gate fails, the flow run fails."""
 
 from prefect import flow
 
-from flows.run_experiment import run_experiment
-from specs.errors import IncompleteError
-from specs.experiment import ExperimentSpec
-from tasks.announce import announce, raise_if_failed
-from tasks.decide import decide
-from tasks.gate import bridges, check_gates, experiment_rows
+from evalflows.flows.run_experiment import run_experiment
+from evalflows.specs.errors import IncompleteError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.tasks.announce import announce, raise_if_failed
+from evalflows.tasks.decide import latest_decisions
+from evalflows.tasks.gate import check_gates, recalibrations
 
 
 @flow(name="gate_release", flow_run_name="{spec.name}")
 def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
-    """Run the experiment, compare each candidate with the baseline, and decide by the spec's gates.
+    """Run the experiment, compare each candidate with the baseline, and decide the spec's gates.
 
-    Nothing is paid where a gate could not decide anyway: where no baseline is approved, or others judged it. Where a
-    gate says how to bridge that, the newer judge judges a sample of the baseline's answers first. FAIL fails this run,
-    with a message that says which metric, and by how much. Returns the decisions' ids. What is incomplete is decided on
-    too, by what is there, and fails this run then.
+    Nothing is run if a gate could not decide anyway: no baseline is approved, or the baseline was scored by another
+    judge version. If the gate sets `recalibrate`, the new judge first scores a sample of the baseline's answers. If a
+    gate says FAIL, this flow run fails with a message that names the metric and the difference. An incomplete
+    experiment is decided on the answers there are, and this flow run then fails too. Return the decisions' ids.
 
     Args:
-        spec: What to run, with its gates.
-        resume: A run group to go on with, instead of starting anew.
+        spec: The experiment to run, with its gates.
+        resume: Id of a run group to resume instead of starting a new one.
     """
     spec = check_gates(spec)
-    for bridge in bridges(spec):
-        run_experiment(bridge)
+    for recalibrate in recalibrations(spec):
+        run_experiment(recalibrate)
     lacking = None
     try:
         experiments = run_experiment(spec, resume)
     except IncompleteError as error:
         experiments, lacking = list(error.experiments), error
-    decisions = decide(spec, experiment_rows(experiments))
+    decisions = latest_decisions(spec, experiments)  # made by run_experiment
     announce(decisions)
     raise_if_failed(decisions, lacking)
     return decisions

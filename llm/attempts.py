@@ -1,30 +1,41 @@
-"""Trying again in place, where a fault may pass."""
+"""Retry a call in place when the fault may be transient, and wait in between."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from llm.faults import pause_s
-from specs.errors import TRANSIENT, CallError, ErrorKind
+from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind
 
 Result = TypeVar("Result")
 
-TRIED_AGAIN: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
-"""An answer that was cut off may come shorter the next time; if it never does, a later run will not help."""
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 600.0
+
+RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
+"""A truncated answer may be shorter on the next attempt; if it never is, a later run will not help either."""
 
 
-async def attempted(once: Callable[[], Awaitable[Result]], most: int) -> tuple[Result, int]:
-    """The result of the first attempt that succeeds, and its number from 1.
+async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tuple[Result, int]:
+    """Return the result of the first successful attempt, and that attempt's number (from 1).
 
-    Raises the last CallError, with the number of attempts made: the first that no other attempt can cure, or the one
-    of the last attempt.
+    Raises CallError, with the number of attempts made, after the first error that is not retryable or after the last
+    attempt.
     """
-    for attempt in range(1, most + 1):
+    for attempt in range(1, max_attempts + 1):
         try:
-            return await once(), attempt
+            return await call(), attempt
         except CallError as error:
             error.attempts = attempt
-            if error.kind not in TRIED_AGAIN or attempt == most:
+            if error.kind not in RETRYABLE or attempt == max_attempts:
                 raise
             await asyncio.sleep(pause_s(attempt, error.retry_after_s))
-    raise AssertionError("at least one attempt is made")
+    raise AssertionError(f"max_attempts: got {max_attempts}, wanted at least 1")
+
+
+def pause_s(attempt: int, retry_after_s: float | None) -> float:
+    """Return the seconds to wait after an attempt (from 1): the provider's wish, else exponential; with jitter."""
+    if retry_after_s is not None:
+        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)

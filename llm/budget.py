@@ -1,36 +1,36 @@
-"""What a run may spend: money, and calls."""
+"""The budget of a run group: money and calls."""
 
 import asyncio
 import math
 import threading
 from dataclasses import dataclass, field
 
-from specs.errors import CallError
+from evalflows.specs.errors import CallError
 
 
 @dataclass(slots=True)
 class Budget:
-    """The limits of one run, and what was spent of them, by all its experiments.
+    """The limits of one run group, and what its experiments have spent together.
 
-    Before a call its cost is estimated from above and set aside; afterwards what it really cost takes the place of
-    that. Near the limit calls therefore wait for those under way, so that they cannot overdraw it together.
+    An upper estimate of a call's cost is set aside before the call and replaced by the actual cost afterwards. Near
+    the limit, calls wait for those in flight, so that together they cannot overspend.
     """
 
     usd: float | None = None
     calls: int | None = None
     spent_usd: float = 0.0
     spent_calls: int = 0
-    unpriced: int = 0  # calls whose cost nobody knows: they are not in spent_usd
-    most_tokens_out: int = 0  # of an answer so far, on which estimates rest
+    unpriced: int = 0  # calls of unknown cost, not included in spent_usd
+    most_tokens_out: int = 0  # longest answer so far, used for estimates
     _aside: dict[int, float] = field(default_factory=dict)
     _next: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _changed: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def reserve(self, estimate_usd: float | None) -> int:
-        """Set aside what a call may cost; returns a number to settle by. Raises CallError where it does not fit.
+        """Set aside what a call may cost; return the reservation's number. Raises CallError if it does not fit.
 
-        One that would fit if those under way cost less than estimated waits for them.
+        If it would fit should the calls in flight cost less than estimated, it waits for them.
         """
         while True:
             with self._lock:
@@ -44,7 +44,7 @@ class Budget:
             await changed
 
     def reserve_now(self) -> int:
-        """The same for a call of the user's own client, whose cost nobody can estimate, and which cannot wait."""
+        """Reserve for a call of the user's own client, which has no estimate and cannot wait."""
         with self._lock:
             spent = self.usd is not None and self.spent_usd >= self.usd
             number = None if spent else self._reserved(0.0)
@@ -53,9 +53,9 @@ class Budget:
         return number
 
     def set_aside(self, number: int, usd: float) -> None:
-        """Set aside another sum for a call under way, one more attempt at which is to begin.
+        """Change the sum set aside for a call in flight, before another attempt at it.
 
-        Raises CallError where that does not fit. It does not wait: whoever it waited for might wait for it.
+        Raises CallError if the sum does not fit. It does not wait, since two such calls could wait for each other.
         """
         with self._lock:
             others = sum(self._aside.values()) - self._aside[number]
@@ -64,7 +64,7 @@ class Budget:
             self._aside[number] = usd
 
     def settle(self, number: int, cost_usd: float | None, *, paid: bool = True, tokens_out: int | None = None) -> None:
-        """Say what a call cost; None for a cost that nobody knows. One that was not made at all is not `paid`."""
+        """Record what a call cost; None if unknown. `paid` is false for a call that was not made at all."""
         with self._lock:
             del self._aside[number]
             self.spent_calls += paid
@@ -76,16 +76,16 @@ class Budget:
             changed.get_loop().call_soon_threadsafe(_wake, changed)
 
     def spent(self) -> CallError:
-        """That the budget is spent, as an error."""
+        """Return the error that says that the budget is spent."""
         limits = []
         if self.calls is not None:
             limits.append(f"{self.spent_calls} of {self.calls} calls")
         if self.usd is not None:
             limits.append(f"{self.spent_usd:.4f} of {self.usd:g} USD")
-        return CallError("over_budget", f"not attempted: the budget is spent ({', '.join(limits)})", attempts=0)
+        return CallError("over_budget", f"the budget is spent ({', '.join(limits)})", attempts=0)
 
     def _reserved(self, estimate_usd: float) -> int | None:
-        """A number if it fits. Called with the lock held."""
+        """Return a reservation's number, or None if it does not fit. Call it with the lock held."""
         if self.calls is not None and self.spent_calls + len(self._aside) >= self.calls:
             return None
         left = math.inf if self.usd is None else self.usd - self.spent_usd - sum(self._aside.values())

@@ -1,4 +1,4 @@
-"""One endpoint: a single attempt at a call, as the OpenAI SDK makes it."""
+"""HTTP client for one endpoint: a single attempt at a call, made with the OpenAI SDK."""
 
 import asyncio
 import json
@@ -9,22 +9,22 @@ from typing import Any
 import httpx2
 import openai
 
-from llm.connections import without_secrets
-from llm.faults import SHORTEST_OF_A_PROVIDER, classify
-from specs.connection import ConnectionSpec, EndpointConnection
-from specs.errors import CallError, describe
+from evalflows.llm.connections import without_secrets
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
+from evalflows.specs.connection import ConnectionSpec, EndpointConnection
+from evalflows.specs.errors import CallError, describe
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What an endpoint answered: JSON, and the headers."""
+    """An endpoint's response: its JSON body and its headers."""
 
     body: dict[str, Any]
     headers: Mapping[str, str]
 
 
 class Client:
-    """An OpenAI-compatible endpoint. It does not retry: every 429 must reach the limiter."""
+    """An OpenAI-compatible endpoint. It does not retry, since every 429 must reach the limiter."""
 
     def __init__(self, base_url: str, key: str | None, connection: ConnectionSpec) -> None:
         self._key, self._connection, self._timeout_s = key, connection, connection.timeout_s
@@ -32,8 +32,8 @@ class Client:
         if isinstance(connection, EndpointConnection):
             read = connection.read_timeout_s or connection.timeout_s
             timeout = httpx2.Timeout(read, connect=connection.connect_timeout_s)
-        # Over aiohttp a call takes two thirds of the processor's time that it takes over httpx, whose pool looks at
-        # every connection for every request. How many there are is the limiter's to say.
+        # A call over aiohttp takes two thirds of the CPU time of one over httpx, whose pool checks every connection
+        # for every request. The number of connections is unlimited here because the limiter controls it.
         http = openai.DefaultAioHttpClient(limits=httpx2.Limits(max_connections=0), timeout=timeout)
         self._sdk = openai.AsyncOpenAI(
             base_url=base_url,
@@ -47,10 +47,9 @@ class Client:
         await self._sdk.close()
 
     async def post(self, path: str, request: Mapping[str, Any]) -> Response:
-        """One attempt at an operation such as `/chat/completions`. Raises CallError.
+        """Make one attempt at an operation such as `/chat/completions`. Raises CallError.
 
-        The SDK sends and reads; what it would do besides, to turn JSON into its own objects and back, costs a third
-        of a call's time and is left out.
+        The SDK only sends and reads: converting JSON to its own objects and back would cost a third of a call's time.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -59,20 +58,20 @@ class Client:
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CallError("bad_answer", f"the answer is not JSON: {describe(error)}") from error
         except TimeoutError as error:
-            raise CallError("timeout", f"no whole answer within {self._timeout_s:g} s") from error
+            raise CallError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
         except Exception as error:
             fault = classify(error)
             fault.args = (self._without_key(str(fault)),)
-            raise fault from None  # what lies beneath may bear the key
+            raise fault from None  # the cause may contain the key
         if not isinstance(body, dict):
             raise CallError("bad_answer", f"the answer is {type(body).__name__}, wanted a mapping")
         return Response(body, raw.headers)
 
     @property
     def _has_provider_key(self) -> bool:
-        """Whether a key is put out of answers too. A short one may be a word, as local servers have them."""
-        return len(self._key or "") >= SHORTEST_OF_A_PROVIDER
+        """Whether the key is redacted in answers too. A short key may be a plain word, as with local servers."""
+        return len(self._key or "") >= MIN_PROVIDER_KEY_CHARS
 
     def _without_key(self, text: str) -> str:
-        """Providers quote the key that they refuse, and some an address with a password in it."""
+        """Redact the key, and a password in the address: providers quote what they reject."""
         return without_secrets(text, self._connection, self._key)

@@ -1,15 +1,15 @@
-"""`complete`: a chat completion as an evaluator or a target asks for it."""
+"""`complete`: chat completions for evaluators and targets."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm import forms
-from llm.caller import Caller
-from llm.client import Response
-from specs.errors import CallError
-from specs.protocols import Completion, Message
-from store.records import CallRow, to_json
+from evalflows.llm import response_format
+from evalflows.llm.caller import Caller
+from evalflows.llm.client import Response
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Completion, Message
+from evalflows.store.records import CallRow, to_json
 
 
 class Completer:
@@ -30,7 +30,7 @@ class Completer:
         request = self._request(messages, schema, model, parameters)
 
         def read(response: Response) -> dict[str, Any]:
-            fields = answered(response.body)
+            fields = completion_fields(response.body)
             self._parsed(json.loads(fields["response"])["message"], schema, fields["finish_reason"])
             return fields
 
@@ -39,44 +39,48 @@ class Completer:
         return _completion(row, message, self._parsed(message, schema, row.finish_reason), cached)
 
     def _parsed(self, message: Mapping[str, Any], schema: dict[str, Any] | None, finish_reason: str | None) -> Any:
-        """The answer as JSON; None where none was asked for, or the model calls one of the request's own tools."""
+        """Return the answer as JSON; None without a schema, or if the model called one of the request's own tools."""
         form = self.endpoint.connection.answer_form
         if schema is None or (form == "json_schema" and message.get("tool_calls")):
             return None
-        return forms.read(message, schema, form, finish_reason)
+        return response_format.read_answer(message, schema, form, finish_reason)
 
     def _request(
-        self, messages: str | Sequence[Message], schema: dict[str, Any] | None, model: str | None, given: dict[str, Any]
+        self,
+        messages: str | Sequence[Message],
+        schema: dict[str, Any] | None,
+        model: str | None,
+        parameters: dict[str, Any],
     ) -> dict[str, Any]:
         model = model or self._model
         if not model:
             name = self.endpoint.name
-            raise CallError("bad_request", f"connection {name!r}: no model is named, wanted one in the spec")
+            raise CallError("bad_request", f"connection {name!r}: no model, wanted one in the spec")
         content = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        request = {"model": model, "messages": content} | given
+        request = {"model": model, "messages": content} | parameters
         connection = self.endpoint.connection
         if schema is not None:
-            request = forms.asked(request, schema, connection.answer_form)
+            request = response_format.with_response_format(request, schema, connection.answer_form)
         if connection.kind == "local":
-            # For answers that repeat: what was asked before must not decide which tokens are computed anew.
+            # For reproducible answers: earlier requests must not decide which tokens are recomputed.
             request = {"temperature": 0.0, "cache_prompt": False} | request
         return request
 
 
-def answered(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a chat completion says, as fields of its row. Raises CallError for one that says nothing or declines."""
+def completion_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row fields of a chat completion. Raises CallError for an unusable answer or a refusal."""
     choice = _first(body.get("choices"))
     message, finish = choice.get("message"), choice.get("finish_reason")
     if not isinstance(message, Mapping):
         raise CallError("bad_answer", "the answer's first choice has no message")
     message = {name: value for name, value in message.items() if value is not None}
     if finish == "content_filter" or message.get("refusal"):
-        says = " ".join(str(message.get("refusal") or "").split())
-        raise CallError("refused", says or "stopped by the provider's content filter")
+        refusal = " ".join(str(message.get("refusal") or "").split())
+        raise CallError("refused", refusal or "stopped by the provider's content filter")
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(content, str | None) or not isinstance(calls, list | None):
         got = type(calls if isinstance(content, str | None) else content).__name__
-        raise CallError("bad_answer", f"the answer's content or tool calls are of the type {got}")
+        raise CallError("bad_answer", f"the answer's content or tool calls: got {got}, wanted text and a list")
     return {
         "reusable": finish != "length",
         "response": to_json({"message": message}, mend=True),

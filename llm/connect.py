@@ -1,23 +1,23 @@
-"""From a connection's name to `complete` and `embed`."""
+"""Build `complete` and `embed` for a connection."""
 
 import asyncio
 from collections.abc import Sequence
 from functools import cache
 
-from llm import loop, minilm
-from llm.budget import Budget
-from llm.caller import Caller, Endpoint
-from llm.client import Client
-from llm.complete import Completer
-from llm.connections import address, key_of
-from llm.embed import Embedder
-from llm.ledger import Ledger
-from llm.limiter import Limiter
-from llm.local import MODEL as LOCAL_MODEL
-from llm.local import identity_of, serve
-from specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
-from specs.errors import CallError
-from specs.protocols import Embed
+from evalflows.llm import loop, minilm
+from evalflows.llm.budget import Budget
+from evalflows.llm.caller import Caller, Endpoint
+from evalflows.llm.client import Client
+from evalflows.llm.complete import Completer
+from evalflows.llm.connections import address, key_of
+from evalflows.llm.embed import Embedder
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.limiter import Limiter
+from evalflows.llm.local import MODEL as LOCAL_MODEL
+from evalflows.llm.local import identity_of, serve
+from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Embed
 
 
 def completer(
@@ -29,9 +29,10 @@ def completer(
     model: str | None = None,
     budget: Budget | None = None,
 ) -> Completer:
-    """`complete` for an experiment. `key` beats the environment's. Raises InputError for what the connection lacks.
+    """Build `complete` for an experiment. `key` takes precedence over the environment's.
 
-    Client and limiter are one per process and connection, whoever uses them.
+    Client and limiter are shared by all users of a connection in this process. Raises InputError if the connection
+    lacks something.
     """
     if isinstance(connection, LocalConnection):
         model, base_url, identity = (
@@ -54,9 +55,9 @@ def embedder(
     model: str | None = None,
     budget: Budget | None = None,
 ) -> Embed:
-    """`embed` for an experiment, as `completer`; on this machine it needs no server, and its vectors no ledger."""
+    """Build `embed` for an experiment, like `completer`. The local model needs neither a server nor the ledger."""
     if isinstance(connection, LocalConnection):
-        minilm.available()
+        minilm.require_installed()
         return _embed_here
     identity = address(connection).rstrip("/")
     endpoint = _endpoint(name, connection, connection.base_url, identity, key or key_of(name, connection))
@@ -65,9 +66,7 @@ def embedder(
 
 async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
     if model not in (None, minilm.MODEL):
-        raise CallError(
-            "bad_request", f"connection 'local': got the embedding model {model!r}, has {minilm.MODEL} only"
-        )
+        raise CallError("bad_request", f"connection 'local': got embedding model {model!r}, wanted {minilm.MODEL}")
     return await asyncio.to_thread(minilm.embed, texts)
 
 

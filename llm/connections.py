@@ -1,53 +1,53 @@
-"""Connections by name: those of a spec, those of the shared file, and `openai`, `local`, `auto`."""
+"""Find connections by name: those of a spec, of the shared file, and the built-in `openai`, `local` and `auto`."""
 
 import os
 import re
 from collections.abc import Callable, Mapping
 from urllib.parse import SplitResult, urlsplit
 
-from llm.connections_file import read_connections
-from specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
-from specs.errors import InputError
-from specs.paths import located
+from evalflows.llm.connections_file import read_connections
+from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.errors import InputError
+from evalflows.specs.paths import located
 
 FILE = "connections.yaml"
-"""Where shared connections stand, in the current folder, unless EVALFLOWS_CONNECTIONS names another file."""
+"""The shared connections file in the current folder, unless EVALFLOWS_CONNECTIONS names another."""
 
 AUTO_MODEL = "gpt-4o-mini"
-"""What `auto` asks of a provider where OPENAI_MODEL names none."""
+"""The provider's model that `auto` uses unless OPENAI_MODEL names one."""
 
 SHORTEST_KEY = 4
-"""Characters: what is shorter is no secret, and would blot out half of a message."""
+"""Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
 
 
 def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:
-    """The connection of that name: a spec's own come first, then the shared file's, then those that come with us.
+    """Return the connection with this name: a spec's own take precedence, then the shared file's, then the built-in.
 
-    Raises InputError for an unknown name, and for a shared file that is broken.
+    Raises InputError for an unknown name or an invalid shared file.
     """
     if name in own:
         return own[name]
-    found = known(own)
-    if name not in found:
-        raise InputError(f"connection {name!r}: wanted one of {', '.join(found)}")
-    return found[name]
+    connections = known(own)
+    if name not in connections:
+        raise InputError(f"connection {name!r}: wanted one of {', '.join(connections)}")
+    return connections[name]
 
 
 def known(own: Mapping[str, ConnectionSpec]) -> dict[str, ConnectionSpec]:
-    """Every connection that can be named. Raises InputError for a shared file that is broken."""
-    found = {**own}
+    """Return every connection that can be named. Raises InputError for an invalid shared file."""
+    connections = {**own}
     for name, connection in shared().items():
-        found.setdefault(name, connection)
-    for name, make in _OURS.items():
-        if name not in found:
-            found[name] = make()
-    return found
+        connections.setdefault(name, connection)
+    for name, make in _BUILT_IN.items():
+        if name not in connections:
+            connections[name] = make()
+    return connections
 
 
 def shared() -> dict[str, ConnectionSpec]:
-    """The connections of the shared file, by name; none where there is no such file.
+    """Return the shared file's connections by name; an empty mapping if there is no such file.
 
-    Raises InputError for a file that EVALFLOWS_CONNECTIONS names and that is not there, and for what is wrong in it.
+    Raises InputError if the file is invalid, or EVALFLOWS_CONNECTIONS names one that does not exist.
     """
     named = os.environ.get("EVALFLOWS_CONNECTIONS")
     path = located(named or FILE)
@@ -59,7 +59,10 @@ def shared() -> dict[str, ConnectionSpec]:
 
 
 def key_of(name: str, connection: EndpointConnection) -> str | None:
-    """The key, from the environment. Raises InputError where its variable is not set. Never stored, logged or shown."""
+    """Return the key from the environment; it is never stored, logged or shown.
+
+    Raises InputError if its variable is not set or does not hold a key.
+    """
     if connection.api_key_env is None:
         return None
     where = f"connection {name!r}: the environment variable {_variable(connection.api_key_env)}"
@@ -69,23 +72,23 @@ def key_of(name: str, connection: EndpointConnection) -> str | None:
 
 
 def plain_key(text: object, where: str) -> str:
-    """A key as it can be sent. Raises InputError, without telling the key, for what can be none."""
+    """Return a key without surrounding white space. Raises InputError, without showing the key, if it is invalid."""
     if not isinstance(text, str):
         raise InputError(f"{where} holds {type(text).__name__}, wanted a key as text")
-    key = text.strip()  # the line's end, where it came out of a file
+    key = text.strip()  # a key read from a file ends with a newline
     if not re.fullmatch(r"[\x20-\x7e]+", key):
-        raise InputError(f"{where} is {'no key' if key else 'empty'}, wanted plain characters in one line")
+        raise InputError(f"{where} is {'not a key' if key else 'empty'}, wanted plain characters in one line")
     return key
 
 
 def lacks_key(connection: ConnectionSpec) -> bool:
-    """Whether its key is to come from the environment, and is not there."""
+    """Whether the key should come from the environment but its variable is not set."""
     variable = connection.api_key_env if isinstance(connection, EndpointConnection) else None
     return variable is not None and not os.environ.get(variable, "").strip()
 
 
-def whence_key(connection: ConnectionSpec) -> str:
-    """Where the key comes from, and whether it is there as far as that can be said at once; never the key."""
+def key_source(connection: ConnectionSpec) -> str:
+    """Describe where the key comes from and, for a variable, whether it is set; never the key itself."""
     if isinstance(connection, EndpointConnection):
         if connection.api_key_block is not None:
             return f"Secret block {block_name(connection.api_key_block)!r}"
@@ -95,12 +98,12 @@ def whence_key(connection: ConnectionSpec) -> str:
 
 
 def block_name(name: str) -> str:
-    """The name of a Secret block as it may be shown: a key that stands in its place by mistake may not."""
+    """Return the name of a Secret block for display, redacted if it looks like a key given by mistake."""
     return name if re.fullmatch(r"(?!sk-)[a-z0-9]{0,20}(-[a-z0-9]{0,20})*", name) else "…"
 
 
 def address(connection: ConnectionSpec) -> str:
-    """Where its model is served, without a user, a password or a query in it."""
+    """Return the address of the model's server, without user, password or query."""
     if isinstance(connection, LocalConnection):
         return "this machine"
     parts = _parts(connection.base_url)
@@ -108,26 +111,26 @@ def address(connection: ConnectionSpec) -> str:
 
 
 def without_secrets(text: str, connection: ConnectionSpec, key: str | None) -> str:
-    """A message with the key, and a password of the address, put out: providers quote what they refuse."""
+    """Redact the key, and a password in the address, in a message: providers quote what they reject."""
     parts = _parts(connection.base_url) if isinstance(connection, EndpointConnection) else None
     for secret in (key, parts.password if parts else None):
         if secret and len(secret) >= SHORTEST_KEY:
-            text = _put_out(text, secret)
+            text = _redacted(text, secret)
     return text
 
 
 def _parts(url: str) -> SplitResult | None:
-    """The parts of an address, if it is one."""
+    """Return the parts of an address; None if it is not a valid one."""
     try:
         parts = urlsplit(url)
-        is_whole = bool(parts.scheme and parts.hostname and parts.port != 0)  # a port that is no number raises
+        is_complete = bool(parts.scheme and parts.hostname and parts.port != 0)  # raises if the port is not a number
     except ValueError:
         return None
-    return parts if is_whole else None
+    return parts if is_complete else None
 
 
-def _put_out(text: str, secret: str) -> str:
-    """Whoever cut the message may have cut the secret in two."""
+def _redacted(text: str, secret: str) -> str:
+    """Redact a secret, also one that the end of a truncated message cuts in two."""
     text = text.replace(secret, "…")
     for length in range(len(secret) - 1, SHORTEST_KEY - 1, -1):
         if text.endswith(secret[:length]):
@@ -136,7 +139,7 @@ def _put_out(text: str, secret: str) -> str:
 
 
 def _variable(name: str) -> str:
-    """The name of a variable as it may be shown: a key that stands in its place by mistake may not."""
+    """Return the name of a variable for display, redacted if it looks like a key given by mistake."""
     plain = re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) or name in os.environ
     return name if plain else "…"
 
@@ -150,15 +153,15 @@ def _openai() -> ConnectionSpec:
 
 
 def _provider_or_local() -> ConnectionSpec:
-    """`openai` where the environment has a key or an address for it, else `local`."""
+    """Return `openai` if the environment has a key or an address for it, else `local`."""
     if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
         return LocalConnection()
-    found = _openai()
-    key_env = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None  # an endpoint of one's own may need none
-    return found.model_copy(update={"model": found.model or AUTO_MODEL, "api_key_env": key_env})
+    provider = _openai()
+    key_env = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None  # a self-hosted endpoint may need none
+    return provider.model_copy(update={"model": provider.model or AUTO_MODEL, "api_key_env": key_env})
 
 
-_OURS: dict[str, Callable[[], ConnectionSpec]] = {
+_BUILT_IN: dict[str, Callable[[], ConnectionSpec]] = {
     "auto": _provider_or_local,
     "local": LocalConnection,
     "openai": _openai,

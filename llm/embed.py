@@ -1,4 +1,4 @@
-"""`embed`: texts as vectors, each text paid once."""
+"""`embed`: embedding vectors of texts; each text is paid once."""
 
 import asyncio
 import base64
@@ -7,17 +7,17 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from llm.caller import Caller
-from llm.client import Response
-from specs.errors import CallError
-from store.records import to_json
+from evalflows.llm.caller import Caller
+from evalflows.llm.client import Response
+from evalflows.specs.errors import CallError
+from evalflows.store.records import to_json
 
 LARGEST = 3.4028234663852886e38
-"""Number in 32 bits."""
+"""The largest 32-bit float."""
 
 
 class Embedder:
-    """`embed` for one connection and one experiment. A call a text: so that any text is found again by itself."""
+    """`embed` for one connection and one experiment. It makes one call per text, so that each text is cached."""
 
     def __init__(self, caller: Caller, model: str | None) -> None:
         self.endpoint, self._caller, self._model = caller.endpoint, caller, model
@@ -26,17 +26,18 @@ class Embedder:
         model = model or self._model
         if not model:
             name = self.endpoint.name
-            raise CallError("bad_request", f"connection {name!r}: no embedding_model is named, wanted one in the spec")
-        found = await asyncio.gather(*(self._one(text, model) for text in texts), return_exceptions=True)
-        return [_vector(one) for one in found]  # when all have ended: what is paid is kept with whoever asked
+            raise CallError("bad_request", f"connection {name!r}: no embedding_model, wanted one in the spec")
+        # Raise only when all calls have ended, so that every paid one is recorded for this item.
+        results = await asyncio.gather(*(self._embed(text, model) for text in texts), return_exceptions=True)
+        return [_vector(result) for result in results]
 
-    async def _one(self, text: str, model: str) -> list[float]:
+    async def _embed(self, text: str, model: str) -> list[float]:
         row, _ = await self._caller.call("embedding", {"model": model, "input": text}, _read)
         return list(array("f", base64.b64decode(json.loads(row.response or "{}")["vector"])))
 
 
 def _read(response: Response) -> dict[str, Any]:
-    """The vector as 32-bit floats in base64: a quarter of what it takes as text."""
+    """Return the row fields, with the vector as 32-bit floats in base64: a quarter of its size as text."""
     data = response.body.get("data")
     vector = data[0].get("embedding") if isinstance(data, list) and data and isinstance(data[0], dict) else None
     if not isinstance(vector, list) or not vector or not all(_is_number(part) for part in vector):
@@ -50,12 +51,12 @@ def _read(response: Response) -> dict[str, Any]:
     }
 
 
-def _vector(found: list[float] | BaseException) -> list[float]:
-    if isinstance(found, BaseException):
-        raise found
-    return found
+def _vector(result: list[float] | BaseException) -> list[float]:
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number that 32 bits can hold."""
+    """Whether it is a number that fits a 32-bit float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST

@@ -1,57 +1,53 @@
-"""What a failed attempt means: its kind, and how long to wait before the next."""
+"""Classify failed attempts, and decide how long to wait before the next one."""
 
 import json
-import random
 import re
 
 import openai
 
-from llm.connections import without_secrets
-from llm.told import told
-from specs.connection import LocalConnection
-from specs.errors import CallError, ErrorKind, describe
+from evalflows.llm.connections import without_secrets
+from evalflows.llm.rate_limit_headers import read_rate_limit
+from evalflows.specs.connection import LocalConnection
+from evalflows.specs.errors import CallError, ErrorKind, describe
 
 _TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
-"""How servers say it that have no code for it."""
+"""Messages of servers that have no error code for it."""
 
 _NOWHERE = LocalConnection()
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
-LONGEST_WAIT_S = 600.0
-"""However long a provider asks to wait: a run that waits longer is better broken off and resumed."""
+"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
 
-SHORTEST_OF_A_PROVIDER = 16
-"""Characters of a key that is put out of answers too: what is shorter may be a word, as local servers have them."""
+MIN_PROVIDER_KEY_CHARS = 16
+"""Shortest key, in characters, that is redacted in answers too: a shorter one may be a plain word."""
 
 _keys: set[str] = set()
-"""Of the user's own clients, whose errors and answers pass through the user's own code."""
+"""Keys of the user's own clients, whose errors and answers pass through the user's own code."""
 
 
 def remember_key(key: str | None) -> None:
-    """Have a key put out of whatever the user's own code makes of errors and answers that quote it."""
+    """Redact this key from now on in what the user's own code makes of errors and answers that quote it."""
     if key:
         _keys.add(key)
 
 
-def without_keys(text: str, shortest: int = 0) -> str:
-    """A text without the keys of the user's own clients, of those at least that have so many characters."""
+def without_keys(text: str, min_chars: int = 0) -> str:
+    """Redact the keys of the user's own clients that have at least `min_chars` characters."""
     for key in tuple(_keys):  # another thread may add one
-        if len(key) >= shortest:
+        if len(key) >= min_chars:
             text = without_secrets(text, _NOWHERE, key)
     return text
 
 
 def classify(error: Exception) -> CallError:
-    """An exception of the OpenAI SDK as one of ours. Unknown exceptions are raised again: they are faults of ours."""
+    """Return an exception of the OpenAI SDK as a CallError. Re-raise any other exception: it is a bug of ours."""
     if isinstance(error, CallError):
         return error
     if isinstance(error, openai.APITimeoutError) and isinstance(_root(error), TimeoutError | openai.APITimeoutError):
         return CallError("timeout", "no answer in time")
     if isinstance(error, openai.APIStatusError):
-        said = told(error.response.headers)
+        rate_limit = read_rate_limit(error.response.headers)
         kind, text = _status_kind(error), _status_message(error)
-        return CallError(kind, text, retry_after_s=said.wait_s, limit_is_empty=said.is_empty)
+        return CallError(kind, text, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     if isinstance(error, openai.APIConnectionError):
         return CallError("connection", describe(_root(error)))
     if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
@@ -62,22 +58,15 @@ def classify(error: Exception) -> CallError:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What lies at the bottom: on the way up, a connection that was cut is taken for one that came too late."""
+    """Return the root cause: the SDK wraps a dropped connection as if it were a time-out."""
     return error if error.__cause__ is None else _root(error.__cause__)
 
 
 def fault_of(error: Exception | SystemExit) -> CallError:
-    """What the user's own code raised: a call's error, also of an OpenAI client of theirs, else that it raised."""
+    """Return what the user's own code raised: the error of a call, their own OpenAI client's too, else `raised`."""
     fault = classify(error) if isinstance(error, CallError | openai.APIError) else CallError("raised", describe(error))
     fault.args = (without_keys(str(fault)),)
     return fault
-
-
-def pause_s(attempt: int, retry_after_s: float | None) -> float:
-    """Seconds to wait after the attempt numbered from 1: what the provider asked for, else doubling, with jitter."""
-    if retry_after_s is not None:
-        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
-    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
 
 
 def _status_kind(error: openai.APIStatusError) -> ErrorKind:
@@ -92,7 +81,7 @@ def _status_kind(error: openai.APIStatusError) -> ErrorKind:
 
 
 def http_status_kind(status: int) -> ErrorKind:
-    """What an HTTP status says by itself."""
+    """Return the kind of error that an HTTP status means by itself."""
     if status in (401, 403):
         return "authentication"
     if status == 402:

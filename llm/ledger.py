@@ -1,4 +1,4 @@
-"""The ledger: a finished call is found again under a key of everything that decides its answer."""
+"""The ledger of finished calls, found by a key of everything that determines the answer."""
 
 import asyncio
 import hashlib
@@ -7,27 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from store.parquet import Store
-from store.records import CallRow, Json, to_json
+from evalflows.store.parquet import Store
+from evalflows.store.records import CallRow, Json, to_json
 
 
 def call_key(identity: str, request: Mapping[str, Any], repeat: int, kind: str = "chat") -> str:
-    """The key of a call: where it goes, its whole request (model, messages, parameters), its repeat index."""
+    """Return a call's key: its endpoint, its whole request (model, messages, parameters) and its repeat index."""
     return key_of_text(identity, to_json(request), repeat, kind)
 
 
 def key_of_text(identity: str, request: Json, repeat: int, kind: str = "chat") -> str:
-    """The same of a request that is JSON text already."""
+    """Return the key of a call whose request is already JSON text."""
     head = to_json([kind, identity, repeat])
     return hashlib.sha256(f"{head}\n{request}".encode()).hexdigest()
 
 
 class Ledger:
-    """The calls that may be used again: those of all experiments; where a fresh answer is wanted, one's own only.
+    """The calls that may be reused: those of all experiments or, with `fresh`, only this experiment's own.
 
-    Used on one event loop. Which keys there are is read once, as numbers (12 bytes a call); the answers themselves
-    come when one is first asked for, with all others of the experiment that paid for it.
+    Use it on one event loop only. Keys are read once, as numbers (12 bytes per call). Answers are read on first use,
+    all those of the experiment that paid for them at once.
     """
 
     def __init__(self, store: Store, experiment_id: str, *, fresh: bool = False) -> None:
@@ -36,10 +37,10 @@ class Ledger:
         self._rows: dict[str, CallRow] = {}
         self._read: set[str] = set()
         self._reading = asyncio.Lock()
-        self.under_way: dict[str, asyncio.Future[CallRow]] = {}  # calls that somebody waits for
+        self.in_flight: dict[str, asyncio.Future[CallRow]] = {}  # by call key
 
     async def find(self, key: str) -> CallRow | None:
-        """The finished call under a key, if there is one that may be used again."""
+        """Return the reusable finished call with this key, or None."""
         if key not in self._rows:
             for payer in self._may_have_paid(key):
                 async with self._reading:
@@ -49,33 +50,33 @@ class Ledger:
         return self._rows.get(key)
 
     def add(self, row: CallRow) -> None:
-        """A call that has just finished."""
+        """Add a call that has just finished."""
         if row.reusable:
             self._rows[row.call_key] = _lean(row)
 
-    def _index(self) -> tuple[Any, Any, list[str]]:
-        """The first 64 bits of every key, in order; the number of who paid for each; and who that is."""
-        owners = "select distinct experiment_id from source.calls where reusable"
-        mine, given = (" and experiment_id = ?", [self._experiment_id]) if self._fresh else ("", [])
-        payers = sorted(payer for (payer,) in self._store.query(owners + mine, given))
-        found = self._store.columns(
+    def _index(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], list[str]]:
+        """Return the first 64 bits of every key (sorted), the index of each call's payer, and the payers."""
+        query = "select distinct experiment_id from source.calls where reusable"
+        own_only, parameters = (" and experiment_id = ?", [self._experiment_id]) if self._fresh else ("", [])
+        payers = sorted(payer for (payer,) in self._store.query(query + own_only, parameters))
+        columns = self._store.columns(
             f"""select ('0x' || left(call_key, 16))::ubigint as key,
                        coalesce(list_position(?, experiment_id), 0)::integer - 1 as payer
-                from source.calls where reusable{mine} order by key""",
-            [payers, *given],
+                from source.calls where reusable{own_only} order by key""",
+            [payers, *parameters],
         )
-        return np.asarray(found["key"]), np.asarray(found["payer"]), payers
+        return np.asarray(columns["key"]), np.asarray(columns["payer"]), payers
 
     def _may_have_paid(self, key: str) -> Iterator[str]:
-        """Who has a call under a key that begins like this one."""
+        """Yield the experiments that paid for a call whose key has the same first 64 bits."""
         if len(self._keys) == 0:
             return
-        begins = np.uint64(int(key[:16], 16))
-        low, high = np.searchsorted(self._keys, begins, "left"), np.searchsorted(self._keys, begins, "right")
-        for place in range(low, high):
-            number = int(self._payer_of[place])
-            if number >= 0:  # below for who came between the two readings
-                yield self._payers[number]
+        prefix = np.uint64(int(key[:16], 16))
+        low, high = np.searchsorted(self._keys, prefix, "left"), np.searchsorted(self._keys, prefix, "right")
+        for index in range(low, high):
+            payer = int(self._payer_of[index])
+            if payer >= 0:  # negative: an experiment added between the two queries
+                yield self._payers[payer]
 
     def _read_from(self, payer: str) -> None:
         if payer not in self._read:
@@ -86,5 +87,5 @@ class Ledger:
 
 
 def _lean(row: CallRow) -> CallRow:
-    """A call without its request, which is the larger half and is in its key already."""
+    """Drop a call's request, which is its larger half and already in its key."""
     return replace(row, request="{}")

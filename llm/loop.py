@@ -1,4 +1,4 @@
-"""The event loop, in a thread of its own, on which every model call and every async function of the user's runs."""
+"""The event loop, in its own thread, that runs all model calls and the user's async functions."""
 
 import asyncio
 import atexit
@@ -17,7 +17,7 @@ _closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
-    """Begin a coroutine on the loop, with the context variables of the caller. Raises CancelledError after `stop`."""
+    """Start a coroutine on the loop with the caller's context variables. Raises CancelledError after `stop`."""
     if _stopped.is_set():
         coroutine.close()
         raise CancelledError
@@ -25,7 +25,7 @@ def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
 
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine on the loop, and wait for it in another thread. A wait that is broken off ends it."""
+    """Run a coroutine on the loop and wait for it from another thread. Interrupting the wait cancels it."""
     future = start(coroutine)
     try:
         return future.result()
@@ -35,7 +35,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def call(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a plain function on the loop, where what is used on one event loop only must be called."""
+    """Call a plain function on the loop; for objects that may be used on one event loop only."""
 
     async def called() -> Result:
         return function(*arguments)
@@ -44,24 +44,24 @@ def call(function: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def soon(function: Callable[..., object], *arguments: Any) -> None:
-    """Have a plain function called on the loop, also when everything else there was stopped."""
+    """Schedule a plain function on the loop, even after `stop`."""
     _running().call_soon_threadsafe(function, *arguments)
 
 
 def stop() -> None:
-    """End everything that is under way on the loop, and whatever would begin, until `allow`: it gets CancelledError."""
+    """Cancel everything that runs on the loop, and refuse new coroutines until `allow`: all get CancelledError."""
     _stopped.set()
     if _loop is not None:
         _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Have something that lives on the loop closed when the process ends."""
+    """Register a coroutine that closes something on the loop when the process ends."""
     _closing.append(close)
 
 
 def allow() -> None:
-    """Let coroutines begin again."""
+    """Accept coroutines again after `stop`."""
     _stopped.clear()
 
 
@@ -76,7 +76,7 @@ def _running() -> asyncio.AbstractEventLoop:
 
 @atexit.register
 def _close() -> None:
-    """What is not closed in two seconds goes with the process."""
+    """Close what was registered; what takes longer than two seconds ends with the process."""
     if _loop is not None and _closing:
         with suppress(Exception):
             asyncio.run_coroutine_threadsafe(_closed(), _loop).result(2.0)

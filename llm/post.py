@@ -1,4 +1,4 @@
-"""Posting to the user's application: limiter, time-out, attempts, and faults as ours."""
+"""POST requests to the user's application, with limiter, time-out and retries; faults become CallErrors."""
 
 import asyncio
 import json
@@ -11,54 +11,54 @@ from typing import Any
 
 import httpx2
 
-from llm.attempts import attempted
-from llm.faults import http_status_kind, remember_key
-from llm.limiter import Limiter, outcome_of
-from llm.told import Told, told
-from specs.errors import CallError, InputError, describe
-from specs.paths import filled
-from specs.protocols import Post, Posted
-from specs.target import HttpTarget
+from evalflows.llm.attempts import retry
+from evalflows.llm.faults import http_status_kind, remember_key
+from evalflows.llm.limiter import Limiter, outcome_of
+from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
+from evalflows.specs.errors import CallError, InputError, describe
+from evalflows.specs.paths import filled
+from evalflows.specs.protocols import Post, Posted
+from evalflows.specs.target import HttpTarget
 
 LONGEST_MESSAGE = 500
 SHORTEST_SECRET = 4
-"""Characters: what is shorter is no secret, and would blot out half of a message."""
+"""Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
 
 
 def poster(spec: HttpTarget) -> Post:
-    """What posts for a target. Raises InputError for a header whose environment variable is not set."""
+    """Return the function that posts for a target. Raises InputError if a header's environment variable is not set."""
     headers, secrets = headers_of(spec), secrets_of(spec)
     for secret in secrets:
         remember_key(secret)
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s)
 
-    async def once(body: Any) -> tuple[Any, float]:
-        place = await limiter.acquire()
-        began, failure = time.perf_counter(), None
+    async def attempt(body: Any) -> tuple[Any, float]:
+        slot = await limiter.acquire()
+        started, failure = time.perf_counter(), None
         try:
             async with asyncio.timeout(spec.timeout_s):
-                return await _posted(client, spec.url, headers, body), time.perf_counter() - began
+                return await _post(client, spec.url, headers, body), time.perf_counter() - started
         except TimeoutError:
             failure = CallError("timeout", "no answer in time")
             raise failure from None
         except CallError as error:
-            failure = _without(secrets, error)
+            failure = _redacted(secrets, error)
             raise failure from None
         finally:
-            said = Told(failure.retry_after_s, failure.limit_is_empty) if failure else None
-            limiter.release(place, outcome_of(failure), said)
+            rate_limit = RateLimit(failure.retry_after_s, failure.limit_is_empty) if failure else None
+            limiter.release(slot, outcome_of(failure), rate_limit)
 
     async def post(body: Any) -> Posted:
-        (response, latency), attempts = await attempted(lambda: once(body), spec.attempts)
+        (response, latency), attempts = await retry(lambda: attempt(body), spec.attempts)
         return Posted(response=response, attempts=attempts, latency_s=latency)
 
     return post
 
 
 def headers_of(spec: HttpTarget) -> dict[str, str]:
-    """The headers with the environment's values.
+    """Return the headers with values from the environment filled in.
 
-    Raises InputError for a variable that is not set, and for what no header can be, without telling the value.
+    Raises InputError, without showing the value, if a variable is not set or a header cannot be sent.
     """
     headers = {}
     for name, value in spec.headers.items():
@@ -70,12 +70,12 @@ def headers_of(spec: HttpTarget) -> dict[str, str]:
 
 
 def secrets_of(spec: HttpTarget) -> list[str]:
-    """The values that the headers take from the environment: they must not turn up in any message."""
+    """Return the header values taken from the environment, which must not appear in any message."""
     names = {name for value in spec.headers.values() for name in re.findall(r"\$\{(\w+)\}", value)}
     return [value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST_SECRET]
 
 
-def _without(secrets: list[str], error: CallError) -> CallError:
+def _redacted(secrets: list[str], error: CallError) -> CallError:
     text = str(error)
     for secret in secrets:
         text = text.replace(secret, "…")
@@ -86,13 +86,13 @@ def _without(secrets: list[str], error: CallError) -> CallError:
 @cache
 def _shared(url: str, max_in_flight: int, timeout_s: float) -> tuple[httpx2.AsyncClient, Limiter]:
     limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
-    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no example must see what another one left
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no state may pass from one example to another
     client = httpx2.AsyncClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
     return client, Limiter(max_in_flight)
 
 
-async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> Any:
-    """One attempt: the response as JSON, else as text."""
+async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> Any:
+    """Make one attempt; return the response as JSON, else as text."""
     try:
         response = await client.post(url, json=body, headers=headers)
     except httpx2.TimeoutException as error:
@@ -102,14 +102,14 @@ async def _posted(client: httpx2.AsyncClient, url: str, headers: dict[str, str],
     if response.status_code >= 300:
         text = " ".join(response.text.split()) or response.headers.get("location", "")
         kind = http_status_kind(response.status_code)
-        said = told(response.headers)
+        rate_limit = read_rate_limit(response.headers)
         message = f"HTTP {response.status_code}: {text}"
-        raise CallError(kind, message, retry_after_s=said.wait_s, limit_is_empty=said.is_empty)
+        raise CallError(kind, message, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     try:
         return json.loads(response.text.removeprefix("\ufeff"))
     except RecursionError:
         raise CallError("bad_answer", "the response is nested too deeply") from None
     except ValueError:
         if "json" in response.headers.get("content-type", ""):
-            raise CallError("bad_answer", "the response says that it is JSON, and is not") from None
+            raise CallError("bad_answer", "the response's content type is JSON, but its body is not") from None
         return response.text

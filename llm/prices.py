@@ -1,4 +1,4 @@
-"""What a call costs: by a connection's own prices, else by the price list that comes with genai-prices."""
+"""Cost of model calls, from a connection's own prices or else from the price list of genai-prices."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -6,15 +6,15 @@ from typing import Any
 
 from genai_prices import Usage, calc_price
 
-from specs.connection import ConnectionSpec, LocalConnection
+from evalflows.specs.connection import ConnectionSpec, LocalConnection
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a call used, as far as the provider said."""
+    """Tokens of a call, as far as the provider reported them."""
 
     into: int | None = None
-    cached: int | None = None  # of those, what the provider had in its cache
+    cached: int | None = None  # those of `into` that the provider had in its cache
     out: int | None = None
 
     def __add__(self, other: "Tokens") -> "Tokens":
@@ -23,18 +23,18 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A model's price. `listed` is the price list's entry, which knows of caches and of long prompts."""
+    """A model's price. `listed` is its entry in the price list, which also prices cached tokens and long prompts."""
 
     usd_per_million_input_tokens: float
     usd_per_million_output_tokens: float
     listed: Any = None
 
     def cost(self, tokens: Tokens) -> float | None:
-        """USD; None where the provider did not say how many tokens it was. A vector has none that come out."""
+        """Return the cost in USD; None if the provider did not report tokens. Embeddings have no output tokens."""
         if tokens.into is None:
             return None
         if self.listed is not None:
-            cached = min(tokens.cached or 0, tokens.into)  # some count the two apart
+            cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
             usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
             return float(self.listed.calc_price(usage)["total_price"])
         out = (tokens.out or 0) * self.usd_per_million_output_tokens
@@ -43,7 +43,7 @@ class Price:
 
 @cache
 def price_of(connection: ConnectionSpec, model: str) -> Price | None:
-    """The price of a model on a connection; None where nobody knows it."""
+    """Return the price of a model on a connection; None if it is not known."""
     own = connection.usd_per_million_input_tokens, connection.usd_per_million_output_tokens
     if own[0] is not None:
         return Price(own[0], own[1] or 0.0)
@@ -54,22 +54,22 @@ def price_of(connection: ConnectionSpec, model: str) -> Price | None:
 
 @cache
 def listed_price(model: str, base_url: str, provider: str | None = None) -> Price | None:
-    """The price list's, for the provider that is named, or whose address it is."""
-    one = Usage(input_tokens=1)
+    """Return the listed price of a model, for the named provider or else the one with this address."""
+    one_token = Usage(input_tokens=1)
     try:
         if provider:
-            found = calc_price(one, model, provider_id=provider).model_price
+            listed = calc_price(one_token, model, provider_id=provider).model_price
         else:
-            found = calc_price(one, model, provider_api_url=base_url).model_price
+            listed = calc_price(one_token, model, provider_api_url=base_url).model_price
     except LookupError:
         return None
-    return Price(_plain(found.input_mtok), _plain(found.output_mtok), found)
+    return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed)
 
 
-def _plain(price: Any) -> float:
-    """The price of a million tokens; of those of short prompts, where long ones cost more."""
+def _base_price(price: Any) -> float:
+    """Return the price per million tokens; that of short prompts if long ones cost more."""
     return float(getattr(price, "base", price) or 0.0)
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one + (other or 0)
+def _sum(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left + (right or 0)

@@ -1,4 +1,4 @@
-"""What a user's own code does while a run is at hand: the calls of an OpenAI client of theirs, and steps they name."""
+"""Record what the user's own code does during a run: the calls of their own OpenAI client, and named steps."""
 
 import math
 import secrets
@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import openai
 
-from llm.budget import Budget
-from llm.faults import SHORTEST_OF_A_PROVIDER, classify, remember_key, without_keys
-from llm.ledger import call_key
-from llm.prices import Tokens, listed_price
-from llm.recorder import Answered, Recorder, current
-from specs.errors import InputError, describe
-from store.records import CallRow, mended, new_id, now, to_json
+from evalflows.llm.budget import Budget
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
+from evalflows.llm.ledger import call_key
+from evalflows.llm.prices import Tokens, listed_price
+from evalflows.llm.recorder import AnsweredCall, Recorder, current
+from evalflows.specs.errors import InputError, describe
+from evalflows.store.records import CallRow, mended, new_id, now, to_json
 
 SomeClient = TypeVar("SomeClient", openai.OpenAI, openai.AsyncOpenAI)
 Method = Callable[..., Any]
@@ -28,20 +28,20 @@ METHODS = (
     *("responses.create", "responses.parse"),
 )
 CONNECTION = "wrapped"
-"""What the ledger calls the connection of a client that is the user's own."""
+"""The connection name in the ledger for the user's own clients."""
 
 _MARK = "__records_calls__"
-_NO_PART_OF_THE_REQUEST = {"extra_headers", "extra_query", "extra_body", "timeout"}  # headers may hold a key
-_DEEPEST = 20
+_TRANSPORT_OPTIONS = {"extra_headers", "extra_query", "extra_body", "timeout"}  # headers may contain a key
+_MAX_DEPTH = 20
 
 _step: ContextVar[str | None] = ContextVar("evalflows_step", default=None)
 
 
 def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
-    """Record each call of an OpenAI client that is made for a run: in its steps, in the ledger and in its totals.
+    """Record each call that an OpenAI client makes during a run, in the run's steps, its totals and the ledger.
 
-    Returns the client itself. Calls made elsewhere are as they were. `name` is what the steps are called; the
-    method's name where left out. Raises InputError for another kind of client.
+    Returns the client itself. Calls outside a run are unchanged. `name` is the name of the steps; the method's name by
+    default. Raises InputError for any other kind of client.
     """
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
         raise InputError(f"wrap: got {type(client).__name__}, wanted openai.OpenAI or openai.AsyncOpenAI")
@@ -50,7 +50,7 @@ def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
         *owners, method = path.split(".")
         resource = reduce(getattr, owners, client)
         original = getattr(resource, method)
-        if not hasattr(original, _MARK):  # wrapped twice is wrapped once
+        if not hasattr(original, _MARK):  # wrapping twice has no further effect
             recording = recorded(original, client, name or path)
             setattr(recording, _MARK, True)
             setattr(resource, method, recording)
@@ -59,12 +59,12 @@ def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
 
 @contextmanager
 def step(kind: str, name: str, inputs: Any) -> Iterator[dict[str, Any]]:
-    """Note what the block does as a step of the run at hand; without one, the note goes nowhere.
+    """Record the block as a step of the current run; outside a run nothing is recorded.
 
-    The block may fill the note: its outputs, and whatever else is to be kept. Within another step it names that one
-    as its parent.
+    The block may fill the yielded note: `outputs`, and anything else to keep. A step inside another step names it as
+    its parent.
     """
-    parent, identity, began = _step.get(), secrets.token_hex(8), time.perf_counter()
+    parent, identity, started = _step.get(), secrets.token_hex(8), time.perf_counter()
     note: dict[str, Any] = {"id": identity, "parent": parent, "kind": kind, "name": name, "inputs": plain(inputs)}
     note |= {"outputs": None, "error": None, "started_at": now().isoformat(), "latency_s": None}
     if recorder := current():
@@ -77,29 +77,29 @@ def step(kind: str, name: str, inputs: Any) -> Iterator[dict[str, Any]]:
         raise
     finally:
         _step.reset(token)
-        note |= {key: plain(value) for key, value in note.items()} | {"latency_s": time.perf_counter() - began}
+        note |= {key: plain(value) for key, value in note.items()} | {"latency_s": time.perf_counter() - started}
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON has it, whatever it is: a note must not break the code that it is of."""
+    """Convert any value to JSON types. Never raises: a note must not break the code that it describes."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
     try:
-        if depth == _DEEPEST:
+        if depth == _MAX_DEPTH:
             return repr(value)
         if isinstance(value, Mapping):
             return {str(key): plain(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [plain(item, depth + 1) for item in value]
-        return plain(_opened(value), depth + 1)
-    except Exception:  # of the user's objects: their repr, their properties
+        return plain(_fields(value), depth + 1)
+    except Exception:  # the repr or a property of the user's object may raise
         return f"<{type(value).__name__}>"
 
 
-def _opened(value: Any) -> Any:
-    """An object as what it is made of, else as text."""
+def _fields(value: Any) -> Any:
+    """Return the fields of an object, or its text if it has none that are known."""
     if isinstance(value, type):
         return value.model_json_schema() if hasattr(value, "model_json_schema") else value.__qualname__
     if hasattr(value, "model_dump"):
@@ -109,7 +109,7 @@ def _opened(value: Any) -> Any:
 
 @dataclass(slots=True)
 class _Call:
-    """A call under way."""
+    """A call in flight."""
 
     answer: Any = None
 
@@ -119,9 +119,9 @@ def _called(original: Method, client: openai.OpenAI, name: str) -> Method:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return original(*args, **kwargs)
-        with _recorded(recorder, client, name, kwargs) as made:
-            made.answer = original(*args, **kwargs)
-        return made.answer
+        with _recorded(recorder, client, name, kwargs) as recorded_call:
+            recorded_call.answer = original(*args, **kwargs)
+        return recorded_call.answer
 
     return call
 
@@ -131,69 +131,69 @@ def _awaited(original: Method, client: openai.AsyncOpenAI, name: str) -> Method:
     async def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return await original(*args, **kwargs)
-        with _recorded(recorder, client, name, kwargs) as made:
-            made.answer = await original(*args, **kwargs)
-        return made.answer
+        with _recorded(recorder, client, name, kwargs) as recorded_call:
+            recorded_call.answer = await original(*args, **kwargs)
+        return recorded_call.answer
 
     return call
 
 
 @contextmanager
 def _recorded(
-    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, given: Mapping[str, Any]
+    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, arguments: Mapping[str, Any]
 ) -> Iterator[_Call]:
-    """Keep the call that the block makes, whether it is answered or fails, before anyone uses the answer.
+    """Store the call that the block makes, successful or failed, before its answer is used.
 
-    Raises CallError, and makes no call, where the run's budget is spent.
+    Raises CallError, before the call is made, if the run's budget is spent.
     """
-    request = _request(given)
-    row, made, began = _row(recorder, client, request), _Call(), time.perf_counter()
+    request = _request(arguments)
+    row, call, started = _row(recorder, client, request), _Call(), time.perf_counter()
     with step("llm", name, request) as note, _within(recorder.budget) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
         try:
-            yield made
+            yield call
         except Exception as error:
             remember_key(client.api_key)
-            row = _failed(row, error, time.perf_counter() - began)
+            row = _failed(row, error, time.perf_counter() - started)
             settle(row)
             recorder.failed.append(row)
             recorder.keep(row)
             raise
         remember_key(client.api_key)
-        row = _answered(row, made.answer, time.perf_counter() - began)
+        row = _answered(row, call.answer, time.perf_counter() - started)
         settle(row)
         recorder.keep(row)
-        recorder.answered.append(Answered(row))
-        note |= {"outputs": _content(made.answer), "tokens_in": row.tokens_in, "tokens_out": row.tokens_out}
+        recorder.answered.append(AnsweredCall(row))
+        note |= {"outputs": _content(call.answer), "tokens_in": row.tokens_in, "tokens_out": row.tokens_out}
         note |= {"cost_usd": row.cost_usd}
 
 
 @contextmanager
 def _within(budget: Budget | None) -> Iterator[Callable[[CallRow], None]]:
-    """What settles a call with the run's budget; a call that ended in any other way was not paid."""
+    """Yield the function that settles a call with the run's budget; a call that is not settled was not paid."""
     if budget is None:
         yield lambda row: None
         return
-    number = budget.reserve_now()
+    reservation = budget.reserve_now()
     rows: list[CallRow] = []
     try:
         yield rows.append
     finally:
         paid = next((row for row in reversed(rows) if row.latency_s is not None), None)
         cost, out = (paid.cost_usd, paid.tokens_out) if paid else (0.0, None)
-        budget.settle(number, cost, paid=paid is not None, tokens_out=out)
+        budget.settle(reservation, cost, paid=paid is not None, tokens_out=out)
 
 
-def _request(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked, without how it is sent."""
-    left_out = openai.NotGiven | openai.Omit
-    named = {k: v for k, v in given.items() if k not in _NO_PART_OF_THE_REQUEST and not isinstance(v, left_out)}
-    return plain(named | dict(given.get("extra_body") or {}))  # type: ignore[no-any-return]
+def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request itself, without the options of its transport."""
+    omitted = openai.NotGiven | openai.Omit
+    body = {k: v for k, v in arguments.items() if k not in _TRANSPORT_OPTIONS and not isinstance(v, omitted)}
+    return plain(body | dict(arguments.get("extra_body") or {}))  # type: ignore[no-any-return]
 
 
 def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request: dict[str, Any]) -> CallRow:
     url = client.base_url
-    base_url = f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")  # without a user's name and password
+    base_url = f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")  # without user name and password
     text = to_json(request, mend=True)
     return CallRow(
         call_id=new_id("call"),
@@ -206,7 +206,7 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
         model=str(request.get("model") or ""),
         request=text,
         status="failed",
-        reusable=False,  # what the user's code does with it is not ours to know
+        reusable=False,  # what the user's code does with the answer is unknown
         started_at=now(),
     )
 
@@ -217,29 +217,29 @@ def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:
         kind, text = fault.kind, str(fault)
     except Exception:
         kind, text = "raised", describe(error)
-    text = without_keys(text)  # providers quote the key that they refuse
+    text = without_keys(text)  # providers quote the key that they reject
     priced = listed_price(row.model, row.base_url) is not None
     cost = 0.0 if priced else None
     return replace(row, error=text, error_kind=kind, latency_s=latency_s, cost_usd=cost, recorded_at=now())
 
 
 def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
-    """What an answer tells; a stream tells nothing before it is read."""
+    """Return the row with what the answer contains; a stream contains nothing before it is read."""
     usage, choice = getattr(answer, "usage", None), _choice(answer)
-    details = _one_of(usage, "prompt_tokens_details", "input_tokens_details")
+    details = _first_attribute(usage, "prompt_tokens_details", "input_tokens_details")
     content = _content(answer)
     used = Tokens(
-        _one_of(usage, "prompt_tokens", "input_tokens"),
-        _one_of(details, "cached_tokens"),
-        _one_of(usage, "completion_tokens", "output_tokens"),
+        _first_attribute(usage, "prompt_tokens", "input_tokens"),
+        _first_attribute(details, "cached_tokens"),
+        _first_attribute(usage, "completion_tokens", "output_tokens"),
     )
     price = listed_price(row.model, row.base_url)
     return replace(
         row,
         status="ok",
-        response=None if content is None else without_keys(to_json(content, mend=True), SHORTEST_OF_A_PROVIDER),
-        finish_reason=_one_of(choice, "finish_reason") or _one_of(answer, "status"),
-        answered_by=_one_of(answer, "model"),
+        response=None if content is None else without_keys(to_json(content, mend=True), MIN_PROVIDER_KEY_CHARS),
+        finish_reason=_first_attribute(choice, "finish_reason") or _first_attribute(answer, "status"),
+        answered_by=_first_attribute(answer, "model"),
         tokens_in=used.into,
         tokens_cached=used.cached,
         tokens_out=used.out,
@@ -250,7 +250,7 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
 
 
 def _content(answer: Any) -> dict[str, Any] | None:
-    """The message of a chat completion, as the ledger has it, or the output of a response."""
+    """Return the message of a chat completion, in the ledger's shape, or the output of a response."""
     if (choice := _choice(answer)) is not None:
         return {"message": plain(choice.message)}
     output = getattr(answer, "output", None)
@@ -262,5 +262,5 @@ def _choice(answer: Any) -> Any:
     return choices[0] if isinstance(choices, list) and choices else None
 
 
-def _one_of(source: Any, *names: str) -> Any:
+def _first_attribute(source: Any, *names: str) -> Any:
     return next((value for name in names if (value := getattr(source, name, None)) is not None), None)

@@ -1,4 +1,4 @@
-"""What a test asserts of experiments. Nothing of evalflows is imported before the first assertion is made."""
+"""Assertions about experiments. The rest of evalflows is imported with the first assertion."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_plugin.ran import ACTIVE
+from evalflows.pytest_plugin.ran import ACTIVE
 
 if TYPE_CHECKING:
-    from flows import ExperimentResult
-    from store.records import DecisionRow
+    from evalflows import ExperimentResult
+    from evalflows.store.records import DecisionRow
 
     Compared = str | ExperimentResult
 
@@ -19,7 +19,7 @@ APPROVED = "approved:"
 
 
 class EvidenceWarning(UserWarning):
-    """There was not enough evidence to say whether an assertion holds, and the test allows that."""
+    """There was not enough evidence to decide an assertion, and the test allows that."""
 
 
 def assert_no_regression(
@@ -29,25 +29,27 @@ def assert_no_regression(
     margin: float = 0.05,
     *,
     confidence: float = 0.95,
-    fewest: int = 20,
+    min_examples: int = 20,
     allow_open: bool = False,
 ) -> DecisionRow:
-    """The candidate is surely not worse than the baseline by more than the margin. Returns the decision.
+    """Assert that the candidate is not worse than the baseline by more than the margin. Return the decision.
 
     Args:
-        candidate: What `evaluate` gave back, or an experiment's name or id.
-        baseline: The same, or `"approved:NAME"` for what is approved as the baseline of that name.
-        metric: What must not fall (or rise, where less is better).
-        margin: By how much it may, in the metric's own unit; more than 0.
-        confidence: How often the interval of the difference covers the truth.
-        fewest: Of fewer examples (or clusters) nothing is said.
-        allow_open: Only warn (EvidenceWarning) where there is not enough evidence to say either.
+        candidate: The result of `evaluate`, or an experiment's name or id.
+        baseline: Likewise, or `"approved:NAME"` for the baseline approved under that name.
+        metric: The metric that must not get worse.
+        margin: The non-inferiority margin in the metric's own unit, greater than 0.
+        confidence: The confidence level of the difference's interval.
+        min_examples: The minimum number of examples (or clusters) for a conclusion.
+        allow_open: Only warn (EvidenceWarning) if there is not enough evidence.
 
-    Raises AssertionError where it is worse, and where there is not enough evidence; InputError for an experiment or a
-    metric that there is not.
+    Raises AssertionError if the candidate is worse or there is not enough evidence; InputError for an unknown
+    experiment or metric.
     """
     __tracebackhide__ = True
-    claim = _Claim(metric=metric, rules={"guards": {metric: margin}}, fewest=fewest, allow_open=allow_open)
+    claim = _Claim(
+        metric=metric, rules={"non_inferiority": {metric: margin}}, min_examples=min_examples, allow_open=allow_open
+    )
     return _hold(claim, candidate, baseline, confidence)
 
 
@@ -58,27 +60,27 @@ def assert_at_least(
     *,
     experiment: Compared | None = None,
     sure: bool = True,
-    fewest: int = 20,
+    min_examples: int = 20,
     allow_open: bool = False,
 ) -> DecisionRow:
-    """Even the lower end of the interval of a metric's mean reaches the value. Returns the decision.
+    """Assert that the lower confidence bound of a metric's mean is at least the value. Return the decision.
 
     Args:
-        metric: One of which more is better.
-        value: What it must reach.
-        confidence: How often the interval covers the true mean.
-        experiment: What `evaluate` gave back, or an experiment's name or id. Where left out: the last that this test
-            ran itself, by the fixtures `evaluate` and `evalflows_run`; else the one that the test's own fixtures ran.
-        sure: Hold the interval's lower end against the value; if not, the mean of what is there.
-        fewest: As in `assert_no_regression`.
+        metric: A metric for which higher is better.
+        value: The threshold.
+        confidence: The confidence level of the mean's interval.
+        experiment: The result of `evaluate`, or an experiment's name or id. By default the last experiment that this
+            test ran itself, with the fixtures `evaluate` and `evalflows_run`; else the one that its fixtures ran.
+        sure: Compare the interval's lower bound with the value; if false, the mean of the scored examples.
+        min_examples: As in `assert_no_regression`.
         allow_open: As in `assert_no_regression`.
 
-    Raises AssertionError and InputError as `assert_no_regression`; InputError too where no experiment, or more than
-    one, can be meant.
+    Raises AssertionError and InputError as `assert_no_regression` does; also InputError if `experiment` is omitted and
+    none, or more than one, was run.
     """
     __tracebackhide__ = True
-    rules = {"sure_floors" if sure else "floors": {metric: value}}
-    claim = _Claim(metric=metric, rules=rules, fewest=fewest, allow_open=allow_open, more_is_better=True)
+    rules = {"confident_thresholds" if sure else "thresholds": {metric: value}}
+    claim = _Claim(metric=metric, rules=rules, min_examples=min_examples, allow_open=allow_open, more_is_better=True)
     return _hold(claim, experiment, None, confidence)
 
 
@@ -89,38 +91,39 @@ def assert_at_most(
     *,
     experiment: Compared | None = None,
     sure: bool = True,
-    fewest: int = 20,
+    min_examples: int = 20,
     allow_open: bool = False,
 ) -> DecisionRow:
-    """Even the upper end of the interval of a metric's mean does not exceed the value, of a metric such as latency, of
-    which less is better. All else is as in `assert_at_least`.
+    """Assert that the upper confidence bound of a metric's mean is at most the value. Return the decision.
+
+    For a metric such as latency, for which lower is better. Otherwise like `assert_at_least`.
     """
     __tracebackhide__ = True
-    rules = {"sure_floors" if sure else "floors": {metric: value}}
-    claim = _Claim(metric=metric, rules=rules, fewest=fewest, allow_open=allow_open, more_is_better=False)
+    rules = {"confident_thresholds" if sure else "thresholds": {metric: value}}
+    claim = _Claim(metric=metric, rules=rules, min_examples=min_examples, allow_open=allow_open, more_is_better=False)
     return _hold(claim, experiment, None, confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """What is asserted: one rule of a gate."""
+    """An assertion: one rule of a gate."""
 
     metric: str
     rules: Mapping[str, Mapping[str, float]]
-    fewest: int
+    min_examples: int
     allow_open: bool
-    more_is_better: bool | None = None  # which way the metric must go; None: either
+    more_is_better: bool | None = None  # the direction that the metric must have; None: either
 
 
-def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, level: float) -> DecisionRow:
-    """The decision; raises where it is not that the claim holds."""
+def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, confidence_level: float) -> DecisionRow:
+    """Return the decision if the claim holds; raise otherwise."""
     __tracebackhide__ = True
-    from specs.errors import InputError
+    from evalflows.specs.errors import InputError
 
     try:
-        decision = _decide(claim, candidate, baseline, level)
-        text = _told(claim, decision)
-    except InputError as error:  # a line of the test, and not of what lies below
+        decision = _decide(claim, candidate, baseline, confidence_level)
+        text = _message(claim, decision)
+    except InputError as error:  # report the test's line, without the traceback below it
         raise InputError(str(error)) from None
     if decision.conclusion == "NOT ENOUGH EVIDENCE" and claim.allow_open:
         warnings.warn(EvidenceWarning(text), stacklevel=3)
@@ -129,69 +132,76 @@ def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, 
     return decision
 
 
-def _decide(claim: _Claim, candidate: Compared | None, baseline: Compared | None, level: float) -> DecisionRow:
+def _decide(
+    claim: _Claim, candidate: Compared | None, baseline: Compared | None, confidence_level: float
+) -> DecisionRow:
     from pydantic import ValidationError
 
-    from flows import decide_on
-    from specs.errors import InputError, first_problem
-    from specs.gate import GateSpec
+    from evalflows import decide_on
+    from evalflows.specs.errors import InputError, first_problem
+    from evalflows.specs.gate import GateSpec
 
-    if not 0 < level < 1:
-        raise InputError(f"confidence: got {level}, wanted a share between 0 and 1, such as 0.95")
+    if not 0 < confidence_level < 1:
+        raise InputError(f"confidence: got {confidence_level}, wanted a number between 0 and 1, such as 0.95")
     try:
-        gate = GateSpec.model_validate({"name": "pytest", "fewest": claim.fewest, **claim.rules})
+        gate = GateSpec.model_validate({"name": "pytest", "min_examples": claim.min_examples, **claim.rules})
     except ValidationError as error:
         raise InputError(first_problem(error, claim.metric)) from None
-    chosen = _meant(claim.metric) if candidate is None else candidate
-    decision = decide_on(chosen, _approved(baseline), gate, level)
+    chosen = _default_experiment(claim.metric) if candidate is None else candidate
+    decision = decide_on(chosen, _resolve_baseline(baseline), gate, confidence_level)
     _check(claim, decision)
     return decision
 
 
-def _meant(metric: str) -> str:
-    """The experiment of an assertion that names none."""
-    from specs.errors import InputError
+def _default_experiment(metric: str) -> str:
+    """Return the experiment for an assertion that names none."""
+    from evalflows.specs.errors import InputError
 
-    found = ACTIVE[-1].meant() if ACTIVE else []
-    if len(found) != 1:
-        got = f"{len(found)} that this test's fixtures ran" if found else "none that this test or its fixtures ran"
-        raise InputError(f"{metric}: which experiment? Got {got}, wanted experiment=…")
-    return found[0]
+    experiments = ACTIVE[-1].default_experiments() if ACTIVE else []
+    if len(experiments) != 1:
+        got = (
+            f"{len(experiments)} run by this test's fixtures"
+            if experiments
+            else "none run by this test or its fixtures"
+        )
+        raise InputError(f"{metric}: experiment: got {got}, wanted experiment=…")
+    return experiments[0]
 
 
-def _approved(baseline: Compared | None) -> Compared | None:
-    """An approved baseline by its experiment's id; another one as it is."""
-    from specs.errors import InputError
-    from store import Store
-    from store.baselines import approved
+def _resolve_baseline(baseline: Compared | None) -> Compared | None:
+    """Return an approved baseline's experiment id; any other baseline unchanged."""
+    from evalflows.specs.errors import InputError
+    from evalflows.store import Store
+    from evalflows.store.queries.baselines import approved
 
     if not isinstance(baseline, str) or not baseline.startswith(APPROVED):
         return baseline
     name = baseline.removeprefix(APPROVED)
-    if (found := approved(Store(), name)) is None:
-        how = f"`evalflows baseline approve EXPERIMENT --name {name}` does that"
-        raise InputError(f"baseline {name!r}: nothing is approved under that name; {how}")
-    return found.experiment_id
+    if (approval := approved(Store(), name)) is None:
+        command = f"evalflows baseline approve EXPERIMENT --name {name}"
+        raise InputError(f"baseline {name!r}: not approved, wanted a name approved with `{command}`")
+    return approval.experiment_id
 
 
 def _check(claim: _Claim, decision: DecisionRow) -> None:
-    """Raises InputError for a metric that there is not, or that goes the other way."""
-    from specs.errors import InputError
-    from store import Store
-    from store.results import results_of
-    from store.worst_items import is_higher_better
+    """Raise InputError for an unknown metric, or one with the opposite direction."""
+    from evalflows.reports.results import results_of
+    from evalflows.reports.worst_items import is_higher_better
+    from evalflows.specs.errors import InputError
+    from evalflows.store import Store
 
     store, experiment = Store(), decision.candidate_experiment_id
     if decision.conclusion == "NOT ENOUGH EVIDENCE":
-        known = sorted({one.metric for one in results_of(store, [experiment]) if one.says_something})
+        known = sorted({result.metric for result in results_of(store, [experiment]) if result.says_something})
         if claim.metric not in known:
-            raise InputError(f"metric {claim.metric!r}: wanted one of {', '.join(known) or 'none at all'}")
+            wanted = f"one of {', '.join(known)}" if known else "an experiment with metrics"
+            raise InputError(f"metric: got {claim.metric!r}, wanted {wanted}")
     if claim.more_is_better not in (None, is_higher_better(store, experiment, claim.metric)):
-        way, instead = ("less", "assert_at_most") if claim.more_is_better else ("more", "assert_at_least")
-        raise InputError(f"{claim.metric}: {way} of it is better, wanted {instead}")
+        better, instead = ("lower", "assert_at_most") if claim.more_is_better else ("higher", "assert_at_least")
+        raise InputError(f"{claim.metric}: {better} is better, wanted {instead}")
 
 
-def _told(claim: _Claim, decision: DecisionRow) -> str:
-    from pytest_plugin.message import message
+def _message(claim: _Claim, decision: DecisionRow) -> str:
+    from evalflows.pytest_plugin.message import message
 
     return "" if decision.conclusion == "PASS" else message(claim.metric, decision)

@@ -1,70 +1,72 @@
-"""What a failed assertion says: the numbers, what differed, what is missing, and the worst items."""
+"""The message of a failed assertion: the numbers, differences in setup, missing values and the worst items."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from specs.gate import GateSpec
-from store import Store
-from store.records import DecisionRow, from_json
-from store.results import figure, results_of
-from store.worst_items import WorstItem, is_higher_better, worst_items
+from evalflows.reports.figures import figure
+from evalflows.reports.results import results_of
+from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
+from evalflows.store import Store
+from evalflows.store.records import DecisionRow, from_json
+from evalflows.store.row_specs import gate_spec
 
 SHOWN = 5
 WIDTH = 100
-"""Letters of an answer, or of what was asked, that are shown."""
+"""Maximum characters shown of inputs, answers, comments and errors."""
 
 
 def message(metric: str, decision: DecisionRow) -> str:
-    """The first line is the rule in words; the rest is indented below it."""
+    """Build the message: the first line is the rule's result, the rest is indented below it."""
     store = Store()
-    lines = [*_sides(store, decision), *_notes(decision), *_missing(store, metric, decision)]
+    lines = [*_experiments(store, decision), *_notes(decision), *_missing(store, metric, decision)]
     return "\n  ".join([f"{decision.conclusion}: {decision.summary}", *lines, *_worst(store, metric, decision)])
 
 
-def _sides(store: Store, decision: DecisionRow) -> Iterator[str]:
+def _experiments(store: Store, decision: DecisionRow) -> Iterator[str]:
     candidate, baseline = decision.candidate_experiment_id, decision.baseline_experiment_id
     against = f" against {_name(store, baseline)}" if baseline else ""
-    yield f"{_name(store, candidate)}{against}, at a confidence of {decision.level:g}"
+    yield f"{_name(store, candidate)}{against}, at a confidence level of {decision.confidence_level:g}"
 
 
 def _notes(decision: DecisionRow) -> Iterator[str]:
-    """What differed between the sides besides what was changed on purpose."""
+    """Yield the unintended differences between the two experiments."""
     for note in from_json(decision.comparability) or ():
         yield note["text"]
 
 
 def _missing(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     experiments = [decision.candidate_experiment_id, decision.baseline_experiment_id]
-    results = results_of(store, [one for one in experiments if one is not None])
-    lacking = [one for one in results if one.metric == metric and one.missing]
-    for one in lacking:
-        yield f"{one.missing} of {one.missing + one.scored} values of {metric} are missing in {one.experiment}"
+    results = results_of(store, [experiment for experiment in experiments if experiment is not None])
+    incomplete = [result for result in results if result.metric == metric and result.missing]
+    for result in incomplete:
+        total = result.missing + result.scored
+        yield f"{result.missing} of {total} values of {metric} are missing in {result.experiment}"
     (rule,) = from_json(decision.reasons)
-    if rule["outcome"] == "open" and rule["p_below"] is not None and not lacking:
-        yield "nothing is missing: more examples would tell, or a bound that asks for less"
+    if rule["outcome"] == "open" and rule["p_below"] is not None and not incomplete:
+        yield "no values are missing: more examples or a less strict bound would decide"
 
 
 def _worst(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     candidate, baseline = decision.candidate_experiment_id, decision.baseline_experiment_id
     is_open = decision.conclusion == "NOT ENOUGH EVIDENCE"
-    found = worst_items(store, candidate, baseline, metric, SHOWN, missing_first=is_open)
+    items = worst_items(store, candidate, baseline, metric, SHOWN, missing_first=is_open)
     if baseline is None:
-        up = is_higher_better(store, candidate, metric)
-        found = [one for one in found if _falls_short(one, _bound(metric, decision), up)]
-    if found:
+        higher_is_better = is_higher_better(store, candidate, metric)
+        items = [item for item in items if _falls_short(item, _bound(metric, decision), higher_is_better)]
+    if items:
         yield f"the worst items by {metric}:"
-    for item in found:
+    for item in items:
         yield from (f"  {line}" for line in _item(item, metric, compared=baseline is not None))
 
 
 def _bound(metric: str, decision: DecisionRow) -> float:
-    gate = GateSpec.model_validate_json(decision.policy)
-    return {**gate.floors, **gate.sure_floors}[metric]
+    gate = gate_spec(decision)
+    return {**gate.thresholds, **gate.confident_thresholds}[metric]
 
 
 def _falls_short(item: WorstItem, bound: float, higher_is_better: bool) -> bool:
-    """Whether an item by itself does not reach what the mean must reach."""
+    """Whether an item by itself misses the bound that applies to the mean."""
     if item.value is None or item.missing:
         return True
     return item.value < bound if higher_is_better else item.value > bound
@@ -76,10 +78,10 @@ def _item(item: WorstItem, metric: str, *, compared: bool) -> Iterator[str]:
     yield f"    answer: {_short(item.outputs)}"
     if compared:
         yield f"    baseline: {_short(item.baseline_outputs)}"
-    theirs = None if item.baseline_error == item.error else item.baseline_error
-    for what, said in (("comment", item.comment), ("error", item.error), ("baseline's error", theirs)):
-        if said:
-            yield f"    {what}: {_cut(said)}"
+    baseline_error = None if item.baseline_error == item.error else item.baseline_error
+    for field, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
+        if text:
+            yield f"    {field}: {_truncated(text)}"
 
 
 def _value(value: float | None, missing: int, metric: str) -> str:
@@ -89,16 +91,16 @@ def _value(value: float | None, missing: int, metric: str) -> str:
 
 
 def _short(text: str | None) -> str:
-    """JSON in a line; of an object with one field, that field."""
+    """Format JSON on one line; an object with a single field as that field's value."""
     if text is None:
         return "-"
     value: Any = json.loads(text)
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
-    return _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return _truncated(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _cut(text: str) -> str:
+def _truncated(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 

@@ -1,5 +1,8 @@
-"""The plugin: an option, and fixtures. Evalflows itself is imported when a fixture is first used: pytest finds this
-plugin in every project of the environment, and most of its runs evaluate nothing."""
+"""The pytest plugin: a command-line option and fixtures.
+
+Evalflows itself is imported when a fixture is first used: pytest loads this plugin in every project of the environment,
+and most test runs evaluate nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_plugin import asserts
-from pytest_plugin.ran import Ran
+from evalflows.pytest_plugin import asserts
+from evalflows.pytest_plugin.ran import Ran
 
 if TYPE_CHECKING:
-    from flows import ExperimentResult
-    from store import Store
-    from store.records import DecisionRow
+    from evalflows import ExperimentResult
+    from evalflows.store import Store
+    from evalflows.store.records import DecisionRow
 
 STORE = "EVALFLOWS_STORE"
 RAN = pytest.StashKey[Ran]()
@@ -30,33 +33,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("evalflows", "evaluations").addoption(
         "--evalflows-store",
         metavar="PATH",
-        help="where experiments are kept: a folder or an fsspec URL; `tmp` is one that is removed at the end. Without "
-        "it, EVALFLOWS_STORE, else data/store below the current folder",
+        help="store for experiments: a folder or an fsspec URL, or `tmp` for a folder that is removed at the end. "
+        "Default: EVALFLOWS_STORE, else data/store in the current folder",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RAN] = Ran()
     config.pluginmanager.register(config.stash[RAN], "evalflows-ran")
-    if given := config.getoption("evalflows_store"):
-        _use(_root(config, given), config)
+    if option := config.getoption("evalflows_store"):
+        _use(_root(config, option), config)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     return f"evalflows store: {os.environ[STORE]}" if config.getoption("evalflows_store") else None
 
 
-def _root(config: pytest.Config, given: str) -> str:
-    """An absolute path, since a test may go to another folder; or a URL."""
-    if given == "tmp":
+def _root(config: pytest.Config, option: str) -> str:
+    """Return a URL or an absolute path, since a test may change the working folder."""
+    if option == "tmp":
         folder = tempfile.mkdtemp(prefix="evalflows-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         return folder
-    return given if "://" in given else str(config.invocation_params.dir / given)
+    return option if "://" in option else str(config.invocation_params.dir / option)
 
 
 def _use(root: str, config: pytest.Config) -> None:
-    """From now on to the end of the session, this is the store."""
+    """Make this the store until the session ends."""
     patch = pytest.MonkeyPatch()
     patch.setenv(STORE, root)
     config.add_cleanup(patch.undo)
@@ -64,9 +67,9 @@ def _use(root: str, config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def evalflows_store() -> Iterator[Store]:
-    """The store of this session. EVALFLOWS_STORE names it, also for what the tests start, until the session ends."""
+    """The session's store. EVALFLOWS_STORE names it until the session ends, also for processes that tests start."""
     __tracebackhide__ = True
-    from store import Store
+    from evalflows.store import Store
 
     try:
         store = Store()
@@ -79,20 +82,20 @@ def evalflows_store() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def evaluate(evalflows_store: Store, request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`flows.evaluate` in the session's store: run a target on a dataset and judge every answer.
+    """`evalflows.evaluate` in the session's store: run a target on a dataset and evaluate every answer.
 
-    A fixture of module scope may use it, so that one run serves many assertions.
+    A module-scoped fixture may use it, so that one experiment serves many assertions.
     """
     ran = request.config.stash[RAN]
 
     def run(*arguments: Any, **settings: Any) -> Any:
         __tracebackhide__ = True
-        from flows import ExperimentResult, evaluate
+        from evalflows import ExperimentResult, evaluate
 
         try:
             with _quiet():
                 result = evaluate(*arguments, **settings)
-        except _expected() as error:  # a line of the test, and not of what lies below
+        except _expected() as error:  # report the test's line, without the traceback below it
             raise type(error)(str(error)) from None
         if isinstance(result, ExperimentResult):
             ran.add(result.experiment_id)
@@ -105,35 +108,36 @@ def evaluate(evalflows_store: Store, request: pytest.FixtureRequest) -> Callable
 def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Callable[..., dict[str, ExperimentResult]]:
     """`evalflows_run(path, *changes)`: run a spec file, with changes such as `"repetitions=3"`, in the session's store.
 
-    What comes back is an experiment for each target, by the target's name.
+    It returns the experiments by the names of their targets.
     """
     ran = request.config.stash[RAN]
 
     def run(path: str | os.PathLike[str], *changes: str) -> dict[str, ExperimentResult]:
         __tracebackhide__ = True
-        from flows import ExperimentResult
-        from flows import run as run_spec
-        from specs import load_experiment
+        from evalflows import ExperimentResult
+        from evalflows import run as run_spec
+        from evalflows.specs import load_experiment
 
         try:
             spec = load_experiment(os.fspath(path), changes)
             with _quiet():
-                made = run_spec(spec)
+                experiments = run_spec(spec)
         except _expected() as error:
             raise type(error)(str(error)) from None
-        for experiment in made:
+        for experiment in experiments:
             ran.add(experiment)
-        return {target.name: ExperimentResult(one) for target, one in zip(spec.targets, made, strict=True)}
+        by_target = zip(spec.targets, experiments, strict=True)
+        return {target.name: ExperimentResult(experiment) for target, experiment in by_target}
 
     return run
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What the machinery logs is not among what pytest shows of a test's log; its warnings are on stderr, as ever.
+    """Keep the logs of Prefect and Great Expectations out of pytest's captured log; their warnings still go to stderr.
 
-    Great Expectations, where it is first imported, warns of itself, and sends all warnings to the log from then on:
-    those of the test are pytest's.
+    On first import Great Expectations emits deprecation warnings and redirects all warnings to the log; undo that, so
+    that pytest sees the test's own warnings.
     """
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="great_expectations")
@@ -143,24 +147,24 @@ def _quiet() -> Iterator[None]:
 
 
 def _expected() -> tuple[type[Exception], ...]:
-    from specs.errors import IncompleteError, InputError
+    from evalflows.specs.errors import IncompleteError, InputError
 
     return InputError, IncompleteError
 
 
 @pytest.fixture(scope="session")
 def assert_no_regression(evalflows_store: Store) -> Callable[..., DecisionRow]:
-    """`pytest_plugin.assert_no_regression`, in the session's store."""
+    """`evalflows.pytest_plugin.assert_no_regression` in the session's store."""
     return asserts.assert_no_regression
 
 
 @pytest.fixture(scope="session")
 def assert_at_least(evalflows_store: Store) -> Callable[..., DecisionRow]:
-    """`pytest_plugin.assert_at_least`, in the session's store."""
+    """`evalflows.pytest_plugin.assert_at_least` in the session's store."""
     return asserts.assert_at_least
 
 
 @pytest.fixture(scope="session")
 def assert_at_most(evalflows_store: Store) -> Callable[..., DecisionRow]:
-    """`pytest_plugin.assert_at_most`, in the session's store."""
+    """`evalflows.pytest_plugin.assert_at_most` in the session's store."""
     return asserts.assert_at_most

@@ -1,14 +1,14 @@
-"""What may be asked for: the models that spec files, flows and forms share."""
+"""The specs: pydantic models shared by spec files, flows and the forms in Prefect's UI."""
 
-from specs.columns import AnswerColumns, ExampleColumns
-from specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
-from specs.dataset import DatasetSpec, Expectation
-from specs.errors import CallError, IncompleteError, InputError
-from specs.evaluator import EvaluatorSpec
-from specs.experiment import ExperimentSpec, load_experiment
-from specs.metric import CompositeSpec, MetricSpec
-from specs.protocols import Complete, Completion, Embed, Message
-from specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.columns import AnswerColumns, ExampleColumns
+from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.dataset import DatasetSpec, Expectation
+from evalflows.specs.errors import CallError, IncompleteError, InputError
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.metric import CompositeSpec, MetricSpec
+from evalflows.specs.protocols import Complete, Completion, Embed, Message
+from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 
 __all__ = [
     "AnswerColumns",

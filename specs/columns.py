@@ -1,15 +1,15 @@
-"""Which columns of a file are what."""
+"""Mapping the columns of a file to the fields of examples and recorded answers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from specs.errors import InputError
+from evalflows.specs.errors import InputError
 
 
 def _by_field(value: object) -> object:
-    """`question` and `[question, context]` are short for columns that keep their names."""
+    """Expand `question` and `[question, context]`, short for columns that keep their names."""
     if isinstance(value, str):
         return {value: value}
     try:
@@ -23,33 +23,39 @@ Columns = Annotated[dict[str, str], BeforeValidator(_by_field)]
 
 
 class ExampleColumns(BaseModel):
-    """For rows of any schema: from which columns an example is made. What is not named becomes metadata."""
+    """Which columns an example is made from, for rows of any schema. Columns that are not named become metadata."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    inputs: Columns = Field(min_length=1, description="The inputs, field: column; or a column, or a list of columns")
-    reference_outputs: Columns = Field({}, description="The reference outputs, in the same way")
-    metadata: Columns | None = Field(None, description="The metadata, in the same way; all other columns if left out")
-    id: str | None = Field(None, description="The column of the example's id; `id` if there is one")
-    split: str | None = Field(None, description="The column of its split; `split` if there is one")
-    cluster: str | None = Field(None, description="The column of what it was sampled with; `cluster` if there is one")
+    inputs: Columns = Field(
+        min_length=1, description="The inputs as field: column, or one column, or a list of columns"
+    )
+    reference_outputs: Columns = Field({}, description="The reference outputs, in the same form")
+    metadata: Columns | None = Field(None, description="The metadata, in the same form; default: all other columns")
+    id: str | None = Field(None, description="The column with the example's id; default: `id`, if present")
+    split: str | None = Field(None, description="The column with its split; default: `split`, if present")
+    cluster: str | None = Field(
+        None, description="The column with its cluster (what was sampled together); default: `cluster`, if present"
+    )
 
 
 class AnswerColumns(BaseModel):
-    """For recorded answers of any schema: from which columns an answer is made, and its example found."""
+    """Which columns a recorded answer is made from, and which identify its example, for rows of any schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    outputs: Columns = Field(min_length=1, description="The outputs, field: column; or a column, or a list of columns")
-    id: str | None = Field(None, description="The column of the example's id; `id` if there is one")
-    inputs: Columns = Field({}, description="The inputs to find the example by, where there is no id")
+    outputs: Columns = Field(
+        min_length=1, description="The outputs as field: column, or one column, or a list of columns"
+    )
+    id: str | None = Field(None, description="The column with the example's id; default: `id`, if present")
+    inputs: Columns = Field({}, description="The inputs that identify the example if there is no id")
 
 
 def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, Any]:
-    """A row of any schema as a row of {"inputs", "reference_outputs", …}. Raises InputError for a missing column."""
-    given = {name: getattr(columns, name) or name for name in ("id", "split", "cluster")}
-    fixed = {name: at_path(row, path) for name, path in given.items() if getattr(columns, name) or path in row}
-    used = {*given.values(), *columns.inputs.values(), *columns.reference_outputs.values()}
+    """Convert a row of any schema to {"inputs", "reference_outputs", …}. Raise InputError if a column is missing."""
+    paths = {name: getattr(columns, name) or name for name in ("id", "split", "cluster")}
+    fixed = {name: at_path(row, path) for name, path in paths.items() if getattr(columns, name) or path in row}
+    used = {*paths.values(), *columns.inputs.values(), *columns.reference_outputs.values()}
     metadata = (
         {name: value for name, value in row.items() if name not in used}
         if columns.metadata is None
@@ -66,19 +72,19 @@ def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, An
 
 
 def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
-    """A row of any schema as a row of {"id" or "inputs", "outputs", …}. Raises InputError for a missing column."""
-    found: dict[str, Any] = {"outputs": _answer(row, columns)}
+    """Convert a row of any schema to {"id" or "inputs", "outputs", …}. Raise InputError if a column is missing."""
+    answer: dict[str, Any] = {"outputs": _outputs(row, columns)}
     if columns.inputs:
-        found["inputs"] = _pick(row, columns.inputs)
+        answer["inputs"] = _pick(row, columns.inputs)
     if columns.id or "id" in row:
-        found["id"] = at_path(row, columns.id or "id")
-    if all(value is None for value in found["outputs"].values()):
-        found["outputs"] = None
-    return found | {name: row[name] for name in ("error", "latency_s") if row.get(name) is not None}
+        answer["id"] = at_path(row, columns.id or "id")
+    if all(value is None for value in answer["outputs"].values()):
+        answer["outputs"] = None
+    return answer | {name: row[name] for name in ("error", "latency_s") if row.get(name) is not None}
 
 
-def _answer(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
-    """The outputs; of a row that holds an error instead, none."""
+def _outputs(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
+    """Return the outputs; empty if the row has an error instead."""
     try:
         return _pick(row, columns.outputs)
     except InputError:
@@ -92,7 +98,7 @@ def _pick(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
 
 
 def at_path(row: Mapping[str, Any], path: str) -> Any:
-    """The value of a column, or at a path of names joined by dots."""
+    """Return the value of a column, or at a path of names joined by dots. Raise InputError if there is none."""
     if path in row:
         return row[path]
     value: Any = row

@@ -1,4 +1,4 @@
-"""A comparison: experiments that exist, and the evaluators that say which of two answers is better."""
+"""Comparison specs: existing experiments, and the evaluators that choose the better of two answers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from specs.evaluator import FallbackSpec
-from specs.running import (
+from evalflows.specs.evaluator import FallbackSpec
+from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
     BreakerWindow,
@@ -16,81 +16,85 @@ from specs.running import (
     ChunkRetries,
     ChunkRetryDelay,
     ChunkSize,
+    ConfidenceLevel,
     Connections,
-    Fresh,
-    Level,
     MaxCalls,
     RunKey,
+    UseCache,
 )
-from specs.spec_file import load_spec
+from evalflows.specs.spec_file import load_spec
 
 FailedOutput = Literal["loses", "left_out"]
 
 
-def _one_is_many(value: object) -> object:
+def _as_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
 class CompareSpec(BaseModel):
-    """How answers are compared. In an experiment's `compare`, the answers are those of its targets."""
+    """How answers are compared. As an experiment's `compare`, it compares the answers of its targets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    evaluators: Annotated[list[FallbackSpec], BeforeValidator(_one_is_many)] = Field(
-        min_length=1, description="What says which of two answers is better: pairwise_preference, or one of your own"
+    evaluators: Annotated[list[FallbackSpec], BeforeValidator(_as_list)] = Field(
+        min_length=1, description="Evaluators that choose the better of two answers: pairwise_preference, or your own"
     )
     pairs: Literal["all", "baseline"] = Field(
-        "all", description="Which are compared: every two, or each with the baseline alone"
+        "all", description="Which experiments are compared: every pair, or each with the baseline only"
     )
     randomize_order: bool = Field(
-        True, description="Draw for each pair which answer is shown first; else that of the experiment named first is"
+        True,
+        description="Randomize which answer of a pair is shown first; if false, the first experiment's answer is "
+        "always first",
     )
     both_orders: bool = Field(
-        False, description="Ask twice, with each answer first; verdicts that differ are a tie. Costs twice as much"
+        False,
+        description="Ask twice, with each answer shown first once; contradictory verdicts count as a tie. Doubles the "
+        "cost",
     )
     seed: int = Field(
-        0, ge=0, lt=1 << 63, description="Another seed draws other orders; the same one the same, for every evaluator"
+        0, ge=0, lt=1 << 63, description="Seed of the random order; the same seed gives every evaluator the same order"
     )
     failed_output: FailedOutput = Field(
-        "loses", description="What becomes of a pair in which one run failed: it loses, or the pair is left out"
+        "loses", description="What happens if one run of a pair failed: it loses, or the pair is left out"
     )
     load_nested: bool = Field(
-        False, description="Give evaluators the steps of the runs too: model calls and tool calls"
+        False, description="Also give evaluators the steps of the runs: model calls and tool calls"
     )
-    by: list[str] = Field(
+    slice_by: list[str] = Field(
         default_factory=list,
-        description="Win rates for each value of these fields of the examples too, such as metadata.topic; where there "
-        "are splits, these go without saying",
+        description="Also report win rates for each value of these example fields, such as metadata.topic; splits are "
+        "always reported",
     )
-    max_concurrency: int = Field(5, ge=1, description="Most pairs judged at once, per process")
+    max_concurrency: int = Field(5, ge=1, description="Maximum number of pairs judged concurrently, per process")
 
     @model_validator(mode="after")
     def _evaluators_differ(self) -> "CompareSpec":
-        twice = [name for name, count in Counter(one.metric for one in self.evaluators).items() if count > 1]
-        if twice:
-            raise ValueError(f"evaluators: two are called {twice[0]!r}, wanted a name of its own for each")
+        duplicates = [name for name, count in Counter(spec.metric for spec in self.evaluators).items() if count > 1]
+        if duplicates:
+            raise ValueError(f"evaluators: two are called {duplicates[0]!r}, wanted unique names")
         return self
 
 
 class _Compared(BaseModel):
-    """Which experiments, under which name. A base of its own, so that a form begins with it."""
+    """Which experiments are compared, and under which name. A separate base class, so that forms show it first."""
 
-    name: str = Field("", description="What the comparison is called; after the experiments where left out")
-    description: str = Field("", description="What it is for")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Whatever should be found again with it")
-    tags: list[str] = Field(default_factory=list, description="Words to find it by")
+    name: str = Field("", description="The comparison's name; default: made from the experiments' names")
+    description: str = Field("", description="The purpose of the comparison")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to keep with it")
+    tags: list[str] = Field(default_factory=list, description="Tags to search by")
     experiments: list[str] = Field(
-        min_length=1, description="Existing experiments, by name or id; a run group stands for all of its experiments"
+        min_length=1, description="Existing experiments, by name or id; a run group means all of its experiments"
     )
     baseline: str | None = Field(
-        None, description="The experiment that the others are measured by; the first where left out"
+        None, description="The experiment that the others are compared with; default: the first"
     )
 
 
 class ComparisonSpec(CompareSpec, _Compared):
-    """What spec files, the flow's parameters and the form in Prefect's UI share."""
+    """A comparison, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI."""
 
-    level: Level = 0.95
+    confidence_level: ConfidenceLevel = 0.95
     adjustment: Adjusted = "holm"
     connections: Connections
     chunk_size: ChunkSize = None
@@ -101,17 +105,17 @@ class ComparisonSpec(CompareSpec, _Compared):
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0
     run_key: RunKey = None
-    fresh: Fresh = False
+    use_cache: UseCache = True
 
     @property
     def title(self) -> str:
-        """What it is called before the experiments' own names are known."""
+        """The comparison's name before the experiments' own names are known."""
         return self.name or " vs ".join(self.experiments)
 
 
 def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> ComparisonSpec:
     """Read a spec file (YAML), with changes such as `both_orders=true` applied.
 
-    Raises InputError, in one line, for whatever is wrong with it.
+    Raise InputError, in one line, if the file is invalid.
     """
     return load_spec(ComparisonSpec, path, changes, wanted="experiments and evaluators")

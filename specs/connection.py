@@ -1,28 +1,32 @@
-"""A connection: where a model is served, and how it may be used. The key itself never stands here."""
+"""Connections: where a model is served, and how it may be used. They never hold the API key itself."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 AnswerForm = Literal["json_schema", "tool_call", "text"]
-"""How an answer of a given shape is asked for: by a JSON schema; as the arguments of a tool, where a provider has no
-schemas; as marks at the end of a text, where it has no tools either."""
+"""How structured output is requested: by a JSON schema, as tool arguments if the provider supports no schemas, or as
+tags at the end of the text if it supports no tools either."""
 
 
 class _Connection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str | None = Field(None, description="The model, where a target or an evaluator names none")
-    embedding_model: str | None = Field(None, description="The model that makes vectors of texts, where none is named")
-    attempts: int = Field(4, ge=1, description="How often one call is tried before its failure is kept")
-    timeout_s: float = Field(120.0, gt=0, description="Seconds that one attempt may take as a whole")
+    model: str | None = Field(None, description="The model to use if a target or an evaluator does not name one")
+    embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
+    attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")
+    timeout_s: float = Field(120.0, gt=0, description="Total timeout of one attempt, in seconds")
     answer_form: AnswerForm = Field(
         "json_schema",
-        description="How an answer of a given shape is asked for: by a JSON schema, or, where the provider has none, "
-        "as a tool_call, or, where it has neither, as marks at the end of a text",
+        description="How structured output is requested: by a JSON schema; as a tool_call if the provider supports no "
+        "schemas; or as tags at the end of the text if it supports neither",
     )
-    usd_per_million_input_tokens: float | None = Field(None, ge=0, description="Your own price; else the price list's")
-    usd_per_million_output_tokens: float | None = Field(None, ge=0, description="Your own price; else the price list's")
+    usd_per_million_input_tokens: float | None = Field(
+        None, ge=0, description="Your own price; default: from the price list"
+    )
+    usd_per_million_output_tokens: float | None = Field(
+        None, ge=0, description="Your own price; default: from the price list"
+    )
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:
@@ -32,29 +36,32 @@ class _Connection(BaseModel):
 
 
 class EndpointConnection(_Connection):
-    """Any endpoint that speaks OpenAI's chat completions."""
+    """Any endpoint with OpenAI's chat completions API."""
 
     kind: Literal["endpoint"] = "endpoint"
-    base_url: str = Field(description="Such as https://api.openai.com/v1")
+    base_url: str = Field(description="The base URL, such as https://api.openai.com/v1")
     api_key_env: str | None = Field(None, description="The environment variable that holds the key")
     api_key_block: str | None = Field(None, description="The Prefect Secret block that holds the key")
     max_in_flight: int = Field(
-        64, ge=1, description="Most calls under way at once, per process; how many there are is found out, below that"
+        64, ge=1, description="Maximum number of concurrent calls, per process; the actual number adapts below that"
     )
-    requests_per_minute: float | None = Field(None, gt=0, description="Most calls begun in a minute, per process")
-    tokens_per_minute: float | None = Field(None, gt=0, description="Most tokens in and out in a minute, per process")
+    requests_per_minute: float | None = Field(None, gt=0, description="Maximum number of calls per minute, per process")
+    tokens_per_minute: float | None = Field(
+        None, gt=0, description="Maximum number of input and output tokens per minute, per process"
+    )
     provider_limit: str | None = Field(
         None,
-        description="A global concurrency limit of Prefect, by its name: most calls under way at once over all "
-        "processes and runs",
+        description="The name of a Prefect global concurrency limit: maximum number of concurrent calls over all "
+        "processes and flow runs",
     )
-    connect_timeout_s: float = Field(10.0, gt=0, description="Seconds to wait for a connection")
+    connect_timeout_s: float = Field(10.0, gt=0, description="Timeout for connecting, in seconds")
     read_timeout_s: float | None = Field(
-        None, gt=0, description="Seconds to wait for the next piece of an answer; as long as the whole where left out"
+        None, gt=0, description="Timeout for the next piece of a response, in seconds; default: timeout_s"
     )
     price_list: str | None = Field(
         None,
-        description="Whose prices hold, where the address does not say: a provider of the price list, such as openai",
+        description="The provider in the price list whose prices apply, such as openai; default: inferred from "
+        "base_url",
     )
 
     @model_validator(mode="after")
@@ -65,11 +72,11 @@ class EndpointConnection(_Connection):
 
 
 class LocalConnection(_Connection):
-    """A small model on this machine: no key, no network, no cost."""
+    """A small model on this machine: no API key, no network, no cost."""
 
     kind: Literal["local"] = "local"
-    gguf: str | None = Field(None, description="Path of a GGUF file; without one, the small model that is fetched once")
-    context_tokens: int = Field(2048, ge=256, description="Tokens of prompt and answer together")
+    gguf: str | None = Field(None, description="Path of a GGUF file; default: a small model that is downloaded once")
+    context_tokens: int = Field(2048, ge=256, description="Context size: tokens of prompt and answer together")
     max_in_flight: Literal[1] = 1
     usd_per_million_input_tokens: float | None = 0.0
     usd_per_million_output_tokens: float | None = 0.0

@@ -1,30 +1,30 @@
-"""A conversation in OpenAI's messages: whether it is one, and which turns of it are the assistant's."""
+"""Conversations as lists of OpenAI messages: validating them, and finding the assistant's turns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specs.errors import short
-from specs.protocols import Message
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Message
 
 SYSTEM = ("system", "developer")
-"""Roles of who set the conversation up."""
+"""Roles of messages that set up the conversation."""
 ANSWERING = ("assistant", "tool", "function")
-"""Roles of whose messages make up a turn of the assistant's: its own, and those of the tools that it calls."""
+"""Roles of messages within an assistant turn: its own, and those of the tools that it calls."""
 ROLES = (*SYSTEM, "user", *ANSWERING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A turn of the assistant's: the messages in a row that are its own or its tools'."""
+    """An assistant turn: consecutive messages of the assistant and of its tools."""
 
     number: int  # from 1
-    begins: int  # the place of its first message in the conversation, from 0
-    ends: int  # the place behind its last
+    begins: int  # index of its first message in the conversation
+    ends: int  # index after its last message
 
 
 def checked_messages(value: Any) -> list[Message]:
-    """The value, if it is a list of messages as OpenAI has them; it may be empty. Else ValueError, in one line."""
+    """Return the value as a list of OpenAI messages, which may be empty. Raise ValueError, in one line, if invalid."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"messages: got {type(value).__name__}, wanted a list of {{role, content}}")
     for place, message in enumerate(value, start=1):
@@ -34,7 +34,7 @@ def checked_messages(value: Any) -> list[Message]:
 
 
 def turns_of(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:
-    """The assistant's turns, in order. Messages of tools without one of the assistant's are none."""
+    """Return the assistant's turns, in order. Tool messages without an assistant message are not a turn."""
     turns: list[Turn] = []
     begins = 0
     for place in range(len(messages) + 1):

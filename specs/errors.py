@@ -1,4 +1,4 @@
-"""The errors that cross a border: what the user gave, what a model's endpoint did, what is left to do."""
+"""Exceptions and error kinds shared by all packages: invalid input, failed model calls, incomplete runs."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,59 +8,59 @@ from pydantic import ValidationError
 ErrorKind = Literal[
     "rate_limited",  # the provider refused for now: HTTP 429
     "server_error",  # HTTP 5xx
-    "connection",  # no connection, or one that was cut
+    "connection",  # could not connect, or the connection was lost
     "timeout",
-    "bad_answer",  # an answer that cannot be read: no JSON, no choices, not of the schema
+    "bad_answer",  # an unreadable answer: no JSON, no choices, or not matching the schema
     "refused",  # the model declined, or a content filter did
-    "truncated",  # the answer stops at the token limit and cannot be read without its end
+    "truncated",  # the answer stops at the token limit and is unreadable without its end
     "context_too_long",
     "authentication",
-    "quota_exhausted",  # no money left with the provider
+    "quota_exhausted",  # no credit left with the provider
     "bad_request",
     "raised",  # the user's own code raised
-    "too_slow",  # the user's own code took longer than it may
-    "bad_return",  # the user's own code returned what cannot be kept
-    "no_output",  # nothing to judge, since the target failed
-    "stopped",  # not attempted: what it needs was down, or a person ended the run
-    "over_budget",  # not attempted: the money or the calls that the run may spend are spent
+    "too_slow",  # the user's own code exceeded its timeout
+    "bad_return",  # the user's own code returned an invalid value
+    "no_output",  # nothing to judge, because the target failed
+    "stopped",  # not attempted: a service was down, or a person cancelled the run
+    "over_budget",  # not attempted: the budget or the maximum number of calls was used up
 ]
 
 TRANSIENT: frozenset[ErrorKind] = frozenset({"rate_limited", "server_error", "connection", "timeout", "bad_answer"})
-"""Kinds that another attempt may cure."""
+"""Kinds for which another attempt may succeed."""
 
 UNREACHABLE: frozenset[ErrorKind] = TRANSIENT | {"authentication", "quota_exhausted"}
-"""Kinds that say nothing of the item at hand: nobody was asked, so a later run may bring what lacks."""
+"""Kinds that say nothing about the item itself: the model was not reached, so a later run may succeed."""
 
 NOT_ATTEMPTED: frozenset[ErrorKind] = frozenset({"stopped", "over_budget"})
-"""Kinds by which nothing was tried at all."""
+"""Kinds of items that were not attempted at all."""
 
 
 class InputError(Exception):
-    """What the user gave cannot be used. One line: where, what was got, what was wanted."""
+    """Invalid input from the user. The message is one line: where, what was got, what was wanted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
 
 
 class IncompleteError(Exception):
-    """The run ended before every item had its row. What is done is kept, and can be resumed."""
+    """The run ended before every item had its row. Finished work is kept, and the run can be resumed."""
 
     def __init__(self, message: str, experiments: Sequence[str] = (), decisions: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.experiments = tuple(experiments)  # the ids of all that were run
-        self.decisions = tuple(decisions)  # and of what gates said of them all the same
+        self.experiments = tuple(experiments)  # ids of all experiments of the run
+        self.decisions = tuple(decisions)  # ids of the decisions made despite that
 
 
 class GateFailedError(Exception):
-    """A gate said FAIL: a rule surely does not hold. The message says which, and by how much."""
+    """A gate decided FAIL: a rule is significantly violated. The message says which rule, and by how much."""
 
     def __init__(self, message: str, decisions: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.decisions = tuple(decisions)  # the ids of all that were made
+        self.decisions = tuple(decisions)  # ids of all decisions of the run
 
 
 class CallError(Exception):
-    """A model call that yielded no answer, after its retries."""
+    """A model call that failed after all its retries."""
 
     def __init__(
         self,
@@ -74,32 +74,32 @@ class CallError(Exception):
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.attempts = attempts
-        self.retry_after_s = retry_after_s  # what the provider asked for
-        self.limit_is_empty = limit_is_empty  # whether it said that nothing is left for now
+        self.retry_after_s = retry_after_s  # as requested by the provider
+        self.limit_is_empty = limit_is_empty  # whether the provider reported no remaining quota for now
 
 
 def first_problem(error: ValidationError, where: str) -> str:
-    """A pydantic error in one line: the first problem, what was got there, and how many more there are."""
+    """Format a pydantic error as one line: the first problem, the value it got, and the number of further problems."""
     problems = error.errors(include_url=False)
-    # A field that there is not is often a slip, and the cause of the other problems.
+    # An unknown field is often a typo, and the cause of the other problems.
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     path = ".".join(str(part) for part in first["loc"])
-    says, got = first["msg"].removeprefix("Value error, "), f", got {short(first['input'])}"
+    message, got = first["msg"].removeprefix("Value error, "), f", got {short(first['input'])}"
     if first["type"] == "extra_forbidden":
-        says, got = "no such field", ""
+        message, got = "no such field", ""
     elif first["type"] in ("missing", "value_error"):
         got = ""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{where}: {path + ': ' if path else ''}{says}{got}{more}"
+    return f"{where}: {path + ': ' if path else ''}{message}{got}{more}"
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line, with its type."""
+    """Format an exception as one line, with its type."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def short(value: object, limit: int = 80) -> str:
-    """A value as text that fits into a message."""
+    """Format a value as text short enough for a message."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

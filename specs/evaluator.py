@@ -1,4 +1,4 @@
-"""An evaluator: a function that judges, or several that judge one after the other."""
+"""Evaluator specs: a function that gives scores, or a cascade of them."""
 
 import json
 from typing import Annotated, Any
@@ -6,13 +6,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 CASCADE = "cascade"
-"""What an evaluator uses that is made of tiers."""
+"""The value of `use` for an evaluator made of tiers."""
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
 def as_key(value: object) -> str:
-    """A value of an example as a key of `sample_rates`: a text or a date as it is, else as JSON has it, 1.0 as 1."""
+    """Convert an example's value to a key of `sample_rates`: text and dates unchanged, others as JSON, 1.0 as 1."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_json = value is None or isinstance(value, int | float | list | dict)
@@ -20,26 +20,26 @@ def as_key(value: object) -> str:
 
 
 def _keyed(rates: object) -> object:
-    """YAML reads the keys `1`, `true` and `null` as what they are in the examples too."""
+    """Convert the keys to text: YAML parses `1`, `true` and `null` as the values that examples also have."""
     return {as_key(key): rate for key, rate in rates.items()} if isinstance(rates, dict) else rates
 
 
 class FallbackSpec(BaseModel):
-    """Which function judges, with which settings. A bare string is short for `use`."""
+    """A function that gives scores, and its settings. A plain string is short for `use`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    use: str = Field(description='The short name of one of ours, or "module:name"')
-    name: str = Field("", description="What its score is called; the function's own name where left out")
+    use: str = Field(description='The short name of a built-in evaluator, or "module:name" of your own')
+    name: str = Field("", description="The metric's name; default: the function's own name")
     args: dict[str, Any] = Field(default_factory=dict, description="Settings, passed by name")
-    connection: str | None = Field(None, description="The connection that `complete` uses")
-    model: str | None = Field(None, description="The model that `complete` asks; the connection's own where left out")
-    version: str | None = Field(None, description="A version of your own, kept beside the hash of the source")
+    connection: str | None = Field(None, description="The connection of the judge model")
+    model: str | None = Field(None, description="The judge model; default: the connection's model")
+    version: str | None = Field(None, description="Your own version label, stored beside the hash of the source")
     timeout_s: float | None = Field(
         None,
         gt=0,
-        description="Seconds that one judgement may take, without the model calls that it asks for by `complete`. A "
-        "plain function runs in a process of its own then, which is ended",
+        description="Timeout of one evaluation in seconds, not counting model calls made with `complete`. A "
+        "synchronous function then runs in a separate process, which is killed at the timeout",
     )
 
     @model_validator(mode="before")
@@ -49,21 +49,21 @@ class FallbackSpec(BaseModel):
 
     @property
     def metric(self) -> str:
-        """The name of the score, unless the function returns a name itself."""
+        """The metric's name, unless the function returns a name itself."""
         return self.name or self.use.rpartition(":")[2].rpartition(".")[2]
 
 
 class TierSpec(FallbackSpec):
     """One tier of a cascade: an evaluator, and which of its scores are final.
 
-    Where nothing is said, every score is; what it does not apply to is always left to the next tier.
+    By default every score is final. If the evaluator does not apply, the next tier always judges.
     """
 
     decides: list[float | str] = Field(
-        default_factory=list, description="The scores that are final: numbers, labels; true is 1 and false is 0"
+        default_factory=list, description="Final scores: numbers or labels; true is 1 and false is 0"
     )
-    decides_from: float | None = Field(None, description="Scores of at least this are final")
-    decides_to: float | None = Field(None, description="Scores of at most this are final")
+    decides_from: float | None = Field(None, description="Scores of at least this value are final")
+    decides_to: float | None = Field(None, description="Scores of at most this value are final")
 
     @model_validator(mode="after")
     def _leaves_something_open(self) -> "TierSpec":
@@ -73,7 +73,7 @@ class TierSpec(FallbackSpec):
         return self
 
     def is_final(self, value: float | None, label: str | None) -> bool:
-        """Whether a score is what this tier decides."""
+        """Return whether a score of this tier is final."""
         if not self.decides and self.decides_from is None and self.decides_to is None:
             return value is not None or label is not None
         if value is None:
@@ -88,46 +88,47 @@ class EvaluatorSpec(FallbackSpec):
 
     tiers: list[TierSpec] = Field(
         default_factory=list,
-        description="With `use: cascade`: evaluators in their order, the cheapest first. Each judges what those before "
-        "it left open; `decided_by` says whose score it is",
+        description="With `use: cascade`: evaluators in order, the cheapest first. Each judges what the previous tiers "
+        "did not decide; `decided_by` names the tier that gave the score",
     )
     sample_rate: Rate | None = Field(
-        None, description="The share of the examples that is judged, drawn by their ids; all where left out"
+        None, description="The share of the examples to judge, sampled by their ids; default: all"
     )
-    sample_seed: int = Field(0, description="Another seed draws others; the same one the same, for every evaluator")
+    sample_seed: int = Field(0, description="Seed of the sample; evaluators with the same seed judge the same examples")
     sample_by: str | None = Field(
-        None, description="A field of the examples, such as metadata.risk, for each of whose values there may be a rate"
+        None, description="An example field, such as metadata.risk, whose values have their own sample_rates"
     )
     sample_rates: Annotated[dict[str, Rate], BeforeValidator(_keyed)] = Field(
-        default_factory=dict, description="Value of that field: rate; the others have sample_rate. Means weigh them"
+        default_factory=dict,
+        description="Value of that field: rate; other values use sample_rate. Means are weighted accordingly",
     )
-
     controls: int | None = Field(
         None,
         ge=2,
-        description="Try a judge of correctness on so many right and so many wrong answers: the references, and those "
-        "of other examples. What an unfit judge says decides nothing",
+        description="Known-answer controls: test a correctness judge on this many right and as many wrong answers "
+        "(references of the example, and of other examples). A judge that fails validation decides nothing",
     )
     fallback: FallbackSpec | None = Field(
         None,
-        description="The evaluator that judges where this one is down; its scores bear this one's name, and say in "
-        "`decided_by` who gave them",
+        description="The evaluator to use when this one is unavailable; its scores have this one's name, and "
+        "`decided_by` names the evaluator that gave them",
     )
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "EvaluatorSpec":
+    def _is_consistent(self) -> "EvaluatorSpec":
         if (self.use == CASCADE) != bool(self.tiers):
             got = f"use: {self.use}" + (" with tiers" if self.tiers else " without")
             raise ValueError(f"tiers: got {got}, wanted use: {CASCADE} and tiers, or neither")
         own = {"args", "connection", "model", "timeout_s", "fallback"}
-        if self.tiers and (given := sorted(name for name in own if getattr(self, name))):
+        if self.tiers and (extra := sorted(name for name in own if getattr(self, name))):
             raise ValueError(
-                f"tiers: got {given[0]} beside them; a tier takes use, name, args, connection, model, timeout_s"
+                f"tiers: got {extra[0]} beside tiers, wanted it within a tier (use, name, args, connection, model, "
+                "timeout_s)"
             )
         if self.sample_rates and not self.sample_by:
-            raise ValueError("sample_rates: wanted sample_by, the field that they are of")
+            raise ValueError("sample_rates: got no sample_by, wanted the field that the rates are for")
         if self.sample_by and not self.sample_rates:
-            raise ValueError("sample_by: wanted sample_rates, its values with a rate each")
+            raise ValueError("sample_by: got no sample_rates, wanted a rate for each value of the field")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""An experiment: a dataset, the targets that answer it, and the evaluators that judge the answers."""
+"""Experiment specs: a dataset, the targets that answer it, and the evaluators that judge the answers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from specs.comparison import CompareSpec
-from specs.dataset import DatasetSpec
-from specs.evaluator import EvaluatorSpec
-from specs.gate import GateSpec
-from specs.metric import MEASURES, CompositeSpec, MetricSpec
-from specs.running import (
+from evalflows.specs.comparison import CompareSpec
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric import MEASURES, CompositeSpec, MetricSpec
+from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
     BreakerWindow,
@@ -20,59 +20,62 @@ from specs.running import (
     ChunkRetries,
     ChunkRetryDelay,
     ChunkSize,
+    ConfidenceLevel,
     Connections,
-    Fresh,
-    Level,
     MaxCalls,
     RunKey,
+    UseCache,
 )
-from specs.score_config import ScoreConfigSpec
-from specs.spec_file import change_spec, load_spec
-from specs.target import TargetSpec
+from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.spec_file import change_spec, load_spec
+from evalflows.specs.target import TargetSpec
 
 
-def _one_is_many(value: object) -> object:
+def _as_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
 class ExperimentSpec(BaseModel):
-    """What spec files, the flow's parameters and the form in Prefect's UI share. Each target is an experiment."""
+    """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
+
+    Each target becomes one experiment.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(description="What the experiment is called", min_length=1)
-    description: str = Field("", description="What it is for")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Whatever should be found again with it")
-    tags: list[str] = Field(default_factory=list)
+    name: str = Field(description="The experiment's name", min_length=1)
+    description: str = Field("", description="The purpose of the experiment")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to keep with it")
+    tags: list[str] = Field(default_factory=list, description="Tags to search by")
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(
-        min_length=1, description="The variants under test, each of a kind: chat, python, http or recorded"
+        min_length=1, description="The variants under test; kinds: chat, python, http or recorded"
     )
-    baseline: str | None = Field(
-        None, description="The target that the others are compared with; the first where left out"
+    baseline: str | None = Field(None, description="The target that the others are compared with; default: the first")
+    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
+        default_factory=list, description="Evaluators of each run"
     )
-    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_one_is_many)] = Field(
-        default_factory=list, description="What judges every answer"
+    summary_evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
+        default_factory=list, description="Evaluators of all runs of an experiment together"
     )
-    summary_evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_one_is_many)] = Field(
-        default_factory=list, description="What judges all answers of an experiment at once"
+    composites: list[CompositeSpec] = Field(
+        default_factory=list, description="Several metrics combined into one number per run"
     )
-    composites: list[CompositeSpec] = Field(default_factory=list, description="Several metrics as one number a run")
     metrics: dict[str, MetricSpec] = Field(
-        default_factory=dict, description="Direction and range of a metric, by its name"
+        default_factory=dict, description="Direction, range and margin of metrics, by name"
     )
     score_configs: dict[str, ScoreConfigSpec] = Field(
-        default_factory=dict, description="What a score may be that names one of these as its `config_id`"
+        default_factory=dict, description="Allowed values of scores that name one of these configs as their `config_id`"
     )
-    level: Level = 0.95
+    confidence_level: ConfidenceLevel = 0.95
     adjustment: Adjusted = "holm"
     gates: list[GateSpec] = Field(
-        default_factory=list, description="What must hold of a candidate before it may be released"
+        default_factory=list, description="Release gates: rules that a candidate must meet to be released"
     )
     connections: Connections
-    repetitions: int = Field(1, ge=1, description="How often each example is answered")
+    repetitions: int = Field(1, ge=1, description="Number of runs per example")
     max_concurrency: int | None = Field(
-        None, ge=1, description="Most items in the user's own code at once, per process"
+        None, ge=1, description="Maximum number of items running user code concurrently, per process"
     )
     chunk_size: ChunkSize = None
     chunk_retries: ChunkRetries = 2
@@ -82,31 +85,32 @@ class ExperimentSpec(BaseModel):
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0
     run_key: RunKey = None
-    fresh: Fresh = False
+    use_cache: UseCache = True
     compare: CompareSpec | None = Field(
-        None, description="Compare the targets' answers in pairs, when all are there; needs two targets or more"
+        None, description="Compare the targets' answers in pairs once all are complete; requires at least two targets"
     )
 
     @model_validator(mode="after")
     def _names_differ(self) -> "ExperimentSpec":
         own = [*self.judges, *(composite.name for composite in self.composites)]
         for what, names in (("targets", [target.name for target in self.targets]), ("evaluators", own)):
-            twice = [name for name, count in Counter(names).items() if count > 1]
-            if twice:
-                raise ValueError(f"{what}: two are called {twice[0]!r}, wanted a name of its own for each")
+            if duplicate := _duplicate(names):
+                raise ValueError(f"{what}: two are called {duplicate!r}, wanted unique names")
         for name in own:
             if name in MEASURES:
-                raise ValueError(f"evaluators: {name!r} is measured of every run, wanted another name")
+                raise ValueError(f"evaluators: {name!r} is a built-in measure of every run, wanted another name")
         for metric, declared in self.metrics.items():
             if (most := max(declared.pass_k, default=0)) > self.repetitions:
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
         for evaluator in self.summary_evaluators:
-            said = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
-            if given := [name for name, what in said.items() if what]:
-                raise ValueError(f"summary_evaluators: {evaluator.metric!r}: got {given[0]}, which is for evaluators")
+            settings = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
+            if unsupported := [name for name, value in settings.items() if value]:
+                raise ValueError(
+                    f"summary_evaluators: {evaluator.metric!r}: got {unsupported[0]}, wanted it only for evaluators"
+                )
         self._check_gates()
         if self.compare is not None and len(self.targets) < 2:
-            raise ValueError("compare: got one target, wanted two or more to compare")
+            raise ValueError("compare: got one target, wanted at least two")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
             known = ", ".join(target.name for target in self.targets)
             raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
@@ -114,11 +118,12 @@ class ExperimentSpec(BaseModel):
 
     def _check_gates(self) -> None:
         names = [target.name for target in self.targets]
-        twice = [name for name, count in Counter(gate.name for gate in self.gates).items() if count > 1]
-        if twice:
-            raise ValueError(f"gates: two are called {twice[0]!r}, wanted a name of its own for each")
+        if duplicate := _duplicate([gate.name for gate in self.gates]):
+            raise ValueError(f"gates: two are called {duplicate!r}, wanted unique names")
         if len({gate.batch for gate in self.gates}) > 1:
-            raise ValueError("gates: batch: got several, wanted the same for all: they look at the same runs")
+            raise ValueError(
+                "gates: batch: got several values, wanted the same for all gates, which analyse the same runs"
+            )
         for gate in self.gates:
             if gate.candidate is not None and gate.candidate not in names:
                 raise ValueError(
@@ -129,20 +134,21 @@ class ExperimentSpec(BaseModel):
 
     @property
     def batch(self) -> int | None:
-        """After how many examples the gates look; None where they wait for all."""
+        """The number of examples between interim analyses; None if the gates decide only at the end."""
         return min((gate.batch for gate in self.gates if gate.batch is not None), default=None)
 
     def baseline_target(self, gate: GateSpec) -> str | None:
-        """The target that a gate compares with; None where it is an approved baseline."""
+        """Return the target that a gate compares with; None if it is an approved baseline."""
         names = [target.name for target in self.targets]
         if gate.baseline is not None:
             return gate.baseline if gate.baseline in names else None
         return (self.baseline or names[0]) if len(names) > 1 else None
 
     def candidates(self, gate: GateSpec) -> list[str]:
-        """The targets that a gate decides on."""
+        """Return the targets that a gate decides on."""
         base = self.baseline_target(gate)
-        return [one.name for one in self.targets if one.name != base and gate.candidate in (None, one.name)]
+        names = [target.name for target in self.targets]
+        return [name for name in names if name != base and gate.candidate in (None, name)]
 
     @property
     def judges(self) -> list[str]:
@@ -150,23 +156,27 @@ class ExperimentSpec(BaseModel):
         return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
 
     def direction(self, metric: str) -> MetricSpec:
-        """What is declared of a metric, and what goes without saying."""
+        """Return what is declared for a metric, with its direction filled in."""
         declared = self.metrics.get(metric, MetricSpec())
         return declared.model_copy(update={"higher_is_better": declared.is_higher_better(metric)})
 
     def experiment_name(self, target: str) -> str:
-        """The name of the experiment that a target becomes."""
+        """Return the name of a target's experiment."""
         return self.name if len(self.targets) == 1 else f"{self.name}-{target}"
+
+
+def _duplicate(names: Sequence[str]) -> str | None:
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> ExperimentSpec:
     """Read a spec file (YAML), with changes such as `targets.0.model=gpt-4o` applied.
 
-    Raises InputError, in one line, for whatever is wrong with it.
+    Raise InputError, in one line, if the file is invalid.
     """
     return load_spec(ExperimentSpec, path, changes, wanted="name, dataset, targets, evaluators")
 
 
 def change_experiment(spec: ExperimentSpec, changes: Sequence[str]) -> ExperimentSpec:
-    """A spec with changes such as `budget_usd=10` applied. Raises InputError for one that cannot be made."""
+    """Return the spec with changes such as `budget_usd=10` applied. Raise InputError if the result is invalid."""
     return change_spec(spec, changes, f"experiment {spec.name!r}")

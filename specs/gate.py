@@ -1,4 +1,4 @@
-"""A gate: what must hold of a candidate before it may be released."""
+"""Gate specs: the rules that a candidate must meet to be released."""
 
 import math
 from typing import Annotated, Literal
@@ -6,96 +6,109 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Adjustment = Literal["holm", "benjamini_hochberg", "none"]
-"""What is done about looking at many metrics: Holm keeps the chance of one false finding low, Benjamini and Hochberg
-the share of false ones among the findings."""
-
+"""How p-values are adjusted for multiple comparisons: Holm controls the family-wise error rate, Benjamini-Hochberg the
+false discovery rate."""
 
 Number = Annotated[float, Field(strict=True)]
-"""No yes, which would count as 1."""
+"""Strict, so that `true` does not count as 1."""
 
 
 def _any_rise(value: object) -> object:
-    named = [value] if isinstance(value, str) else value
-    if isinstance(named, list) and all(isinstance(one, str) for one in named):
-        return dict.fromkeys(named, 0.0)
+    """Expand a metric, or a list of metrics, to a required improvement of more than 0 for each."""
+    metrics = [value] if isinstance(value, str) else value
+    if isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics):
+        return dict.fromkeys(metrics, 0.0)
     return value
 
 
-class BridgeSpec(BaseModel):
-    """How answers that an older judge judged are made comparable: the newer judge judges a sample of them."""
+RULE_FIELDS = ("non_inferiority", "superiority", "thresholds", "confident_thresholds")
+
+
+class RecalibrationSpec(BaseModel):
+    """Recalibration of scores by an older judge: the newer judge scores a sample of the same answers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sample: int = Field(100, ge=20, description="Of how many of the baseline's answers the newer judge is asked")
-    seed: int = Field(0, ge=0, lt=1 << 32, description="Another seed draws another sample")
+    sample: int = Field(100, ge=20, description="How many of the baseline's answers the newer judge scores")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="Seed of the sample")
 
 
 class GateSpec(BaseModel):
-    """PASS where every rule surely holds, FAIL where one surely does not, else NOT ENOUGH EVIDENCE."""
+    """A release gate: PASS if every rule is met at its confidence level, FAIL if one is violated at it, else NOT ENOUGH
+    EVIDENCE."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("release", min_length=1, description="What the gate is called")
-    guards: dict[str, Number] = Field(
+    name: str = Field("release", min_length=1, description="The gate's name")
+    non_inferiority: dict[str, Number] = Field(
         default_factory=dict,
-        description="Metric: margin. It must not fall by more than that (or rise, where less is better)",
+        description="Metric: non-inferiority margin. The metric must not fall by more than the margin (or rise, if "
+        "lower is better)",
     )
-    goals: Annotated[dict[str, Number], BeforeValidator(_any_rise)] = Field(
+    superiority: Annotated[dict[str, Number], BeforeValidator(_any_rise)] = Field(
         default_factory=dict,
-        description="Metric: by how much it must rise at least (or fall, where less is better); a list asks for any",
+        description="Metric: minimum improvement. The metric must rise by at least this (or fall, if lower is better); "
+        "a list of metrics requires any improvement",
     )
-    floors: dict[str, Number] = Field(
+    thresholds: dict[str, Number] = Field(
         default_factory=dict,
-        description="Metric: what its mean must reach (or not exceed, where less is better)",
+        description="Metric: threshold that its mean must reach (or not exceed, if lower is better)",
     )
-    sure_floors: dict[str, Number] = Field(
+    confident_thresholds: dict[str, Number] = Field(
         default_factory=dict,
-        description="Metric: what even the lower end of its mean's interval must reach (or the upper not exceed)",
+        description="Metric: threshold that the lower end of its mean's confidence interval must reach (or the upper "
+        "end not exceed, if lower is better)",
     )
-    candidate: str | None = Field(
-        None, description="The target that may be released; each that is not the baseline where left out"
-    )
+    candidate: str | None = Field(None, description="The target to decide on; default: every target but the baseline")
     baseline: str | None = Field(
         None,
-        description="What to compare with: one of the targets, or an approved baseline by its name. Where left out: "
-        "the spec's baseline if it has several targets, else what is approved under the experiment's name",
+        description="What to compare with: one of the targets, or the name of an approved baseline. Default: the "
+        "spec's baseline if it has several targets, else the baseline approved under the experiment's name",
     )
     adjustment: Adjustment = Field(
-        "holm", description="How the rules that can fail it are adjusted for being several; to pass, all must hold"
+        "holm",
+        description="How the tests of rules that can fail the gate are adjusted for multiple comparisons; to pass, all "
+        "rules must be met",
     )
-    fewest: int = Field(20, ge=2, description="Of fewer examples (or clusters, where there are any) nothing is decided")
-    bridge: BridgeSpec | None = Field(
-        None, description="Where the baseline was judged by another judge: judge a sample of it anew, and correct"
+    min_examples: int = Field(
+        20, ge=2, description="Minimum number of examples (or of clusters, if there are any) for a decision"
+    )
+    recalibrate: RecalibrationSpec | None = Field(
+        None,
+        description="Recalibration if the baseline was scored by another judge: score a sample of it again and correct "
+        "for the difference",
     )
     batch: int | None = Field(
-        None, ge=10, description="Look after every so many examples, by intervals that allow it, and stop when decided"
+        None,
+        ge=10,
+        description="Run an interim analysis after every this many examples, with anytime-valid intervals, and stop "
+        "once decided",
     )
 
     @model_validator(mode="after")
-    def _rules_are_rules(self) -> "GateSpec":
-        if not (self.guards or self.goals or self.floors or self.sure_floors):
-            raise ValueError(f"gate {self.name!r}: got no rule, wanted some of guards, goals, floors, sure_floors")
-        for kind in ("guards", "goals", "floors", "sure_floors"):
+    def _rules_are_valid(self) -> "GateSpec":
+        if not any(getattr(self, kind) for kind in RULE_FIELDS):
+            raise ValueError(f"gate {self.name!r}: got no rules, wanted one of {', '.join(RULE_FIELDS)}")
+        for kind in RULE_FIELDS:
             for metric, bound in getattr(self, kind).items():
                 if not math.isfinite(bound):
                     raise ValueError(f"{kind}: {metric}: got {bound}, wanted a number")
-        for metric, margin in self.guards.items():
+        for metric, margin in self.non_inferiority.items():
             if margin <= 0:
                 raise ValueError(
-                    f"guards: {metric}: got {margin:g}, wanted a margin above 0: without one, only a sure rise would "
-                    "pass, which is a goal"
+                    f"non_inferiority: {metric}: got {margin:g}, wanted a margin above 0, or superiority instead"
                 )
-        for metric, rise in self.goals.items():
+        for metric, rise in self.superiority.items():
             if rise < 0:
-                raise ValueError(f"goals: {metric}: got {rise:g}, wanted 0 or more; what may fall is a guard")
+                raise ValueError(f"superiority: {metric}: got {rise:g}, wanted 0 or more, or non_inferiority instead")
         return self
 
     @property
     def compares(self) -> bool:
-        """Whether it needs a baseline."""
-        return bool(self.guards or self.goals)
+        """Whether the gate needs a baseline."""
+        return bool(self.non_inferiority or self.superiority)
 
     @property
     def metrics(self) -> list[str]:
-        """All that it rests on."""
-        return list(dict.fromkeys([*self.guards, *self.goals, *self.floors, *self.sure_floors]))
+        """All metrics of the rules."""
+        return list(dict.fromkeys(metric for kind in RULE_FIELDS for metric in getattr(self, kind)))

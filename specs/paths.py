@@ -1,16 +1,16 @@
-"""Environment variables in what a spec says: paths, and the headers of an HTTP target."""
+"""Environment variables in specs: in paths, and in the headers of an HTTP target."""
 
 import os
 import re
 from pathlib import Path
 
-from specs.errors import InputError
+from evalflows.specs.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def filled(text: str, where: str) -> str:
-    """A text with each `${NAME}` replaced by that environment variable. Raises InputError for one that is not set."""
+    """Replace each `${NAME}` by that environment variable. Raise InputError if it is not set."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
@@ -21,7 +21,7 @@ def filled(text: str, where: str) -> str:
 
 
 def located(path: str | os.PathLike[str]) -> Path:
-    """A path with its environment variables filled in, and `~` as the home folder."""
+    """Return a path with its environment variables and `~` expanded. Raise InputError if a variable is not set."""
     text = os.fspath(path)
     try:
         return Path(filled(text, text)).expanduser()

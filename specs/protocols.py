@@ -1,11 +1,11 @@
-"""What an evaluator or a target is handed to reach a model."""
+"""Protocols of the callables that evaluators and targets use to reach models and applications."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Message = dict[str, Any]
-"""One chat message: role, content, and what else the provider takes."""
+"""One chat message: role, content, and any other fields of the provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,21 +13,21 @@ class Completion:
     """A model's answer."""
 
     text: str
-    parsed: Any = None  # the answer as JSON, where a schema was asked for
+    parsed: Any = None  # the answer as JSON, if a schema was requested
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     finish_reason: str | None = None
     model: str
     call_id: str
-    cached: bool = False  # from the ledger, hence at no cost
+    cached: bool = False  # from the ledger, at no cost
     attempts: int = 1
     tokens_in: int | None = None
     tokens_out: int | None = None
-    cost_usd: float | None = None  # None where the price is not known
-    latency_s: float | None = None  # of the attempt that succeeded, without waiting for a place
+    cost_usd: float | None = None  # None if the price is not known
+    latency_s: float | None = None  # of the successful attempt, without queueing
 
 
 class Complete(Protocol):
-    """Ask a model. An async evaluator awaits it, a plain one just calls it."""
+    """Call a model. Async evaluators await it, synchronous ones just call it."""
 
     async def __call__(
         self,
@@ -38,32 +38,34 @@ class Complete(Protocol):
         repeat: int = 0,
         **parameters: Any,
     ) -> Completion:
-        """`messages` may be one user message as text; `schema` is a JSON schema that the answer is held to;
-        `repeat` tells apart askings of the same question. Raises CallError when no attempt gave an answer.
+        """Return the model's answer. Raise CallError if all attempts failed.
+
+        `messages` may be a single user message as text; `schema` is a JSON schema that the answer must match; `repeat`
+        distinguishes repeated calls with the same messages.
         """
         ...
 
 
 class Embed(Protocol):
-    """Turn texts into vectors."""
+    """Embed texts."""
 
     async def __call__(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
-        """One vector a text, in order. Raises CallError."""
+        """Return one vector per text, in order. Raise CallError if all attempts failed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted:
-    """What an application behind HTTP responded."""
+    """The response of an application behind HTTP."""
 
-    response: Any  # JSON, or text where it is none
+    response: Any  # JSON, or text if it is not JSON
     attempts: int = 1
-    latency_s: float | None = None  # of the attempt that succeeded, without waiting for a place
+    latency_s: float | None = None  # of the successful attempt, without queueing
 
 
 class Post(Protocol):
     """Post JSON to an application behind HTTP."""
 
     async def __call__(self, body: Any) -> Posted:
-        """Raises CallError when no attempt gave a response."""
+        """Return the response. Raise CallError if all attempts failed."""
         ...

@@ -1,44 +1,50 @@
-"""Fields that whatever is run has: what it may spend, how much at once, what is done about failures."""
+"""Fields shared by experiment and comparison specs: budget, concurrency, failure handling, and statistics."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from specs.connection import ConnectionSpec
-from specs.gate import Adjustment
+from evalflows.specs.connection import ConnectionSpec
+from evalflows.specs.gate import Adjustment
 
-Level = Annotated[float, Field(gt=0.5, lt=1, description="The confidence level of intervals")]
+ConfidenceLevel = Annotated[float, Field(gt=0.5, lt=1, description="Confidence level of the intervals")]
 Adjusted = Annotated[
     Adjustment,
-    Field(description="How p-values are adjusted for looking at several; verdicts go by the adjusted ones"),
+    Field(description="How p-values are adjusted for multiple comparisons; verdicts use the adjusted ones"),
 ]
 Connections = Annotated[
     dict[str, ConnectionSpec],
-    Field(default_factory=dict, description="Connections besides openai and local"),
+    Field(default_factory=dict, description="Connections by name, in addition to openai and local"),
 ]
 ChunkSize = Annotated[
     int | None,
-    Field(ge=1, description="Items a Prefect task run takes; chosen by their number where left out"),
+    Field(ge=1, description="Items per Prefect task run; default: chosen by the number of items"),
 ]
 ChunkRetries = Annotated[
-    int, Field(ge=0, le=10, description="How often Prefect runs a chunk again for calls that may yet succeed")
+    int, Field(ge=0, le=10, description="How often Prefect retries a chunk with transient failures")
 ]
-ChunkRetryDelay = Annotated[float, Field(ge=0, description="Seconds before the first time; each later one, twice")]
+ChunkRetryDelay = Annotated[
+    float, Field(ge=0, description="Delay before the first retry, in seconds; doubles with each retry")
+]
 BudgetUsd = Annotated[
     float | None,
-    Field(ge=0, description="Most money for the model calls of the whole run; spent, it ends incomplete"),
+    Field(ge=0, description="Budget for model calls of the whole run, in USD; once spent, the run ends incomplete"),
 ]
-MaxCalls = Annotated[int | None, Field(ge=0, description="Most model calls that the whole run may pay for")]
+MaxCalls = Annotated[int | None, Field(ge=0, description="Maximum number of paid model calls of the whole run")]
 BreakerWindow = Annotated[
     int,
-    Field(ge=2, description="Where more than half of so many last items failed, the rest is not attempted for now"),
+    Field(ge=2, description="Circuit breaker: pause if more than half of this many latest items failed"),
 ]
-BreakerPause = Annotated[float, Field(gt=0, description="Seconds until one item is tried again then")]
+BreakerPause = Annotated[
+    float, Field(gt=0, description="Seconds that the circuit breaker waits before it tries one item")
+]
 RunKey = Annotated[
     str | None,
-    Field(min_length=1, description="Runs with the same key are one: a second one continues the first"),
+    Field(min_length=1, description="Runs with the same key are one run: starting it again resumes it"),
 ]
-Fresh = Annotated[
+UseCache = Annotated[
     bool,
-    Field(description="Pay for every model call anew, even where the ledger has its answer from another run"),
+    Field(
+        description="Reuse identical model calls of other runs from the ledger; if false, make and pay for every call"
+    ),
 ]

@@ -1,20 +1,20 @@
-"""Score configs: what a score may be that names one by its `config_id`. Shaped as Langfuse has them."""
+"""Score configs: the allowed values of scores that name a config by `config_id`. Same fields as Langfuse's."""
 
 import math
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specs.errors import short
+from evalflows.specs.errors import short
 
 
 class CategorySpec(BaseModel):
-    """One of the labels that a score may have. A bare text is short for `label`."""
+    """An allowed label. A plain string is short for `label`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str = Field(min_length=1)
-    value: float | None = Field(None, description="The number that stands for it elsewhere; it is never averaged")
+    value: float | None = Field(None, description="The number for this label in other systems; never averaged")
 
     @model_validator(mode="before")
     @classmethod
@@ -23,34 +23,36 @@ class CategorySpec(BaseModel):
 
 
 class ScoreConfigSpec(BaseModel):
-    """What a score that names it must be; one that is not is a failed row."""
+    """The allowed values of a score. An invalid score becomes a failed row."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str | None = Field(None, description="The only metric that may name it; any may where left out")
+    name: str | None = Field(None, description="The only metric that may use this config; default: any")
     data_type: Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"] = "NUMERIC"
-    min_value: float | None = Field(None, description="Lowest number")
-    max_value: float | None = Field(None, description="Highest number")
-    categories: list[CategorySpec] = Field(default_factory=list, description="The labels that there are")
+    min_value: float | None = Field(None, description="Lowest allowed number")
+    max_value: float | None = Field(None, description="Highest allowed number")
+    categories: list[CategorySpec] = Field(default_factory=list, description="The allowed labels")
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> "ScoreConfigSpec":
         bounds = [bound for bound in (self.min_value, self.max_value) if bound is not None]
         if bounds and self.data_type != "NUMERIC":
-            raise ValueError(f"min_value and max_value are of NUMERIC, got {self.data_type}")
+            raise ValueError(f"min_value and max_value: got data_type {self.data_type}, wanted NUMERIC")
         if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
             raise ValueError(f"got {self.min_value} to {self.max_value}, wanted two numbers, the lower one first")
         if bool(self.categories) != (self.data_type == "CATEGORICAL"):
-            raise ValueError(f"categories: got {len(self.categories)} with {self.data_type}; CATEGORICAL wants some")
+            raise ValueError(
+                f"categories: got {len(self.categories)} with {self.data_type}, wanted them for CATEGORICAL only"
+            )
         labels = [category.label for category in self.categories]
-        if twice := next((label for label in labels if labels.count(label) > 1), None):
-            raise ValueError(f"categories: got {twice!r} twice")
+        if duplicate := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"categories: got {duplicate!r} twice")
         return self
 
     def check(self, metric: str, value: float | None, label: str | None) -> None:
-        """Raises ValueError unless the score of a metric is what this allows."""
+        """Raise ValueError if the score of a metric is not allowed."""
         if self.name not in (None, metric):
-            raise ValueError(f"{metric}: its config is of {self.name!r}, wanted a config of {metric!r}")
+            raise ValueError(f"{metric}: its config is for {self.name!r}, wanted a config for {metric!r}")
         if self.data_type == "CATEGORICAL":
             self._check_label(metric, value, label)
         elif value is None:
@@ -72,7 +74,7 @@ class ScoreConfigSpec(BaseModel):
         return "a number" if self.min_value is self.max_value is None else f"{self._lowest:g} to {self._highest:g}"
 
     def _check_label(self, metric: str, value: float | None, label: str | None) -> None:
-        known = [category.label for category in self.categories]
-        if label not in known:
+        allowed = [category.label for category in self.categories]
+        if label not in allowed:
             got = short(label) if label is not None else f"the number {value:g}"
-            raise ValueError(f"{metric}: got {got}, wanted one of {', '.join(known)}")
+            raise ValueError(f"{metric}: got {got}, wanted one of {', '.join(allowed)}")

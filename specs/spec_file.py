@@ -1,4 +1,4 @@
-"""Spec files, and changes such as `targets.0.model=gpt-4o` to what they say."""
+"""Reading spec files, and applying changes such as `targets.0.model=gpt-4o`."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from specs.errors import InputError, first_problem, short
+from evalflows.specs.errors import InputError, first_problem, short
 
 Spec = TypeVar("Spec", bound=BaseModel)
 
 
 def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wanted: str) -> Spec:
-    """Read a spec file (YAML) with changes applied; `wanted` are the fields that a file must have, in words.
+    """Read a spec file (YAML) and apply changes; `wanted` names the required fields, for messages.
 
-    Raises InputError, in one line, for whatever is wrong with it.
+    Raise InputError, in one line, if the file is invalid.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wan
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that there is not is a ValueError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: got {type(content).__name__}, wanted a mapping with {wanted}")
@@ -32,12 +32,12 @@ def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wan
 
 
 def change_spec(spec: Spec, changes: Sequence[str], where: str) -> Spec:
-    """A spec with changes applied. Raises InputError, which begins with `where`, for one that cannot be made."""
+    """Return the spec with changes applied. Raise InputError, beginning with `where`, if the result is invalid."""
     return make_spec(type(spec), spec.model_dump(mode="json"), changes, where) if changes else spec
 
 
 def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str], where: str) -> Spec:
-    """A spec of its fields, with changes applied. Raises InputError in the same way."""
+    """Make a spec from its fields, with changes applied. Raise InputError, beginning with `where`, if it is invalid."""
     for change in changes:
         _apply(content, change)
     try:
@@ -47,7 +47,7 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
 
 
 def _apply(content: dict[str, Any], change: str) -> None:
-    """Set one field of a spec: `path.to.it=value`, the value as YAML, an element of a list by its number."""
+    """Set one field of a spec: `path.to.it=value`, with the value as YAML and list elements by number."""
     path, equals, text = change.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
@@ -56,26 +56,26 @@ def _apply(content: dict[str, Any], change: str) -> None:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
-    place: Any = content
+    node: Any = content
     for key in keys[:-1]:
-        place = _step(place, key, change)
-    if isinstance(place, list):
-        _step(place, keys[-1], change)
-        place[int(keys[-1])] = value
-    elif isinstance(place, dict):
-        place[keys[-1]] = value
+        node = _step(node, key, change)
+    if isinstance(node, list):
+        _step(node, keys[-1], change)
+        node[int(keys[-1])] = value
+    elif isinstance(node, dict):
+        node[keys[-1]] = value
     else:
-        raise InputError(f"--set {change}: {'.'.join(keys[:-1])} is {short(place)}, wanted a mapping or a list")
+        raise InputError(f"--set {change}: {'.'.join(keys[:-1])} is {short(node)}, wanted a mapping or a list")
 
 
-def _step(place: Any, key: str, change: str) -> Any:
-    """What stands at a key, as a copy of its own there: an alias of YAML is one object in two places."""
-    if isinstance(place, list):
-        if not key.isdecimal() or int(key) >= len(place):
-            raise InputError(f"--set {change}: got {key!r}, wanted a number below {len(place)}")
-        place[int(key)] = copy(place[int(key)])
-        return place[int(key)]
-    if isinstance(place, dict):
-        place[key] = copy(place.get(key, {}))
-        return place[key]
-    raise InputError(f"--set {change}: nothing below {short(place)}")
+def _step(node: Any, key: str, change: str) -> Any:
+    """Return the value at a key, renoded there by a copy: a YAML alias is one object in two nodes."""
+    if isinstance(node, list):
+        if not key.isdecimal() or int(key) >= len(node):
+            raise InputError(f"--set {change}: got {key!r}, wanted a number below {len(node)}")
+        node[int(key)] = copy(node[int(key)])
+        return node[int(key)]
+    if isinstance(node, dict):
+        node[key] = copy(node.get(key, {}))
+        return node[key]
+    raise InputError(f"--set {change}: got {short(node)}, wanted a mapping or a list at {key!r}")

@@ -1,4 +1,4 @@
-"""A target: the system under test, inputs -> outputs."""
+"""Target specs: the systems under test, which map inputs to outputs."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -6,37 +6,40 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specs.columns import AnswerColumns
+from evalflows.specs.columns import AnswerColumns
 
 
 class _Target(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("target", description="What this variant is called in results", min_length=1)
+    name: str = Field("target", description="The name of this variant in results", min_length=1)
 
 
 class ChatTarget(_Target):
-    """One chat completion for each example."""
+    """One chat completion per example."""
 
     kind: Literal["chat"]
-    connection: str = Field("openai", description="The connection's name")
-    model: str | None = Field(None, description="The model; the connection's own where left out")
+    connection: str = Field("openai", description="The name of the connection")
+    model: str | None = Field(None, description="The model; default: the connection's model")
     system: str | None = Field(None, description="System message; {field} is filled from the inputs")
     messages: str | None = Field(
-        None, description="The field of the inputs that holds a conversation: messages of {role, content}"
+        None, description="The input field that holds a conversation: a list of {role, content} messages"
     )
     user: str | None = Field(
         None,
-        description="User message; left out, the conversation stands alone, or the only field of the inputs is sent",
+        description="User message; {field} is filled from the inputs. Default: only the conversation, or the only "
+        "input field",
     )
-    temperature: float | None = Field(None, ge=0)
-    max_tokens: int | None = Field(None, ge=1, description="Most tokens of an answer")
-    seed: int | None = None
-    tools: list[dict[str, Any]] | None = Field(None, description="Tools that the model may call, as OpenAI has them")
+    temperature: float | None = Field(None, ge=0, description="Sampling temperature")
+    max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of an answer")
+    seed: int | None = Field(None, description="Sampling seed, if the provider supports one")
+    tools: list[dict[str, Any]] | None = Field(None, description="Tools that the model may call, in OpenAI's format")
     response_schema: dict[str, Any] | None = Field(
-        None, description="A JSON schema of the answer, whose fields are the outputs then"
+        None, description="A JSON schema of the answer; its fields become the outputs"
     )
-    extra: dict[str, Any] = Field(default_factory=dict, description="Further parameters of the request, as they are")
+    extra: dict[str, Any] = Field(
+        default_factory=dict, description="Further parameters of the request, passed unchanged"
+    )
 
     @model_validator(mode="after")
     def _extra_is_extra(self) -> "ChatTarget":
@@ -54,49 +57,52 @@ class ChatTarget(_Target):
         }
         taken = self.extra.keys() & own
         if taken:
-            raise ValueError(f"extra: got {min(taken)!r}, wanted only what has no field of its own")
+            raise ValueError(f"extra: got {min(taken)!r}, wanted only parameters without a field of their own")
         return self
 
 
 class PythonTarget(_Target):
-    """A function of the user's, plain or async."""
+    """A function of the user's, synchronous or async."""
 
     kind: Literal["python"]
-    function: str = Field(description='Where it is: "module:name"')
+    function: str = Field(description='The function as "module:name"')
 
 
 def _check_url(url: str) -> None:
     if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
-        raise ValueError("url: holds a user or a password, wanted a header from the environment")
+        raise ValueError("url: got a user or a password in it, wanted a header from the environment")
     try:
         parts = urlsplit(url)
-        sound = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
+        is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        sound = False
-    if not sound:
+        is_valid = False
+    if not is_valid:
         raise ValueError(f"url: got {url!r}, wanted http://… or https://…")
 
 
 class HttpTarget(_Target):
-    """An application behind HTTP: each example is posted as JSON."""
+    """An application behind HTTP; each example is posted as JSON."""
 
     kind: Literal["http"]
-    url: str = Field(description="Where to post")
+    url: str = Field(description="The URL to post to")
     body: Any = Field(
         None,
-        description="The JSON to post: {field} in a text is filled from the inputs, and a text that is just {field} "
-        "becomes that field as it is. The inputs where left out",
+        description="The JSON to post: {field} within a text is filled from the inputs, and a text that is only "
+        "{field} becomes that field unchanged. Default: the inputs",
     )
     answer: str | None = Field(
-        None, description="Where the answer stands in the response, such as choices.0.message.content; else all of it"
+        None,
+        description="The path of the answer in the response, such as choices.0.message.content; default: all of it",
     )
-    headers: dict[str, str] = Field(default_factory=dict, description="${NAME} in a value is an environment variable")
-    timeout_s: float = Field(60.0, gt=0, description="Seconds that one attempt may take")
-    attempts: int = Field(4, ge=1, description="How often one example is posted before its failure is kept")
-    max_in_flight: int = Field(16, ge=1, description="Most requests under way at once, per process")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="HTTP headers; ${NAME} in a value is an environment variable"
+    )
+    timeout_s: float = Field(60.0, gt=0, description="Timeout of one attempt, in seconds")
+    attempts: int = Field(4, ge=1, description="Maximum number of attempts per example")
+    max_in_flight: int = Field(16, ge=1, description="Maximum number of concurrent requests, per process")
 
     @model_validator(mode="after")
-    def _no_key_is_written_down(self) -> "HttpTarget":
+    def _no_secret_is_written_down(self) -> "HttpTarget":
         _check_url(self.url)
         for name, value in self.headers.items():
             if re.search(r"auth|key|token|secret|cookie", name, re.IGNORECASE) and not re.search(r"\$\{\w+\}", value):
@@ -105,19 +111,21 @@ class HttpTarget(_Target):
 
 
 class RecordedTarget(_Target):
-    """Answers that were given before: in a file, in a column of the dataset, or in another experiment."""
+    """Existing answers: from a file, from a column of the dataset, or from another experiment."""
 
     kind: Literal["recorded"]
     path: str | None = Field(
         None, description='A file of {"id" or "inputs", "outputs"}: .jsonl, .json, .csv or .parquet'
     )
-    columns: AnswerColumns | None = Field(None, description="Which columns of the file are what, where they are others")
+    columns: AnswerColumns | None = Field(
+        None, description="Which columns of the file to use, if they have other names"
+    )
     column: str | None = Field(
         None,
-        description="The field of the examples' metadata that holds the answer; `reference_outputs` for the reference",
+        description="The metadata field of the examples that holds the answer; `reference_outputs` uses the reference",
     )
     experiment: str | None = Field(
-        None, description="An experiment in the store: its id, the beginning of one, or its name"
+        None, description="An experiment in the store: its id, a unique prefix of it, or its name"
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Templates: `{name}` is replaced by a field, `{{` and `}}` stand for braces."""
+"""Templates: `{name}` is replaced by a field, `{{` and `}}` are literal braces."""
 
 import json
 import re
@@ -9,14 +9,14 @@ _PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
 
 
 def placeholders(template: str) -> set[str]:
-    """The names that a template asks for."""
+    """Return the names of the placeholders in a template."""
     return {match[1] for match in _PART.finditer(template) if match[1]}
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """Replace every placeholder, once: braces inside a value stay as they are.
+    """Replace every placeholder once; braces inside a value stay unchanged.
 
-    Text goes in as it is, anything else as JSON. Raises KeyError for a name that `values` lacks.
+    Text is inserted unchanged, anything else as JSON. Raise KeyError for a name that `values` lacks.
     """
 
     def part(match: re.Match[str]) -> str:
@@ -29,9 +29,9 @@ def fill(template: str, values: Mapping[str, object]) -> str:
 
 
 def fill_json(template: Any, values: Mapping[str, object]) -> Any:
-    """Fill every text inside a JSON value. A text that is just `{name}` becomes that field as it is, whatever it is.
+    """Fill every text inside a JSON value. A text that is only `{name}` becomes that field unchanged, of any type.
 
-    Raises KeyError for a name that `values` lacks.
+    Raise KeyError for a name that `values` lacks.
     """
     if isinstance(template, dict):
         return {key: fill_json(value, values) for key, value in template.items()}
@@ -44,7 +44,7 @@ def fill_json(template: Any, values: Mapping[str, object]) -> Any:
 
 
 def texts(template: Any) -> Iterator[str]:
-    """Every text inside a JSON value that `fill_json` would fill."""
+    """Yield every text inside a JSON value that `fill_json` would fill."""
     if isinstance(template, str):
         yield template
     elif isinstance(template, dict | list):

@@ -1,43 +1,49 @@
-"""Arrays in, figures out: how good, how sure, better or not. Knows numpy and scipy, and nothing of runs or metrics."""
+"""Estimates, intervals and tests on plain arrays, with numpy and scipy. Knows nothing of runs or metrics."""
 
-from stats.agreement import Agreement, agreement
-from stats.calibration import Calibration, calibrated_weights, ordered_pairs
-from stats.components import Components, difference_components
-from stats.cycles import cycles
-from stats.distributions import normal_quantile
-from stats.length_control import LengthControlled, length_controlled
-from stats.mean import MeanEstimate, mean_estimate
-from stats.multiplicity import Adjustment, adjusted
-from stats.nearest_flip import NearestFlip, nearest_flip
-from stats.paired import Method, PairedDifference, paired_difference
-from stats.pareto import ParetoFront, means_of_examples, pareto_front
-from stats.power import Plan, cautious_sd, detectable_effect, needed_examples, plan_sizes, power_of
-from stats.prediction_powered import PredictionPowered, prediction_powered_mean
-from stats.rate import Discrimination, discrimination
-from stats.ratings import Ratings, bradley_terry
-from stats.run_parts import RunParts, run_parts
-from stats.sequential import ClusterValues, ConfidenceSequence, cluster_values, confidence_sequence
-from stats.share import ShareEstimate, combined_share, share_estimate
-from stats.thresholds import Beyond, beyond
-from stats.trials import pass_at_k, pass_hat_k
-from stats.unpaired import UnpairedDifference, UnpairedMethod, unpaired_difference
-from stats.weight_space import OneAtATime, WeightShares, WinnerStays, one_at_a_time, share_of_weights, winner_stays
-from stats.weights import linearised
+from evalflows.stats.differences.components import Components, difference_components
+from evalflows.stats.differences.paired import PairedDifference, paired_difference
+from evalflows.stats.differences.power import (
+    Plan,
+    cautious_sd,
+    detectable_effect,
+    needed_examples,
+    plan_sizes,
+    power_of,
+)
+from evalflows.stats.differences.sequential import (
+    ClusterValues,
+    ConfidenceSequence,
+    cluster_values,
+    confidence_sequence,
+)
+from evalflows.stats.distributions import normal_quantile
+from evalflows.stats.mean import MeanEstimate, mean_estimate
+from evalflows.stats.multiplicity import Adjustment, adjusted
+from evalflows.stats.preferences.cycles import cycles
+from evalflows.stats.preferences.length_control import LengthControlled, length_controlled
+from evalflows.stats.preferences.ratings import Ratings, bradley_terry
+from evalflows.stats.rater_agreement.agreement import Agreement, agreement
+from evalflows.stats.rater_agreement.prediction_powered import PredictionPowered, prediction_powered_mean
+from evalflows.stats.rater_agreement.rate import Discrimination, discrimination
+from evalflows.stats.share import ShareEstimate, combined_share, share_estimate
+from evalflows.stats.thresholds import OneSidedP, one_sided_p
+from evalflows.stats.trials import pass_at_k, pass_hat_k
+from evalflows.stats.weights.inverse_probability import linearised
+from evalflows.stats.weights.pareto import ParetoFront, means_of_examples, pareto_front
+from evalflows.stats.weights.run_parts import RunParts, run_parts
+from evalflows.stats.weights.weight_space import OneAtATime, WeightShares, one_at_a_time, share_of_weights
 
 __all__ = [
     "Adjustment",
     "Agreement",
-    "Beyond",
-    "Calibration",
     "ClusterValues",
     "Components",
     "ConfidenceSequence",
     "Discrimination",
     "LengthControlled",
     "MeanEstimate",
-    "Method",
-    "NearestFlip",
     "OneAtATime",
+    "OneSidedP",
     "PairedDifference",
     "ParetoFront",
     "Plan",
@@ -45,15 +51,10 @@ __all__ = [
     "Ratings",
     "RunParts",
     "ShareEstimate",
-    "UnpairedDifference",
-    "UnpairedMethod",
     "WeightShares",
-    "WinnerStays",
     "adjusted",
     "agreement",
-    "beyond",
     "bradley_terry",
-    "calibrated_weights",
     "cautious_sd",
     "cluster_values",
     "combined_share",
@@ -66,11 +67,10 @@ __all__ = [
     "linearised",
     "mean_estimate",
     "means_of_examples",
-    "nearest_flip",
     "needed_examples",
     "normal_quantile",
     "one_at_a_time",
-    "ordered_pairs",
+    "one_sided_p",
     "paired_difference",
     "pareto_front",
     "pass_at_k",
@@ -81,6 +81,4 @@ __all__ = [
     "run_parts",
     "share_estimate",
     "share_of_weights",
-    "unpaired_difference",
-    "winner_stays",
 ]

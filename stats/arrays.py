@@ -1,4 +1,4 @@
-"""What every function here takes: vectors of finite numbers, and a level between 0 and 1. All else is a ValueError."""
+"""Validation shared by the functions in stats: finite vectors and confidence levels. Anything else is a ValueError."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -6,12 +6,14 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 LARGEST = 1e200
-"""Beyond it, sums and quantiles times standard errors would overflow; no score is that large."""
+"""Largest accepted size. Beyond it, sums and quantiles times standard errors could overflow; no score is that large."""
 
 
 def finite_vector(name: str, values: ArrayLike, *, binary: bool = False) -> FloatArray:
-    """`values` as floats, shape (n,). Raises ValueError for another shape, for nan and inf, for more than LARGEST in
-    size, and with `binary` for anything but 0 and 1; `name` is what the error calls them.
+    """Return `values` as floats, shape (n,). `name` is their name in error messages.
+
+    Raise ValueError for another shape, for nan and inf, for sizes above LARGEST, and with `binary` for anything but 0
+    and 1.
     """
     array = vector(name, values)
     refuse_where(name, array, ~(np.abs(array) <= LARGEST), "a finite number")  # nan compares false
@@ -21,7 +23,7 @@ def finite_vector(name: str, values: ArrayLike, *, binary: bool = False) -> Floa
 
 
 def vector(name: str, values: ArrayLike) -> FloatArray:
-    """`values` as floats, shape (n,), whatever they are. Raises ValueError for another shape."""
+    """Return `values` as floats, shape (n,), finite or not. Raise ValueError for another shape."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"{name}: got shape {array.shape}, wanted one number per example")
@@ -29,26 +31,34 @@ def vector(name: str, values: ArrayLike) -> FloatArray:
 
 
 def refuse_where(name: str, array: FloatArray, wrong: NDArray[np.bool_], wanted: str) -> None:
-    """Raises ValueError about the first element at which `wrong`, shape (n,), holds."""
+    """Raise ValueError about the first element where `wrong`, shape (n,), is true."""
     if wrong.any():
         place = int(wrong.argmax())
         raise ValueError(f"{name}[{place}]: got {float(array[place])!r}, wanted {wanted}")
 
 
+def beside(name: str, values: ArrayLike, n: int) -> FloatArray:
+    """Return a finite vector of n values. Raise ValueError for another length."""
+    array = finite_vector(name, values)
+    if array.size != n:
+        raise ValueError(f"{name}: got {array.size}, wanted as many as the {n} points")
+    return array
+
+
 def same_length(candidate: FloatArray, baseline: FloatArray) -> int:
-    """How many pairs there are. Raises ValueError where the sides are not of one length."""
+    """Return the number of pairs. Raise ValueError if the two vectors differ in length."""
     if candidate.size != baseline.size:
         raise ValueError(f"candidate: got {candidate.size} values, wanted as many as the baseline's {baseline.size}")
     return candidate.size
 
 
-def checked_level(level: float) -> float:
-    """The confidence level as a float. Raises ValueError outside 0 to 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"level: got {level!r}, wanted a number between 0 and 1")
-    return float(level)
+def checked_confidence_level(confidence_level: float) -> float:
+    """Return the confidence level as a float. Raise ValueError unless it is between 0 and 1."""
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level: got {confidence_level!r}, wanted a number between 0 and 1")
+    return float(confidence_level)
 
 
 def mean_of(array: FloatArray) -> float:
-    """The mean of at least one number. Rounding does not take it outside their range: equal numbers are their mean."""
+    """Return the mean of at least one number, clipped to their range: the mean of equal numbers is exact."""
     return min(max(float(array.mean()), float(array.min())), float(array.max()))

@@ -1,42 +1,46 @@
-"""Which examples stand or fall together, and how sure a mean is because of it."""
+"""Clusters of dependent examples, and cluster-robust standard errors of a mean."""
 
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stats.arrays import FloatArray
+from evalflows.stats.arrays import FloatArray
+
+NoInterval = Literal["too_few", "no_spread"]
+"""Why there is no interval; `too_few` and `no_spread` give the reason as text."""
 
 ROUNDING = 1e-12
-"""Deviations up to this part of the numbers they were reckoned from are rounding: 0.3 - 0.2 is not 0.4 - 0.3."""
+"""Deviations up to this fraction of the numbers they were computed from are rounding: 0.3 - 0.2 is not 0.4 - 0.3."""
 
 
 FEWEST_CLUSTERS = 10
-"""With fewer, intervals may hold the truth less often than they say: by simulation (1,500 runs; geometric sizes around
-4; long-tailed values, or differences of yes and no) 95 % by t are 93 to 95 % with 4 to 10 clusters, and tests err in up
-to 7 %."""
+"""With fewer clusters, intervals may cover less often than stated: in simulations (1,500 runs; geometric sizes near 4;
+long-tailed values, or differences of yes and no), 95 % t intervals cover 93 to 95 % with 4 to 10 clusters, and tests
+reject falsely in up to 7 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustering:
     """A partition of n examples."""
 
-    numbers: NDArray[np.intp]  # shape (n,): the cluster of each example, counted from 0
-    count: int  # how many clusters
+    numbers: NDArray[np.intp]  # shape (n,): the cluster of each example, numbered from 0
+    count: int  # number of clusters
 
     @property
     def all_alone(self) -> bool:
-        """Whether each example is a cluster of its own, as it is where no clusters are given."""
+        """Whether every example is its own cluster, as when no clusters are given."""
         return self.count == self.numbers.size
 
 
 def clustering_of(clusters: Sequence[Hashable] | None, n: int) -> Clustering:
-    """Who is with whom among n examples. None for `clusters`, or in it, means alone.
+    """Return the clustering of n examples. None for `clusters`, or in it, means a cluster of its own.
 
-    Raises ValueError where `clusters` is not of length n, or has a nan in it: whether two of those are one cluster
-    would depend on where they came from.
+    Raise ValueError if `clusters` is not of length n or contains a nan: whether two nans are equal depends on their
+    origin.
     """
     if clusters is None:
         return Clustering(numbers=np.arange(n), count=n)
@@ -44,7 +48,7 @@ def clustering_of(clusters: Sequence[Hashable] | None, n: int) -> Clustering:
         raise ValueError(f"clusters: got {len(clusters)}, wanted one for each of {n} examples")
     for place, cluster in enumerate(clusters):
         if cluster != cluster:
-            raise ValueError(f"clusters[{place}]: got {cluster!r}, wanted None where an example is alone")
+            raise ValueError(f"clusters[{place}]: got {cluster!r}, wanted None for an example without a cluster")
     keys = [object() if cluster is None else cluster for cluster in clusters]
     seen: dict[Hashable, int] = {}
     numbers = [seen.setdefault(key, len(seen)) for key in keys]
@@ -52,45 +56,45 @@ def clustering_of(clusters: Sequence[Hashable] | None, n: int) -> Clustering:
 
 
 def is_rounding(size: float, scale: float) -> bool:
-    """Whether a difference of that size, between numbers reckoned from numbers of size `scale`, counts as none."""
+    """Whether a difference of this size, between numbers computed from numbers of size `scale`, is only rounding."""
     return bool(size <= ROUNDING * scale)
 
 
 def standard_error(values: FloatArray, clustering: Clustering, *, scale: float) -> float:
-    """The standard error of the mean of `values`, shape (n,), n and clusters at least 2, in the unit of `values`.
+    """Return the cluster-robust standard error of the mean of `values`, shape (n,), in their unit.
 
-    That of a regression on a constant with clustered errors and the correction G / (G - 1), which here is all of CR1
-    (Cameron & Miller 2015, section II; Miller 2024, section 2.2, without the correction). Where every example is
-    alone, it is the usual s / sqrt(n). 0.0 where the means of the clusters differ by rounding only, the values having
-    been reckoned from numbers of size `scale`.
+    Needs at least 2 examples and 2 clusters. It is that of a regression on a constant with clustered errors and the
+    correction G / (G - 1), which here is all of CR1 (Cameron & Miller 2015, section II; Miller 2024, section 2.2,
+    without the correction). If every example is its own cluster, it is the usual s / sqrt(n). Return 0.0 if the cluster
+    means differ only by rounding; `scale` is the size of the numbers the values were computed from.
     """
     numbers, count = clustering.numbers, clustering.count
     sums = np.bincount(numbers, weights=values - values.mean(), minlength=count)
     deviations = np.abs(sums) / np.bincount(numbers, minlength=count)
     if is_rounding(deviations.max(), scale):
         return 0.0
-    # Squares relative to the largest: those of very large and very small numbers would not be floats.
+    # Scale by the largest: the squares of very large or very small numbers would overflow or underflow.
     largest = float(np.abs(sums).max())
     squares = float(np.sum((sums / largest) ** 2))
     return largest * math.sqrt(squares * count / (count - 1)) / values.size
 
 
 def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
-    """How many Student's t needs for the mean of `values`, shape (n,), with `standard_error`; at least 2 clusters.
+    """Return the degrees of freedom of Student's t for the mean of `values`, shape (n,), with `standard_error`.
 
-    Those of Satterthwaite (Bell & McCaffrey 2002) for CR1, the values being as alike within clusters as they are found
-    to be (Imbens & Kolesar 2016, section 3): G - 1 where all clusters are of one size, fewer where some are larger. By
-    simulation (30 clusters whose sizes are geometric around 7, normal values and differences of yes and no, 4,000 runs
-    each), tests at 5 % with G - 1 err in 6.6 to 7.6 %, with these in 4.5 to 5.3 %; sizes of 1 to 10: 5.2 to 6.2 % and
-    4.6 to 5.6 %. CR2 instead of CR1 changes this by less than 0.6 %.
+    Needs at least 2 clusters. Satterthwaite's degrees of freedom (Bell & McCaffrey 2002) for CR1, with the estimated
+    intraclass correlation (Imbens & Kolesar 2016, section 3): G - 1 if all clusters have the same size, fewer if some
+    are larger. In simulations (30 clusters with sizes geometric around 7, normal values and differences of yes and no,
+    4,000 runs each), tests at 5 % reject falsely in 6.6 to 7.6 % with G - 1, and in 4.5 to 5.3 % with these; for sizes
+    of 1 to 10, 5.2 to 6.2 % and 4.6 to 5.6 %. CR2 instead of CR1 changes this by less than 0.6 %.
     """
     count, sizes = clustering.count, np.bincount(clustering.numbers, minlength=clustering.count)
     if sizes.min() == sizes.max():
         return float(count - 1)
     alike = intraclass_correlation(values, clustering)
     parts = sizes / sizes.sum()
-    # Of the sums s of the clusters: s - parts * sum(s) is what CR1 squares. Its covariance is diag(spread) + rest, with
-    # rest = total * outer(parts, parts) - outer(spread, parts) - outer(parts, spread), so that no G x G is needed.
+    # CR1 squares s - parts * sum(s), where s are the cluster sums. The covariance of that is diag(spread) + rest, with
+    # rest = total * outer(parts, parts) - outer(spread, parts) - outer(parts, spread), so no G x G matrix is needed.
     spread = parts * (1 - alike + alike * sizes)
     total, crossed, squared = float(spread.sum()), float(spread @ parts), float(parts @ parts)
     rest = total * parts**2 - 2 * spread * parts
@@ -102,10 +106,10 @@ def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
 
 
 def with_two_more(values: FloatArray, clustering: Clustering, low: float, high: float) -> tuple[FloatArray, Clustering]:
-    """The same, shape (..., n), and two clusters of average size more: one `low` throughout, one `high`.
+    """Return `values`, shape (..., n), with two added clusters of average size: one all `low`, one all `high`.
 
-    Where what is rare was hardly seen, clusters look more alike than they are, and the error too small. What is added
-    keeps it from that, as the counts do that Agresti & Coull (1998) add to a share.
+    If rare values were hardly observed, clusters look more alike than they are, and the standard error is too small.
+    The added clusters prevent this, like the counts that Agresti & Coull (1998) add to a proportion.
     """
     size = max(1, round(clustering.numbers.size / clustering.count))
     more = np.repeat([low, high], size)
@@ -117,9 +121,10 @@ def with_two_more(values: FloatArray, clustering: Clustering, low: float, high: 
 
 
 def intraclass_correlation(values: FloatArray, clustering: Clustering) -> float:
-    """How alike values of one cluster are, 0 to 1: from the mean squares between and within (Donner 1986, eq. 2.1).
+    """Return the intraclass correlation, 0 to 1: from the mean squares between and within (Donner 1986, eq. 2.1).
 
-    Shape (n,), at least 2 clusters of which one holds more than one value. Below 0 counts as 0.
+    `values` have shape (n,), with at least 2 clusters, one of them with more than one value. Negative estimates are
+    set to 0.
     """
     numbers, count, n = clustering.numbers, clustering.count, values.size
     sizes = np.bincount(numbers, minlength=count)
@@ -127,7 +132,7 @@ def intraclass_correlation(values: FloatArray, clustering: Clustering) -> float:
     largest = float(np.abs(deviations).max())
     if not largest:
         return 0.0
-    deviations = deviations / largest  # so that squares are floats
+    deviations = deviations / largest  # so that squares do not overflow
     means = np.bincount(numbers, weights=deviations, minlength=count) / sizes
     within = float(np.sum((deviations - means[numbers]) ** 2)) / (n - count)
     between = float(np.sum(sizes * means**2)) / (count - 1)
@@ -136,14 +141,14 @@ def intraclass_correlation(values: FloatArray, clustering: Clustering) -> float:
 
 
 def few_clusters(clustering: Clustering) -> str | None:
-    """What to say of an interval from fewer than FEWEST_CLUSTERS; None with more, or where every example is alone."""
+    """Return a warning for intervals from fewer than FEWEST_CLUSTERS; None with more, or without clusters."""
     if clustering.all_alone or clustering.count >= FEWEST_CLUSTERS:
         return None
-    return f"{clustering.count} clusters: intervals from fewer than {FEWEST_CLUSTERS} may cover less than they say"
+    return f"{clustering.count} clusters: intervals from fewer than {FEWEST_CLUSTERS} may cover less often than stated"
 
 
 def too_few(n: int, clustering: Clustering, noun: str) -> str | None:
-    """Why n examples, each called `noun`, do not show how much they vary; None if they do."""
+    """Return why n examples (each a `noun`) are too few for an interval; None if they are enough."""
     if n < 2:
         return f"{n or 'no'} {noun}{'' if n == 1 else 's'}: an interval needs at least 2"
     if clustering.count < 2:
@@ -152,7 +157,7 @@ def too_few(n: int, clustering: Clustering, noun: str) -> str | None:
 
 
 def no_spread(values: FloatArray, clustering: Clustering, noun: str, *, scale: float) -> str:
-    """Why the standard error is 0: the values, each called `noun`, are all equal, or the clusters' means are."""
+    """Return why the standard error is 0: all values (each a `noun`) are equal, or all cluster means are."""
     if clustering.all_alone or is_rounding(np.ptp(values), scale):
-        return f"all {values.size} {noun}s are equal: no spread to reckon an interval from"
-    return f"the mean {noun} of all {clustering.count} clusters is the same: no spread to reckon an interval from"
+        return f"all {values.size} {noun}s are equal: no variation to compute an interval from"
+    return f"the mean {noun} of all {clustering.count} clusters is the same: no variation to compute an interval from"

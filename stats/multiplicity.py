@@ -1,24 +1,23 @@
-"""Many tests at once: p-values made larger, so that looking at many does not find by chance what is not there."""
+"""Adjust p-values for multiple comparisons."""
 
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stats.arrays import FloatArray, finite_vector, refuse_where
+from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 
 Adjustment = Literal["holm", "benjamini_hochberg", "none"]
 
 
 def adjusted(p_values: ArrayLike, how: Adjustment = "holm") -> FloatArray:
-    """The p-values of m tests, shape (m,), 0 to 1 each, made to be read together; in the same order, at most 1.
+    """Return the adjusted p-values of m tests, shape (m,), in the same order, each at most 1.
 
-    "holm" (Holm 1979): to call found what is at most a level errs at all, in any of the m, no more often than that
-    level, however the tests hang together. "benjamini_hochberg" (Benjamini & Hochberg 1995): of what is called found,
-    no larger share than that level is false on average, if the tests are independent or hang together positively;
-    it finds more. "none" leaves them. A smaller p never becomes larger than a larger one. Without tests, no numbers.
+    "holm" (Holm 1979) controls the family-wise error rate for any dependence between the tests. "benjamini_hochberg"
+    (Benjamini & Hochberg 1995) controls the false discovery rate for independent or positively dependent tests, and has
+    more power. "none" returns them unchanged. The adjustment keeps the order of the p-values; m may be 0.
 
-    Raises ValueError for a p that is not from 0 to 1, another shape, and another way.
+    Raise ValueError for a p-value that is not from 0 to 1, another shape, or an unknown method.
     """
     numbers = finite_vector("p_values", p_values)
     refuse_where("p_values", numbers, (numbers < 0) | (numbers > 1), "0 to 1")
@@ -27,18 +26,18 @@ def adjusted(p_values: ArrayLike, how: Adjustment = "holm") -> FloatArray:
     if how == "none" or not numbers.size:
         return numbers.copy()
     order = np.argsort(numbers, kind="stable")
-    found = np.empty_like(numbers)
-    found[order] = np.minimum((_holm if how == "holm" else _benjamini_hochberg)(numbers[order]), 1.0)
-    return found
+    result = np.empty_like(numbers)
+    result[order] = np.minimum((_holm if how == "holm" else _benjamini_hochberg)(numbers[order]), 1.0)
+    return result
 
 
 def _holm(rising: FloatArray) -> FloatArray:
-    """The smallest times m, the next times m - 1, and so on; none below the one before it."""
+    """Multiply the smallest by m, the next by m - 1, and so on; then make them non-decreasing."""
     return np.maximum.accumulate(rising * np.arange(rising.size, 0, -1))
 
 
 def _benjamini_hochberg(rising: FloatArray) -> FloatArray:
-    """The smallest times m, the next times m / 2, and so on; none above the one after it."""
+    """Multiply the smallest by m, the next by m / 2, and so on; then make them non-decreasing from the end."""
     m = rising.size
     scaled = rising * (m / np.arange(1, m + 1))
     return np.asarray(np.minimum.accumulate(scaled[::-1])[::-1], dtype=np.float64)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stats.arrays import FloatArray, checked_level, finite_vector, mean_of, refuse_where
-from stats.clusters import Clustering, clustering_of, too_few
-from stats.distributions import clipped
-from stats.mean import cluster_wilson_interval
-from stats.proportions import wilson_interval
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, mean_of, refuse_where
+from evalflows.stats.clusters import Clustering, clustering_of, too_few
+from evalflows.stats.distributions import clipped
+from evalflows.stats.mean import cluster_wilson_interval
+from evalflows.stats.proportions import wilson_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +20,16 @@ class ShareEstimate:
     share: float | None  # None without values
     low: float | None  # None with a reason, as is `high`
     high: float | None
-    level: float  # how often such intervals cover the true share, 0 to 1
+    confidence_level: float  # how often such intervals cover the true share, 0 to 1
     method: str  # of the interval: "wilson" or "cluster-robust wilson"
     n: int  # values
     n_clusters: int | None  # None where no clusters were given
     reason: str | None  # why there is no interval; None if there is one
 
 
-def share_estimate(yes: ArrayLike, clusters: Sequence[Hashable] | None = None, *, level: float = 0.95) -> ShareEstimate:
+def share_estimate(
+    yes: ArrayLike, clusters: Sequence[Hashable] | None = None, *, confidence_level: float = 0.95
+) -> ShareEstimate:
     """The share of 1 among `yes`, shape (n,), 0 or 1 each, and a two-sided interval for it within 0 to 1.
 
     The score interval (Wilson 1927). With `clusters`, n hashables, it is that of an effective number of values (as
@@ -39,15 +41,15 @@ def share_estimate(yes: ArrayLike, clusters: Sequence[Hashable] | None = None, *
     Raises ValueError for a value other than 0 and 1, a shape other than (n,), another number of clusters, a nan among
     them, and a level not between 0 and 1.
     """
-    level, values = checked_level(level), finite_vector("yes", yes, binary=True)
+    confidence_level, values = checked_confidence_level(confidence_level), finite_vector("yes", yes, binary=True)
     clustering = clustering_of(clusters, values.size)
     reason = _reason(values.size, clustering)
-    interval = None if reason else _interval(values, clustering, level)
+    interval = None if reason else _interval(values, clustering, confidence_level)
     return ShareEstimate(
         share=mean_of(values) if values.size else None,
         low=interval[0] if interval else None,
         high=interval[1] if interval else None,
-        level=level,
+        confidence_level=confidence_level,
         method="wilson" if clustering.all_alone else "cluster-robust wilson",
         n=values.size,
         n_clusters=None if clusters is None else clustering.count,
@@ -81,7 +83,7 @@ def combined_share(parts: Sequence[ShareEstimate], weights: ArrayLike) -> ShareE
         share=share,
         low=ends[0] if ends else None,
         high=ends[1] if ends else None,
-        level=parts[0].level,
+        confidence_level=parts[0].confidence_level,
         method=f"{parts[0].method}, combined",
         n=sum(part.n for part in parts),
         n_clusters=sum(counts) if counts else None,
@@ -102,7 +104,7 @@ def _reason(n: int, clustering: Clustering) -> str | None:
     return None if clustering.all_alone else too_few(n, clustering, "value")
 
 
-def _interval(values: FloatArray, clustering: Clustering, level: float) -> tuple[float, float]:
+def _interval(values: FloatArray, clustering: Clustering, confidence_level: float) -> tuple[float, float]:
     if clustering.all_alone:
-        return wilson_interval(int(values.sum()), values.size, level=level)
-    return cluster_wilson_interval(values, clustering, level=level)
+        return wilson_interval(int(values.sum()), values.size, confidence_level=confidence_level)
+    return cluster_wilson_interval(values, clustering, confidence_level=confidence_level)

@@ -10,9 +10,9 @@ wider. Without skew there is little to lose: of 30 normal numbers the interval i
 
 import numpy as np
 
-from stats.arrays import FloatArray
-from stats.clusters import Clustering
-from stats.distributions import t_p_value, t_quantile
+from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import Clustering
+from evalflows.stats.distributions import t_p_value, t_quantile
 
 CORRECTED = "skew-corrected t"
 """What the method is called."""
@@ -63,9 +63,11 @@ def shrunk(ratio: FloatArray, skewness: FloatArray) -> FloatArray:
     return np.maximum(np.where(steep < CLOSE, by_series, by_root) - tail / 6, 0.0)
 
 
-def skewed_t_interval(centre: float, error: float, skewness: float, *, df: float, level: float) -> tuple[float, float]:
+def skewed_t_interval(
+    centre: float, error: float, skewness: float, *, df: float, confidence_level: float
+) -> tuple[float, float]:
     """The interval of a mean, or of the difference of two means (Zhou & Dinh 2005), with that skewness."""
-    below, above = stretched(np.array(t_quantile(level, df)), np.array([-skewness, skewness])).tolist()
+    below, above = stretched(np.array(t_quantile(confidence_level, df)), np.array([-skewness, skewness])).tolist()
     return centre - below * error, centre + above * error
 
 

@@ -12,14 +12,14 @@ STEPS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beyond:
+class OneSidedP:
     """One-sided p-values. They add up to 1, but where each is 0.5 at least, the interval telling neither."""
 
     p_above: float  # small where the interval lies above the threshold: evidence that the true value does
     p_below: float  # small where it lies below
 
 
-def beyond(interval_at: Callable[[float], tuple[float, float]], threshold: float) -> Beyond:
+def one_sided_p(interval_at: Callable[[float], tuple[float, float]], threshold: float) -> OneSidedP:
     """How sure it is that the true value is above `threshold`, and that it is below, both in the unit of the interval.
 
     `interval_at` gives the two-sided interval at a level between 0 and 1, wider at higher levels (narrower ones are
@@ -38,21 +38,23 @@ def beyond(interval_at: Callable[[float], tuple[float, float]], threshold: float
     if math.isnan(threshold):
         raise ValueError(f"threshold: got {threshold!r}, wanted a number")
     if math.isinf(threshold):
-        return Beyond(p_above=float(threshold > 0), p_below=float(threshold < 0))
+        return OneSidedP(p_above=float(threshold > 0), p_below=float(threshold < 0))
     low, high = _checked(interval_at, FINEST)
     if low > threshold:
-        p = _half_alpha(lambda level: _checked(interval_at, level)[0] > threshold)
-        return Beyond(p_above=p, p_below=1 - p)
+        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[0] > threshold)
+        return OneSidedP(p_above=p, p_below=1 - p)
     if high < threshold:
-        p = _half_alpha(lambda level: _checked(interval_at, level)[1] < threshold)
-        return Beyond(p_above=1 - p, p_below=p)
-    return Beyond(p_above=0.5, p_below=0.5)
+        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[1] < threshold)
+        return OneSidedP(p_above=1 - p, p_below=p)
+    return OneSidedP(p_above=0.5, p_below=0.5)
 
 
-def _checked(interval_at: Callable[[float], tuple[float, float]], level: float) -> tuple[float, float]:
-    low, high = interval_at(level)
+def _checked(interval_at: Callable[[float], tuple[float, float]], confidence_level: float) -> tuple[float, float]:
+    low, high = interval_at(confidence_level)
     if not low <= high:
-        raise ValueError(f"interval_at: got {low!r} to {high!r} at level {level!r}, wanted two ends in order")
+        raise ValueError(
+            f"interval_at: got {low!r} to {high!r} at level {confidence_level!r}, wanted two ends in order"
+        )
     return low, high
 
 

@@ -1,6 +1,6 @@
-"""The records and their keeping."""
+"""The store: records, Parquet files, and SQL views."""
 
-from store.catalog import connect
-from store.parquet import Store
+from evalflows.store.catalog import connect
+from evalflows.store.parquet import Store
 
 __all__ = ["Store", "connect"]

@@ -1,4 +1,4 @@
-"""Asking the store with SQL: a DuckDB in memory with a view for every table (staging) and every question (marts)."""
+"""Querying the store with SQL: an in-memory DuckDB with a view per table (staging) and per question (marts)."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
@@ -12,16 +12,17 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from specs.errors import InputError
-from store.parquet import Store
+from evalflows.specs.errors import InputError
+from evalflows.specs.metric_names import PASS_K
+from evalflows.store.parquet import Store
 
 SQL = Path(__file__).parent / "sql"
 
 
 def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnection:
-    """A DuckDB with every view over the store's files, as they are when a query runs. It cannot change the store.
+    """Return a DuckDB with all views over the store's files, as of each query. It cannot change the store.
 
-    `root` as in `Store`. Raises InputError for a store that cannot be made or read.
+    `root` as in `Store`. Raise InputError if the store cannot be created or read.
     """
     store = Store(root)
     connection = store.connect()
@@ -30,9 +31,9 @@ def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnec
 
 
 def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
-    """The rows of each query over the views, all of them as the store is at one moment. A query is SQL and its values.
+    """Return the rows of each query (SQL and its values) over the views, from one consistent state of the store.
 
-    Unlike a bare connection, it misses no experiment that is sealed meanwhile.
+    Unlike a plain connection, this misses no experiment that is sealed meanwhile.
     """
 
     def read() -> list[list[tuple[Any, ...]]]:
@@ -43,7 +44,7 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
-    """The rows of one query in the same way, as an Arrow table."""
+    """Return the rows of one query as an Arrow table, from one consistent state of the store."""
 
     def read() -> pa.Table:
         with _viewing(store) as catalog:
@@ -62,17 +63,19 @@ def _viewing(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
+    # Python and SQL share one pattern for names of pass@k metrics.
+    connection.execute(f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')")
     for path in view_files():
         connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
 
 
 def view_files() -> list[Path]:
-    """The files of the views, in the order in which they build on each other."""
+    """Return the SQL files of the views, in order of dependency."""
     return [*sorted((SQL / "staging").glob("*.sql")), *sorted((SQL / "marts").glob("*.sql"))]
 
 
 def grain(path: Path) -> tuple[str, ...]:
-    """The columns that are unique in a view, read from its first line: `-- one row per a, b: …`."""
+    """Return the key columns of a view, read from its first line: `-- one row per a, b: …`."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     match = re.fullmatch(r"-- one row per ([a-z_]+(?:, [a-z_]+)*)(?:: .*)?", first)
     if not match:
@@ -81,7 +84,7 @@ def grain(path: Path) -> tuple[str, ...]:
 
 
 def select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRelation:
-    """Run one query that only reads. Raises InputError for anything else, and for SQL that DuckDB refuses."""
+    """Run one read-only query. Raise InputError for any other statement, and for SQL that DuckDB rejects."""
     try:
         statements = connection.extract_statements(query)
     except duckdb.Error as error:
@@ -95,7 +98,7 @@ def select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPy
 
 
 def _only_reads(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> bool:
-    """Whether it is a query; to explain and analyze one runs it, so what is explained must be one too."""
+    """Return whether a statement is a query. EXPLAIN ANALYZE runs its statement, so that must be a query too."""
     if statement.type == duckdb.StatementType.EXPLAIN:
         bare = re.sub(r"/\*.*?\*/|--[^\n]*", " ", statement.query, flags=re.DOTALL)
         explained = re.sub(r"^\s*explain\s*(analyze\b)?\s*(\([^)]*\))?", "", bare, flags=re.IGNORECASE)

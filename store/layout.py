@@ -1,14 +1,13 @@
-"""Where the files lie, and the SQL that reads them."""
+"""Paths of the store's files, and the SQL that reads them."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from specs.errors import InputError
-from store.schemas import TABLES, Table, schema_of
+from evalflows.specs.errors import InputError
+from evalflows.store.schemas import TABLES, Table, schema_of
 
 DEFAULT_ROOT = "data/store"
-
 
 _OWNERS = {table.owner for table in TABLES.values()}
 
@@ -21,16 +20,18 @@ class Layout:
 
     @classmethod
     def at(cls, root: str | os.PathLike[str] | None = None) -> "Layout":
-        """The named root, else EVALFLOWS_STORE, else data/store below the current folder."""
-        given = os.fspath(root) if root is not None else os.environ.get("EVALFLOWS_STORE") or DEFAULT_ROOT
-        text = given.removeprefix("file://")
+        """Return the layout of `root`, else of EVALFLOWS_STORE, else of data/store in the current folder."""
+        path = os.fspath(root) if root is not None else os.environ.get("EVALFLOWS_STORE") or DEFAULT_ROOT
+        text = path.removeprefix("file://")
         if "://" not in text:
             text = str(Path(text).absolute())
         elif not text.endswith("://"):
             text = text.rstrip("/")
         refused = [part for part in text.split("/") if set(part) & set("*?[") or part.partition("=")[0] in _OWNERS]
         if refused:
-            raise InputError(f"store {given!r}: got {refused[0]!r} in it, wanted none with * ? [ or an owner's column=")
+            raise InputError(
+                f"store {path!r}: got {refused[0]!r}, wanted a path without * ? [ and without column= of an owner"
+            )
         return cls(text)
 
     @property
@@ -39,7 +40,7 @@ class Layout:
 
     @property
     def marker(self) -> str:
-        """The file that says that a store is here."""
+        """The file that marks the root as a store."""
         return f"{self.root}/evalflows.json"
 
     def sealed(self, table: str, owner: str) -> str:
@@ -49,15 +50,15 @@ class Layout:
         return f"{self.root}/{table}/open/{_table(table).owner}={_safe(owner)}"
 
     def empties(self, table: str) -> tuple[str, str]:
-        """Files without rows that bear the schema: a view over no file at all fails in DuckDB."""
+        """Return the paths of empty files with the schema: in DuckDB, a view over no files fails."""
         owner = _table(table).owner
         return f"{self.root}/{table}/sealed/{owner}=_/_.parquet", f"{self.root}/{table}/open/{owner}=_/_.parquet"
 
     def every_row(self, table: str) -> str:
-        """SQL for all rows of a table, each key once: sealed files as they are, open ones without their doubles.
+        """Return SQL for all rows of a table, each key once: sealed files directly, open files de-duplicated.
 
-        De-duplicating costs ten times a plain read, so only what is open pays for it. The owner is in the folder's
-        name, so that a query for one owner opens that one's files only.
+        De-duplication costs ten times a plain read, so only open files are de-duplicated. The owner is in the folder's
+        name, so a query for one owner opens only its files.
         """
         sealed, unsealed = (_quoted(f"{self.root}/{table}/{state}/*/*.parquet") for state in ("sealed", "open"))
         options = "hive_partitioning = true, hive_types_autocast = false"
@@ -69,11 +70,11 @@ class Layout:
 
 
 def newest(table: str, source: str) -> str:
-    """SQL for the rows of a source, each key once: success beats failure, then the later one wins."""
+    """Return SQL for the rows of a source, each key once: success beats failure, then the latest row wins."""
     columns = ", ".join(schema_of(_table(table).record).names)
     statuses = ", ".join(map(_quoted, TABLES[table].settled))
     settled = f"(status in ({statuses})) desc, " if statuses else ""
-    # The owner decides nothing here, but a filter on it then passes below the window.
+    # The owner does not change the result, but lets DuckDB push a filter on it below the window.
     key = ", ".join(dict.fromkeys((TABLES[table].owner, *TABLES[table].key)))
     return (
         f"select {columns} from {source} "
@@ -82,7 +83,7 @@ def newest(table: str, source: str) -> str:
 
 
 def files(urls: list[str]) -> str:
-    """SQL for the rows of some Parquet files."""
+    """Return SQL for the rows of Parquet files."""
     return f"read_parquet([{', '.join(map(_quoted, urls))}], hive_partitioning = false)"
 
 
@@ -98,5 +99,5 @@ def _table(name: str) -> Table:
 
 def _safe(owner: str) -> str:
     if not owner or owner.startswith(("_", ".")) or any(c in owner for c in "/\\*?[]=%"):
-        raise InputError(f"{owner!r}: not an id that a file can be named by")
+        raise InputError(f"got {owner!r}, wanted an id that is valid in a file name")
     return owner

@@ -1,9 +1,9 @@
 """The store: write-once Parquet files in a folder or an object store.
 
-`<table>/sealed/<owner>/rows.parquet` holds what is finished, each key once. `<table>/open/<owner>/<part>.parquet`
-holds what is still being made, where a retry may give a key twice. Where an owner has a sealed file, its open parts
-do not count: so sealing and reopening turn on one rename a table. DuckDB lists the files of each state by itself, so
-that a query may miss an owner that is sealed between its listings: `Store.query` notices, a bare connection does not.
+`<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once. `<table>/open/<owner>/<part>.parquet` holds
+rows of unfinished work, in which retries may repeat a key. If an owner has a sealed file, its open parts are ignored,
+so sealing and reopening take one rename per table. DuckDB lists the files of each state separately, so a query may miss
+an owner that is sealed between the listings: `Store.query` detects this, a plain connection does not.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -11,7 +11,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,26 +22,28 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from specs.errors import InputError
-from store.layout import Layout, files, newest
-from store.schemas import TABLES, schema_of, to_arrow, to_rows
-from store.source import connect_source, shared
+from evalflows.specs.errors import InputError
+from evalflows.store.layout import Layout, files, newest
+from evalflows.store.schemas import TABLES, schema_of, to_arrow, to_rows
+from evalflows.store.source import connect_source, shared
 
 Result = TypeVar("Result")
 
 ROWS_PER_GROUP = 50_000
-FORMAT = 4
-"""Of the stored files: another one for each change of columns that old files cannot be read with."""
+FORMAT = 5
+"""Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
+FORMAT_KEY = b"evalflows.format"
+"""The key of the format in a file's metadata."""
 _MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
-_SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # what file systems call it
+_SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # names of the modification time in file systems
 REOPENED = "reopened"
-"""The part that holds what was sealed before an owner was reopened."""
+"""The part with the rows that were sealed before an owner was reopened."""
 
 
 class Store:
-    """The files under one root. Any number of processes may use it at once.
+    """The files under one root. Any number of processes may use it concurrently.
 
-    Raises InputError for a root that cannot be made or read.
+    Raise InputError if the root cannot be created or read.
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
@@ -55,24 +57,24 @@ class Store:
             raise InputError(f"store {self.layout.root!r}: {error}") from error
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
-        """Write all that an owner has in a table, sealed at once. Raises ValueError for a row of another owner."""
+        """Write and seal all rows of an owner in a table. Raise ValueError for a row of another owner."""
         self._write(self.layout.sealed(table, owner), _owned(table, owner, rows))
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
-        """Add rows to an open owner; for no rows, nothing is written. Raises ValueError for a row of another owner."""
+        """Add rows to an open owner; without rows, write nothing. Raise ValueError for a row of another owner."""
         data = _owned(table, owner, rows)
         if data.num_rows:
             self._write(f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", data)
 
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[Any]:
-        """An owner's rows as records, each key once; of an open owner, only those parts that `parts` names.
+        """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
 
-        Rows that were sealed before the owner was reopened count to every part.
+        Rows that were sealed before the owner was reopened belong to every part.
         """
         return to_rows(table, self.read_arrow(table, owner, parts))
 
     def read_arrow(self, table: str, owner: str, parts: Sequence[str] | None = None) -> pa.Table:
-        """The same as an Arrow table."""
+        """Return the same rows as an Arrow table."""
         if self.is_sealed(table, owner):
             with self._fs.open(self.layout.sealed(table, owner), "rb") as file:
                 return pq.read_table(file)
@@ -82,7 +84,7 @@ class Store:
         return self._exists(self.layout.sealed(table, owner))
 
     def seal(self, owner: str, tables: Sequence[str]) -> None:
-        """Turn an owner's open parts into one file a table, keys unique, and remove the parts. Safe to repeat."""
+        """Merge an owner's open parts into one file per table with unique keys, and remove the parts. Idempotent."""
         for table in tables:
             parts = self._open_files(table, owner)
             if parts and not self.is_sealed(table, owner):
@@ -90,31 +92,31 @@ class Store:
             self._remove_open(table, owner)
 
     def reopen(self, owner: str, tables: Sequence[str]) -> None:
-        """Turn an owner's sealed files back into open parts, so that rows can be added. Safe to repeat."""
+        """Turn an owner's sealed files back into open parts, so that rows can be added. Idempotent."""
         for table in tables:
             if self.is_sealed(table, owner):
-                self._remove_open(table, owner)  # what a seal that was broken off has left
+                self._remove_open(table, owner)  # left over from an interrupted seal
                 folder = self.layout.open_folder(table, owner)
                 self._fs.makedirs(folder, exist_ok=True)
                 self._fs.mv(self.layout.sealed(table, owner), f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB with every table as a view in the schema `source`."""
+        """Return a DuckDB with every table as a view in the schema `source`."""
         return connect_source(self.layout, self._fs)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """The same, shared by the whole process, with the views of the catalog besides once it was asked."""
+        """Return a connection to this process's shared database, with the catalog's views once they were used."""
         return shared.cursor(self.layout, self._fs, self.connect)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query, asked again if an owner was sealed meanwhile: DuckDB lists files one after another."""
-        return self._asked(sql, parameters, duckdb.DuckDBPyConnection.fetchall)
+        """Return the rows of a query, repeated if an owner was sealed meanwhile."""
+        return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchall)
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
-        """The columns of a query as numpy arrays, which for millions of rows take a tenth of what rows do."""
-        return self._asked(sql, parameters, duckdb.DuckDBPyConnection.fetchnumpy)
+        """Return the columns of a query as numpy arrays, ten times faster than rows for millions of rows."""
+        return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchnumpy)
 
-    def _asked(
+    def _fetch(
         self, sql: str, parameters: Sequence[object], fetch: Callable[[duckdb.DuckDBPyConnection], Result]
     ) -> Result:
         def read() -> Result:
@@ -124,9 +126,9 @@ class Store:
         return self.steady(read)
 
     def steady(self, read: Callable[[], Result]) -> Result:
-        """What `read` returns, asked again if files came or went meanwhile: no owner is missed, or read half.
+        """Return the result of `read`, repeated if files changed meanwhile, so that no owner is missed or half read.
 
-        Queries within `read` are all of them as the store is at one moment.
+        All queries within `read` see one consistent state of the store.
         """
         if self._steady.get():
             return read()
@@ -135,30 +137,33 @@ class Store:
             while True:
                 before = self._states()
                 try:
-                    found = read()
+                    result = read()
                 except duckdb.Error:
                     if self._states() == before:
                         raise
                 else:
                     if self._states() == before:
-                        return found
+                        return result
         finally:
             self._steady.reset(token)
 
     def _prepare(self) -> None:
-        """Write the files without rows, and the marker last: a store that bears it is whole."""
+        """Write the empty files, and the marker last: a store with a marker is complete."""
         for name, table in TABLES.items():
             for path in self.layout.empties(name):
                 self._write(path, schema_of(table.record).empty_table())
         self._fs.pipe_file(self.layout.marker, _MARK)
 
     def _is_prepared(self) -> bool:
-        """False too for a store from before a table was added. Raises ValueError for one of another format."""
+        """Return whether the store has all tables. Raise ValueError for a store of another format."""
         if not self._exists(self.layout.marker):
             return False
         mark = self._fs.cat_file(self.layout.marker)
-        if (found := json.loads(mark).get("format")) != FORMAT:
-            raise ValueError(f"written in format {found}, wanted {FORMAT}: name another store by EVALFLOWS_STORE")
+        written = int(json.loads(mark).get("format", 0))
+        if written < FORMAT:
+            raise ValueError(f"got format {written}, wanted {FORMAT}: `evalflows migrate` rewrites an older store")
+        if written > FORMAT:
+            raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
         return bool(mark == _MARK)
 
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
@@ -175,9 +180,9 @@ class Store:
         return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in found]
 
     def _states(self) -> dict[str, object]:
-        """Which files there are, and since when."""
+        """Return the files, with their modification times."""
         if self.layout.is_local:
-            return dict(_local_states(Path(self.layout.root)))
+            return _local_states(Path(self.layout.root))
         self._fs.invalidate_cache()
         found = self._fs.glob(f"{self.layout.root}/*/*/*/*.parquet", detail=True)
         return {path: next((info[key] for key in _SINCE if key in info), None) for path, info in found.items()}
@@ -192,23 +197,28 @@ class Store:
             self._fs.rm(folder, recursive=True)
 
     def _write(self, path: str, data: pa.Table) -> None:
-        if self.layout.is_local:
-            _write_durably(Path(path), data)
-        else:
-            sink = pa.BufferOutputStream()
-            _write_parquet(data, sink)
-            self._fs.pipe_file(path, sink.getvalue().to_pybytes())
+        write_file(self.layout, self._fs, path, data)
 
 
-def _local_states(root: Path) -> Iterator[tuple[str, object]]:
-    """The same for a folder, where it takes a fifth of the time without fsspec."""
-    for path in root.glob("*/*/*/*.parquet"):
-        with suppress(FileNotFoundError):  # it went meanwhile
-            yield str(path), path.stat().st_mtime_ns
+def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: pa.Table) -> None:
+    """Write one Parquet file atomically; on a local disk, also durably."""
+    if layout.is_local:
+        _write_durably(Path(path), data)
+    else:
+        sink = pa.BufferOutputStream()
+        _write_parquet(data, sink)
+        fs.pipe_file(path, sink.getvalue().to_pybytes())
+
+
+def _local_states(root: Path) -> dict[str, object]:
+    """Return the files of a local folder with their modification times, five times faster than with fsspec."""
+    while True:
+        with suppress(FileNotFoundError):  # a file or a folder was removed meanwhile: list again
+            return {str(path): path.stat().st_mtime_ns for path in root.glob("*/*/*/*.parquet")}
 
 
 def _owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
-    """Rows whose owner is the one that their folder is named by: DuckDB believes the folder."""
+    """Return rows after checking that their owner matches their folder, which DuckDB relies on."""
     data = _as_arrow(table, rows)
     others = set(data.column(TABLES[table].owner).unique().to_pylist()) - {owner}
     if others:
@@ -224,11 +234,12 @@ def _as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:
 
 
 def _write_parquet(data: pa.Table, sink: Any) -> None:
+    data = data.replace_schema_metadata({**(data.schema.metadata or {}), FORMAT_KEY: str(FORMAT).encode()})
     pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
 
 
 def _write_durably(target: Path, data: pa.Table) -> None:
-    """Write beside the target, force it to the disk, then rename: no reader ever sees half a file."""
+    """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""The rows that are kept: one frozen dataclass a table. Order and types here are those of the Parquet files.
+"""The rows of the store: one frozen dataclass per table, with the column order and types of the Parquet files.
 
 Missing is None, with a reason in `error`, `comment` or `reason`; never 0, never NaN. Times are UTC, money is USD,
 durations are seconds. A field typed Json holds JSON text.
@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import orjson
+
+from evalflows.store.reasons import LimitChange, ReasonCode
 
 Json = Annotated[str, "json"]
 
@@ -32,33 +34,33 @@ def now() -> datetime:
 
 
 def new_id(prefix: str, at: datetime | None = None) -> str:
-    """`prefix-` and 26 letters: 48 bits of time in ms, so that ids sort by time, then 80 bits of chance."""
+    """Return `prefix-` and 26 characters: 48 bits of time in ms, so that ids sort by time, then 80 random bits."""
     return f"{prefix}-{_time(at or now())}{_letters(secrets.randbits(80), 16)}"
 
 
 def dependent_id(prefix: str, at: str | datetime, *origin: str) -> str:
-    """An id of the same form whose 80 bits are a hash of its origin; its time is `at`, or that of the id `at`."""
+    """Return an id of the same form whose last 80 bits hash its origin; its time is `at`, or that of the id `at`."""
     time = _time(at) if isinstance(at, datetime) else at.partition("-")[2][:10]
     number = int.from_bytes(hashlib.sha256(to_json(origin).encode()).digest()[:10])
     return f"{prefix}-{time}{_letters(number, 16)}"
 
 
 def derived_id(*parts: str | int | None) -> str:
-    """32 hex digits that the parts decide: a key made of other keys, in one column."""
+    """Return a hash of the parts as 32 hex digits: a key made of other keys, in one column."""
     try:
-        text = orjson.dumps(parts)  # as `to_json` has it, in a fraction of the time
+        text = orjson.dumps(parts)  # like `to_json`, but much faster
     except orjson.JSONEncodeError:
         text = to_json(parts).encode()
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def controls_batch(run_group: str) -> str:
-    """The batch of checks in which the judges of one start were tried."""
+    """Return the id of the batch of known-answer controls of a run group's judges."""
     return derived_id("controls", run_group)
 
 
 def _time(at: datetime) -> str:
-    """Whole milliseconds, reckoned in integers: as a float, a time may fall short of its own millisecond."""
+    """Encode a time in whole milliseconds, computed in integers: as a float, it may round to the previous one."""
     return _letters(int(at.replace(microsecond=0).timestamp()) * 1000 + at.microsecond // 1000, 10)
 
 
@@ -70,10 +72,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True,
 
 
 def to_json(value: Any, *, mend: bool = False) -> Json:
-    """JSON text that equal values share: keys sorted, no spaces.
+    """Return canonical JSON text: keys sorted, no spaces.
 
-    Raises TypeError or ValueError, in one line, for what JSON in UTF-8 cannot hold (NaN, half a surrogate pair). With
-    `mend` such a half, as a stream that was cut leaves it, becomes U+FFFD.
+    Raise TypeError or ValueError, in one line, for values that JSON in UTF-8 cannot represent (NaN, a lone surrogate).
+    With `mend`, lone surrogates, which truncated streams contain, become U+FFFD.
     """
     text = _ENCODER.encode(value)
     if mend:
@@ -83,18 +85,18 @@ def to_json(value: Any, *, mend: bool = False) -> Json:
 
 
 def from_json(text: Json | None) -> Any:
-    """What JSON text holds; None for none."""
+    """Parse JSON text; None stays None."""
     return None if text is None else json.loads(text)
 
 
 def mended(text: str) -> str:
-    """A text that UTF-8 can hold: half a surrogate pair becomes U+FFFD."""
+    """Replace lone surrogates by U+FFFD, so that the text is valid UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
-    """A frozen dataset: its content, whatever it is called and wherever it came from."""
+    """A frozen dataset, identified by its content, independent of name and source."""
 
     snapshot_id: str
     n_examples: int
@@ -104,13 +106,13 @@ class SnapshotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetVersionRow:
-    """An event: from this moment on, the name stands for the snapshot."""
+    """An event: from now on, the dataset's name refers to this snapshot."""
 
     dataset_version_id: str
     name: str
     snapshot_id: str
-    parent_snapshot_id: str | None = None  # what the name stood for before
-    source: str  # a path, or what else the rows came from
+    parent_snapshot_id: str | None = None  # the previous snapshot of the name
+    source: str  # a path, or another origin of the rows
     description: str | None = None
     metadata: Json | None = None
     recorded_at: datetime = field(default_factory=now)
@@ -118,6 +120,8 @@ class DatasetVersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRow:
+    """One example of a snapshot."""
+
     snapshot_id: str
     example_id: str
     position: int  # from 0, as first frozen
@@ -125,17 +129,17 @@ class ExampleRow:
     reference_outputs: Json | None = None
     metadata: Json | None = None
     split: str | None = None
-    cluster: str | None = None  # what was sampled together: a conversation, a document
+    cluster: str | None = None  # examples sampled together share it, such as those of one document
     attachments: Json | None = None
     recorded_at: datetime = field(default_factory=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRow:
-    """One target on one snapshot, once started. A later row replaces an earlier one of the same experiment."""
+    """One started experiment: one target on one snapshot. A later row replaces an earlier one of the same id."""
 
     experiment_id: str
-    run_group: str  # the experiments that one start of a spec made
+    run_group: str  # shared by all experiments of one start of a spec
     run_key: str | None = None
     name: str
     description: str | None = None
@@ -151,7 +155,7 @@ class ExperimentRow:
     target_kind: str
     target_version: str
     evaluators: Json  # [{name, version, declared_version, use, level}]
-    spec: Json  # the whole ExperimentSpec, its dataset by snapshot
+    spec: Json  # the resolved ExperimentSpec, with its dataset as a snapshot
     git_commit: str | None = None
     git_branch: str | None = None
     git_dirty: bool | None = None
@@ -161,11 +165,11 @@ class ExperimentRow:
     reason: str | None = None  # why it is incomplete
     budget_usd: float | None = None
     max_calls: int | None = None
-    calls: int | None = None  # made and paid; None while it runs
+    calls: int | None = None  # paid calls; None while it runs
     calls_cached: int | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
-    cost_usd: float | None = None  # None where a price was not known
+    cost_usd: float | None = None  # None if a price is unknown
     started_at: datetime
     ended_at: datetime | None = None
     recorded_at: datetime = field(default_factory=now)
@@ -173,26 +177,26 @@ class ExperimentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRow:
-    """What a target made of one example, once."""
+    """One run: a target's answer to one example, in one repetition."""
 
-    run_id: str  # of experiment, example and repetition
+    run_id: str  # derived from experiment, example and repetition
     experiment_id: str
     example_id: str
     repetition: int  # from 0
     outputs: Json | None = None
-    length: int | None = None  # characters of the only field, where that is a text; else of the whole as JSON
+    length: int | None = None  # characters of the only field, if it is text; else of all as JSON
     status: OutputStatus
     error: str | None = None
     error_kind: str | None = None  # specs.errors.ErrorKind
     attempts: int = 1
-    latency_s: float | None = None  # of the attempt that succeeded
+    latency_s: float | None = None  # of the successful attempt
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
-    calls: int = 0  # model calls made and paid
-    calls_cached: int = 0  # answered by the ledger
+    calls: int = 0  # paid model calls
+    calls_cached: int = 0  # calls answered from the ledger
     steps: Json | None = None  # child calls and tool calls, in order
-    reused_from: str | None = None  # the run whose outputs these are
+    reused_from: str | None = None  # the run whose outputs were reused
     trace_id: str | None = None
     started_at: datetime | None = None
     recorded_at: datetime = field(default_factory=now)
@@ -200,9 +204,9 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRow:
-    """One judgement. A failed one is a row too: value null, and an error."""
+    """One score of a run or another subject. A failed evaluation is a row too, with a null value and an error."""
 
-    score_id: str  # of subject, turn, metric and evaluator version
+    score_id: str  # derived from subject, turn, metric and evaluator version
     subject_kind: SubjectKind
     subject_id: str
     turn: int | None = None
@@ -227,7 +231,7 @@ class ScoreRow:
     repeats: int | None = None  # how often the judge was asked
     spread: float | None = None  # standard deviation over the repeats
     decided_by: str | None = None  # the tier or fallback that gave the value
-    sampling_rate: float | None = None  # in (0, 1]; None where every run was judged
+    sampling_rate: float | None = None  # in (0, 1]; None if all runs were judged
     attempts: int = 1
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -241,7 +245,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSetRow:
-    """Existing experiments that were compared, and how."""
+    """A comparison of existing experiments, with its settings."""
 
     comparison_id: str
     run_key: str | None = None
@@ -250,7 +254,7 @@ class ComparisonSetRow:
     metadata: Json | None = None
     tags: list[str] = field(default_factory=list)
     experiments: list[str]  # experiment ids
-    baseline_experiment_id: str | None = None  # None: all pairs
+    baseline_experiment_id: str | None = None  # None if all pairs are compared
     snapshot_ids: list[str]
     evaluators: Json
     spec: Json
@@ -258,10 +262,10 @@ class ComparisonSetRow:
     both_orders: bool
     failed_output_policy: str  # loses, or left_out
     seed: int
-    repetitions: int  # those that every experiment has
+    repetitions: int  # the number that all experiments have
     chunk_size: int
-    n_shared: int  # examples that every experiment has, with the same inputs
-    n_left_out: int  # those that only some have, or with other inputs
+    n_shared: int  # examples that all experiments have with the same inputs
+    n_left_out: int  # examples that some experiments lack or have with other inputs
     git_commit: str | None = None
     git_branch: str | None = None
     git_dirty: bool | None = None
@@ -283,9 +287,9 @@ class ComparisonSetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One pairwise judgement. Left and right are fixed by the experiments; what was shown first stands beside them."""
+    """One pairwise judgement. The experiments define left and right; `shown_first` is the presentation order."""
 
-    judgement_id: str  # of comparison, metric, both runs, order and evaluator version
+    judgement_id: str  # derived from comparison, metric, both runs, order and evaluator version
     comparison_id: str
     metric: str
     example_id: str
@@ -308,8 +312,8 @@ class ComparisonRow:
     judge_model: str | None = None
     prompt_hash: str | None = None
     repeats: int | None = None  # how often the judge was asked
-    agreement: float | None = None  # the share of all two repeats that say the same; None for one
-    decided_by: str | None = None  # `failed output` where no evaluator was asked
+    agreement: float | None = None  # the share of pairs of repeats with the same verdict; None for one repeat
+    decided_by: str | None = None  # `failed_output` if no evaluator was called
     attempts: int = 1
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -323,18 +327,18 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingRow:
-    """Where one experiment stands in a tournament."""
+    """The rating of one experiment in a comparison."""
 
-    rating_id: str  # of comparison, metric, experiment, method and slice
+    rating_id: str  # derived from comparison, metric, experiment, method and slice
     comparison_id: str
     metric: str
     experiment_id: str
     method: str
-    slice: str | None = None  # a split or a metadata value; None for all
-    rating: float | None = None  # 1000 on average; 400 more are odds of 10 to 1
+    slice: str | None = None  # a split or a metadata value; None for all examples
+    rating: float | None = None  # mean 1000; a difference of 400 means odds of 10 to 1
     ci_low: float | None = None
     ci_high: float | None = None
-    level: float | None = None
+    confidence_level: float | None = None
     rank: int | None = None
     win_rate: float | None = None
     win_rate_low: float | None = None
@@ -347,7 +351,8 @@ class RatingRow:
     seed: int | None = None
     resamples: int | None = None
     settings: Json | None = None
-    reason: str | None = None  # why there is none, or why nothing may rest on it
+    reason: str | None = None  # why there is no rating, or why it is not reliable
+    reason_code: ReasonCode | None = None
     recorded_at: datetime = field(default_factory=now)
 
 
@@ -355,7 +360,7 @@ class RatingRow:
 class EstimateRow:
     """The mean of one metric of one experiment, with its interval; repetitions are averaged within an example first."""
 
-    estimate_id: str  # of experiment, metric, evaluator version and slice
+    estimate_id: str  # derived from experiment, metric, evaluator version and slice
     experiment_id: str
     metric: str
     evaluator_version: str
@@ -363,22 +368,23 @@ class EstimateRow:
     mean: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    level: float
+    confidence_level: float
     method: str
     n_examples: int
     n_clusters: int | None = None
     reason: str | None = None  # why there is no interval
+    reason_code: ReasonCode | None = None
     recorded_at: datetime = field(default_factory=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRow:
-    """Is the difference in one metric, candidate minus baseline, real?"""
+    """The conclusion on the difference in one metric, candidate minus baseline."""
 
     verdict_id: str
-    decision_id: str | None = None  # of the gate's decision that it was made for
-    run_group: str | None = None  # of a comparison, or of a decision, its id
-    comparison_id: str | None = None  # then the means are win rates, ties half
+    decision_id: str | None = None  # the gate's decision that it belongs to
+    run_group: str | None = None  # for a comparison or a decision, its id
+    comparison_id: str | None = None  # if set, the means are win rates, with ties counted as half
     metric: str
     slice: str | None = None
     candidate_experiment_id: str
@@ -388,7 +394,7 @@ class VerdictRow:
     difference: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    level: float | None = None
+    confidence_level: float | None = None
     p_value: float | None = None
     p_adjusted: float | None = None
     adjustment: str | None = None
@@ -399,26 +405,26 @@ class VerdictRow:
     candidate_missing: int
     baseline_scored: int
     baseline_missing: int
-    worst_case_low: float | None = None  # the difference, had the missing gone all against the candidate
-    worst_case_high: float | None = None
-    worst_ci_low: float | None = None  # the interval's low end, had the missing gone all against the candidate
-    worst_ci_high: float | None = None  # its high end, had they gone all for it
-    margin: float | None = None  # a difference of less does not matter
+    worst_case_low: float | None = None  # the difference if all missing values went against the candidate
+    worst_case_high: float | None = None  # the difference if all missing values favoured the candidate
+    worst_case_ci_low: float | None = None  # the interval's low end in the first case
+    worst_case_ci_high: float | None = None  # the interval's high end in the second case
+    margin: float | None = None  # smaller differences do not matter
     higher_is_better: bool = True
-    smallest_detectable_effect: float | None = None  # what would have been found with that power, were it there
+    minimum_detectable_effect: float | None = None  # the difference that is found with that power
     power: float | None = None
+    length_controlled: bool = False  # whether it is adjusted to answers of equal length
     conclusion: Conclusion
     reason: str | None = None
-    warning: str | None = None  # what makes the interval less sure than it says
-    seed: int | None = None
-    resamples: int | None = None
+    reason_code: ReasonCode | None = None
+    warning: str | None = None  # why the interval is less reliable than stated
     settings: Json | None = None
     recorded_at: datetime = field(default_factory=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
-    """May it be released? One gate's answer on one candidate, on the evidence that there was."""
+    """One gate's decision on one candidate."""
 
     decision_id: str
     gate: str
@@ -426,13 +432,13 @@ class DecisionRow:
     candidate_experiment_id: str
     baseline_experiment_id: str | None = None
     conclusion: DecisionConclusion
-    summary: str  # in a sentence or two
-    reasons: Json  # a rule each: [{rule, metric, bound, outcome, text, p_below, p_adjusted}]
+    summary: str  # the deciding rules, in words
+    reasons: Json  # one per rule: [{rule, metric, bound, outcome, text, reason_code, p_below, p_adjusted}]
     policy: Json  # the GateSpec
-    level: float
-    comparability: Json | None = None  # what differs between the two sides: [{what, text, refuses}]
-    n_shared: int | None = None  # examples that both sides have, with the same inputs
-    looks: int | None = None  # how often a batched gate looked
+    confidence_level: float
+    comparability: Json | None = None  # differences between candidate and baseline: [{what, text, refuses}]
+    n_shared: int | None = None  # examples that both experiments have with the same inputs
+    interim_analyses: int | None = None  # number of interim analyses of a batched gate
     calls_saved: int | None = None
     flow_run_id: str | None = None
     git_commit: str | None = None
@@ -443,10 +449,10 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRow:
-    """An event: a person made this experiment the one to compare with."""
+    """An event: a person approved this experiment as baseline."""
 
     baseline_id: str
-    name: str  # which baseline: a dataset's, a product's
+    name: str  # the baseline's name, such as a dataset or a product
     experiment_id: str
     decision_id: str | None = None
     approved_by: str | None = None
@@ -456,29 +462,29 @@ class BaselineRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRow:
-    """The ledger: one finished model call. The key holds everything that decides the answer."""
+    """A ledger entry: one finished model call. The key covers everything that determines the answer."""
 
     call_id: str
     call_key: str
     kind: Literal["chat", "embedding"] = "chat"
-    experiment_id: str | None = None  # who paid
-    subject_id: str | None = None  # the run or comparison it was made for
-    evaluator: str | None = None  # None: the target made it
+    experiment_id: str | None = None  # the experiment that paid
+    subject_id: str | None = None  # the run or comparison that it was made for
+    evaluator: str | None = None  # None if the target made the call
     connection: str
     base_url: str
     model: str
-    answered_by: str | None = None  # the model that the provider says it was
+    answered_by: str | None = None  # the model reported by the provider
     request: Json
     response: Json | None = None
     repeat: int = 0
     status: Literal["ok", "failed"]
-    reusable: bool  # a whole answer, neither refused nor cut off
+    reusable: bool  # a complete answer, neither refused nor truncated
     finish_reason: str | None = None
     error: str | None = None
     error_kind: str | None = None
     attempts: int = 1
     tokens_in: int | None = None
-    tokens_cached: int | None = None  # of tokens_in, those that the provider had in its cache
+    tokens_cached: int | None = None  # the part of tokens_in that the provider had cached
     tokens_out: int | None = None
     cost_usd: float | None = None
     latency_s: float | None = None
@@ -489,16 +495,16 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRow:
-    """What a person says of a subject."""
+    """A person's label of a subject."""
 
     label_id: str
-    batch_id: str  # what was imported together
+    batch_id: str  # labels imported together share it
     subject_kind: SubjectKind
     subject_id: str
     turn: int | None = None
     experiment_id: str | None = None
     example_id: str | None = None
-    other_run_id: str | None = None  # the right-hand run, where two were compared
+    other_run_id: str | None = None  # the right run, if two runs were compared
     metric: str
     value: float | None = None
     label: str | None = None
@@ -513,28 +519,29 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """Whether data or a judge is fit for use."""
+    """A check of a dataset, a judge or a composite."""
 
     check_id: str
-    batch_id: str  # the checks that were made together
+    batch_id: str  # checks made together share it
     subject_kind: SubjectKind
     subject_id: str
     name: str
     column_name: str | None = None
-    passed: bool | None = None  # None where it could not be checked
+    passed: bool | None = None  # None if it could not be checked
     severity: Literal["error", "warning"] = "error"
     n_checked: int | None = None
     n_unexpected: int | None = None
     observed: Json | None = None
     expected: Json | None = None
     message: str | None = None
+    reason_code: ReasonCode | None = None  # why it failed, or could not be checked
     flow_run_id: str | None = None
     recorded_at: datetime = field(default_factory=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRow:
-    """A limiter's history: how wide it was from this moment on, and why."""
+    """A change of a limiter's width, and its reason."""
 
     limit_id: str
     experiment_id: str | None = None
@@ -542,7 +549,7 @@ class LimitRow:
     process: str  # host and process id
     width: int
     in_flight: int
-    reason: str
+    reason: LimitChange
     retry_after_s: float | None = None
     changed_at: datetime
     recorded_at: datetime = field(default_factory=now)

@@ -1,4 +1,4 @@
-"""The tables: which record each holds, its key, and its Arrow schema, read off the record."""
+"""The tables: their records, keys, and Arrow schemas derived from the records."""
 
 import types
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from store import records
+from evalflows.store import records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +19,8 @@ class Table:
     name: str
     record: type
     key: tuple[str, ...]
-    owner: str  # the column whose value names the file: what is written, sealed and reopened as one
-    settled: tuple[str, ...] = ()  # statuses that beat any other of the same key
+    owner: str  # the column whose value names the file; an owner's rows are sealed and reopened together
+    settled: tuple[str, ...] = ()  # statuses that take precedence over others of the same key
 
 
 TABLES: dict[str, Table] = {
@@ -64,21 +64,21 @@ TABLES: dict[str, Table] = {
 }
 
 EXPERIMENT_TABLES = ("outputs", "scores", "calls", "limits", "experiments")
-"""What belongs to one experiment, in the order in which it is sealed: the experiment's own row last."""
+"""The tables of one experiment, in the order of sealing: the experiment's own row last."""
 
 COMPARISON_TABLES = ("comparisons", "calls", "limits", "comparison_sets")
-"""The same of a comparison."""
+"""The tables of one comparison, in the order of sealing."""
 
 
 @cache
 def schema_of(record: type) -> pa.Schema:
-    """The Arrow schema of a record: a column a field, in order. Json columns bear `json` in their metadata."""
+    """Return the Arrow schema of a record: one column per field, in order. Json columns have `json` metadata."""
     hints = get_type_hints(record, include_extras=True)
     return pa.schema([_field(f.name, hints[f.name]) for f in fields(record)])
 
 
 def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
-    """Records as an Arrow table. Raises TypeError for a row of another record."""
+    """Convert records to an Arrow table. Raise TypeError for a row of another record."""
     record, rows = TABLES[table].record, list(rows)
     for row in rows:
         if type(row) is not record:
@@ -91,7 +91,7 @@ def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
 
 
 def to_rows(table: str, data: pa.Table) -> list[Any]:
-    """An Arrow table as records."""
+    """Convert an Arrow table to records."""
     record = TABLES[table].record
     columns = [data.column(name).to_pylist() for name in schema_of(record).names]
     names = schema_of(record).names
@@ -101,7 +101,7 @@ def to_rows(table: str, data: pa.Table) -> list[Any]:
 def _array(column: list[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(column, type=kind)
-    except UnicodeEncodeError:  # in a comment or an error, say: no reason to lose the whole part
+    except UnicodeEncodeError:  # for example in a comment: no reason to lose the whole part
         return pa.array([records.mended(value) if isinstance(value, str) else value for value in column], type=kind)
 
 

@@ -1,4 +1,4 @@
-"""Freezing a dataset: rows become examples, examples become a snapshot whose id is its content."""
+"""Freezing datasets: rows become examples, and examples a snapshot with an id derived from their content."""
 
 import hashlib
 from collections import Counter
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from specs.errors import InputError
-from store.parquet import Store
-from store.records import DatasetVersionRow, ExampleRow, SnapshotRow, derived_id, new_id, to_json
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, derived_id, new_id, to_json
 
 INPUTS = ("inputs", "input")
 REFERENCES = ("reference_outputs", "outputs", "expected_output")
@@ -16,11 +16,11 @@ KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachment
 
 
 def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> list[ExampleRow]:
-    """Numbered rows as examples, not yet of any snapshot.
+    """Convert numbered rows to examples, not yet of any snapshot.
 
-    An example's id is its own `id`, or else its content. A value that is no mapping is wrapped: inputs as
-    `{"input": …}`, reference outputs as `{"output": …}`. Raises InputError, with the row's number, for a row without
-    inputs, a field that is not known, or an id given twice.
+    An example's id is its own `id`, else a hash of its content. A value that is not a mapping is wrapped: inputs as
+    `{"input": …}`, reference outputs as `{"output": …}`. Raise InputError, with the row's number, for a row without
+    inputs, an unknown field, or a duplicate id.
     """
     examples: list[ExampleRow] = []
     seen: dict[str, int] = {}
@@ -29,7 +29,7 @@ def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> li
         example = _to_example(row, len(examples), f"{where}:{number}")
         if row.get("id") is None:
             repeats[example.example_id] += 1
-            if repeats[example.example_id] > 1:  # the same row again is another example
+            if repeats[example.example_id] > 1:  # a repeated row is another example
                 example = replace(example, example_id=derived_id(example.example_id, repeats[example.example_id])[:20])
         if example.example_id in seen:
             raise InputError(
@@ -43,7 +43,7 @@ def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> li
 
 
 def snapshot_id(examples: Iterable[ExampleRow]) -> str:
-    """The hash of the examples' content, whatever their order."""
+    """Return a hash of the examples' content, independent of their order."""
     digest = hashlib.sha256()
     for line in sorted(to_json(content_of(example)) for example in examples):
         digest.update(line.encode())
@@ -60,7 +60,7 @@ def freeze(
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> str:
-    """Keep examples as a snapshot, and note that `name` now stands for it. Returns the snapshot's id."""
+    """Store examples as a snapshot, and make it the current version of `name`. Return the snapshot's id."""
     identity = snapshot_id(examples)
     if not store.is_sealed("snapshots", identity):
         splits = Counter(example.split for example in examples if example.split is not None)
@@ -86,7 +86,7 @@ def freeze(
 
 
 def current_snapshot(store: Store, name: str) -> str | None:
-    """What a dataset's name stands for now."""
+    """Return the id of a dataset's current snapshot; None if there is none."""
     rows = store.query(
         "select snapshot_id from source.dataset_versions where name = ? order by recorded_at desc", [name]
     )
@@ -94,7 +94,7 @@ def current_snapshot(store: Store, name: str) -> str | None:
 
 
 def load_snapshot(store: Store, identity: str) -> list[ExampleRow]:
-    """The examples of a snapshot, in the order in which it was first frozen. Raises InputError for an unknown id."""
+    """Return the examples of a snapshot, in their original order. Raise InputError for an unknown id."""
     if not store.is_sealed("snapshots", identity):
         raise InputError(f"snapshot {identity!r}: not in the store {store.layout.root}")
     return sorted(store.read("examples", identity), key=lambda example: example.position)
@@ -125,20 +125,20 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
         raise InputError(f"{where}: not JSON: {error}") from error
     if row.get("id") is None:
         return replace(example, example_id=derived_id(to_json(content_of(example)))[:20])
-    return replace(example, example_id=_sound(str(row["id"]), "id", where))
+    return replace(example, example_id=_valid_text(str(row["id"]), "id", where))
 
 
 def content_of(example: ExampleRow) -> dict[str, Any]:
-    """What makes an example this one: all but the snapshot and the place in it."""
+    """Return all fields that identify an example: all but the snapshot and the position."""
     names = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
     return {name: getattr(example, name) for name in names}
 
 
 def _one_of(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:
-    given = [name for name in names if row.get(name) is not None]
-    if len(given) > 1:
-        raise InputError(f"{where}: got both {given[0]!r} and {given[1]!r}, wanted one of them")
-    return row[given[0]] if given else None
+    present = [name for name in names if row.get(name) is not None]
+    if len(present) > 1:
+        raise InputError(f"{where}: got both {present[0]!r} and {present[1]!r}, wanted one of them")
+    return row[present[0]] if present else None
 
 
 def _mapping(value: Any, only: str) -> Mapping[str, Any]:
@@ -153,11 +153,11 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str | int):
         raise InputError(f"{where}: {name}: got {type(value).__name__}, wanted a text")
-    return None if value is None else _sound(str(value), name, where)
+    return None if value is None else _valid_text(str(value), name, where)
 
 
-def _sound(text: str, name: str, where: str) -> str:
-    """Raises InputError for a text that UTF-8 cannot hold."""
+def _valid_text(text: str, name: str, where: str) -> str:
+    """Return the text. Raise InputError if it is not valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""A DuckDB over the store's files: the schema `source` has a view for every table, as they are when a query runs."""
+"""DuckDB over the store's files: the schema `source` has a view per table, which reads the files at query time."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import duckdb
 
-from store.layout import Layout
-from store.schemas import TABLES
+from evalflows.store.layout import Layout
+from evalflows.store.schemas import TABLES
 
-MOST_SHARED = 4
+MAX_DATABASES = 4
 
 
 def open_duckdb(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory that can read the store's files; `filesystem` is the fsspec one of an object store."""
+    """Return an in-memory DuckDB that can read the store's files; `filesystem` is the object store's in fsspec."""
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
     if not layout.is_local:
@@ -26,7 +26,7 @@ def open_duckdb(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
 
 
 def connect_source(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
-    """The same with the schema `source`."""
+    """Return an in-memory DuckDB with the schema `source`."""
     connection = open_duckdb(layout, filesystem)
     connection.execute("create schema source")
     for table in TABLES:
@@ -35,33 +35,33 @@ def connect_source(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection
 
 
 class Shared:
-    """One database a root and process, for the store's own queries: to make one takes longer than most of them.
+    """One database per root and process, for the store's own queries: creating one takes longer than most queries.
 
-    A view has no rows of its own, so it is as good when the files are others. `close` before the interpreter ends,
-    or DuckDB reports what it still holds.
+    Views hold no rows, so they stay valid when files change. Call `close` before the interpreter exits, or DuckDB
+    reports leaks.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
+        self._databases: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
         self._lock = threading.Lock()
 
     def cursor(
         self, layout: Layout, filesystem: Any, make: Callable[[], duckdb.DuckDBPyConnection]
     ) -> duckdb.DuckDBPyConnection:
-        """A connection of one's own to the database of a root, made by `make` where there is none yet."""
-        key = (os.getpid(), layout.root)  # a database does not live on in a forked process
+        """Return a new connection to the database of a root, which `make` creates if needed."""
+        key = (os.getpid(), layout.root)  # a database does not survive a fork
         with self._lock:
-            if key not in self._made:
-                if len(self._made) >= MOST_SHARED:
-                    self._made.pop(next(iter(self._made)))
-                self._made[key] = make()
-            cursor = self._made[key].cursor()
+            if key not in self._databases:
+                if len(self._databases) >= MAX_DATABASES:
+                    self._databases.pop(next(iter(self._databases)))
+                self._databases[key] = make()
+            cursor = self._databases[key].cursor()
         cursor.execute("set timezone = 'UTC'")
         return cursor
 
     def close(self) -> None:
         with self._lock:
-            self._made.clear()
+            self._databases.clear()
 
 
 shared = Shared()

@@ -1,7 +1,7 @@
-"""The spool: what has finished but is not yet in a part, on local disk, a line at a time.
+"""The spool: finished rows that are not yet in a part, on local disk, one per line.
 
-A part is written when a chunk ends. Were the process killed before, its paid calls would be lost; so each finished
-row is appended here first. The part then takes the spool's place.
+A part is written when a chunk ends. If the process were killed before, its paid calls would be lost, so each finished
+row is first appended here. The part then replaces the spool.
 """
 
 import fcntl
@@ -21,22 +21,22 @@ from typing import IO, Any, get_args, get_type_hints
 
 import orjson
 
-from store.parquet import Store
-from store.schemas import TABLES
+from evalflows.store.parquet import Store
+from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
 
 
 def spool_folder(store: Store) -> Path:
-    """EVALFLOWS_SPOOL; else in the store's own folder, so that whoever resumes finds it; else below the current one."""
+    """Return EVALFLOWS_SPOOL, else a folder in the store, for resuming from any folder; else data/spool."""
     beside = f"{store.layout.root}/spool" if store.layout.is_local else DEFAULT_FOLDER
     return Path(os.environ.get("EVALFLOWS_SPOOL") or beside).absolute()
 
 
 class Spool:
-    """The rows that one part of an owner will hold. Leaving the block, even by an error, writes the part.
+    """The rows of one part of an owner. Leaving the block, even by an exception, writes the part.
 
-    The file is locked while the process lives, so that `recover` takes up only what a dead one has left.
+    The file is locked while the process lives, so `recover` only takes files of dead processes.
     """
 
     def __init__(self, store: Store, owner: str, part: str) -> None:
@@ -46,11 +46,11 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
 
-    def add(self, table: str, row: object, *, dear: bool = True) -> None:
-        """Keep a row for the part; a dear one, which cost a call or time, is on disk when this returns."""
-        # To append is one step for all threads; for a lock, those of quick rules would wait most of the time.
+    def add(self, table: str, row: object, *, flush: bool = True) -> None:
+        """Add a row to the part; with `flush`, it is on disk when this returns."""
+        # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
         self._rows.setdefault(table, []).append(row)
-        if dear:
+        if flush:
             with self._lock:
                 self._open().write(_line(table, row))
 
@@ -66,16 +66,16 @@ class Spool:
             if self._file is not None:
                 self._path.unlink()
                 self._file.close()
-                with suppress(OSError):  # not empty: other parts are under way
+                with suppress(OSError):  # not empty: other parts are in progress
                     self._path.parent.rmdir()
 
     def _open(self) -> IO[bytes]:
         while self._file is None:
-            with suppress(FileNotFoundError, FileExistsError):  # another part's end removed the folder: make it again
+            with suppress(FileNotFoundError, FileExistsError):  # another part removed the folder: create it again
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 file = self._path.open("ab", buffering=0)
                 fcntl.flock(file, fcntl.LOCK_EX)
-                if self._path.exists():  # else `recover` took the empty file up before it was locked
+                if self._path.exists():  # else `recover` took the empty file before it was locked
                     self._file = file
                 else:
                     file.close()
@@ -83,20 +83,20 @@ class Spool:
 
 
 def recover(store: Store, owner: str) -> int:
-    """Write what dead processes have left for an owner as parts, and return the number of rows."""
+    """Write the spooled rows of dead processes for an owner as parts. Return the number of rows."""
     recovered = 0
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
         with path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                continue  # its process lives
+                continue  # its process is alive
             rows: defaultdict[str, list[object]] = defaultdict(list)
             for table, row in _read(file):
                 rows[table].append(row)
                 recovered += 1
-            for table, found in rows.items():
-                store.append(table, owner, path.name.partition(".")[0], found)
+            for table, recovered_rows in rows.items():
+                store.append(table, owner, path.name.partition(".")[0], recovered_rows)
             path.unlink(missing_ok=True)
     return recovered
 
@@ -109,7 +109,7 @@ def _line(table: str, row: object) -> bytes:
 def _read(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
     for line in file:
         if not line.endswith(b"\n"):
-            return  # torn off in mid-write
+            return  # cut off during a write
         entry = json.loads(line)
         record = TABLES[entry["table"]].record
         times = {k: datetime.fromisoformat(v) for k, v in entry["row"].items() if v and k in _time_fields(record)}

@@ -1,10 +1,10 @@
-"""The system under test: inputs -> outputs."""
+"""Targets, the systems under test: from inputs to outputs."""
 
-from targets.chat import chat, check_fields
-from targets.http import check_body, http
-from targets.python import python
-from targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
-from targets.target import Answer, Target, as_outputs, length_of
+from evalflows.targets.chat import chat, check_fields
+from evalflows.targets.http import check_body, http
+from evalflows.targets.python import python
+from evalflows.targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
+from evalflows.targets.target import Answer, Target, as_outputs, length_of
 
 __all__ = [
     "Answer",

@@ -1,57 +1,57 @@
-"""A chat completion for each example."""
+"""The chat target: one chat completion per example."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from specs.errors import InputError
-from specs.protocols import Complete, Completion, Message
-from specs.target import ChatTarget
-from specs.template import fill, placeholders
-from targets.target import Target
+from evalflows.specs.errors import InputError
+from evalflows.specs.protocols import Complete, Completion, Message
+from evalflows.specs.target import ChatTarget
+from evalflows.specs.template import fill, placeholders
+from evalflows.targets.target import Target
 
 
 def chat(spec: ChatTarget, complete: Complete) -> Target:
-    """The target that a spec describes.
+    """Build the target from its spec.
 
-    Its outputs are `{"output": text}`, or the fields of the answer where it has a schema, and `tool_calls` where there
-    are any.
+    Its outputs are `{"output": text}`, or the fields of the answer if a schema is set, plus `tool_calls` if the model
+    made any.
     """
-    given = {
+    optional = {
         "temperature": spec.temperature,
         "max_tokens": spec.max_tokens,
         "seed": spec.seed,
         "tools": spec.tools,
         "schema": spec.response_schema,
     }
-    parameters = {name: value for name, value in given.items() if value is not None} | spec.extra
+    parameters = {name: value for name, value in optional.items() if value is not None} | spec.extra
 
-    async def call(offered: Mapping[str, Any]) -> dict[str, Any]:
-        asked = _messages(spec, offered["inputs"])
-        return _outputs(await complete(asked, model=spec.model, repeat=offered.get("repetition", 0), **parameters))
+    async def call(available: Mapping[str, Any]) -> dict[str, Any]:
+        request = _messages(spec, available["inputs"])
+        return _outputs(await complete(request, model=spec.model, repeat=available.get("repetition", 0), **parameters))
 
     return Target(call=call, is_async=True)
 
 
 def check_fields(spec: ChatTarget, inputs: Mapping[str, Any], where: str) -> None:
-    """Raises InputError where these inputs lack what the templates and the conversation need."""
-    has = ", ".join(inputs) or "no field"
+    """Raise InputError if these inputs lack a field that the templates or the conversation need."""
+    got = ", ".join(inputs) or "no field"
     for part in ("system", "user"):
         template = getattr(spec, part)
         for name in sorted(placeholders(template or "") - inputs.keys()):
-            asks = f"target {spec.name!r}: {part} asks for {{{name}}}, {where} has {has}"
-            raise InputError(asks + " (write {{ and }} for braces)")
+            problem = f"target {spec.name!r}: {part} asks for {{{name}}}, {where} has {got}"
+            raise InputError(problem + " (write {{ and }} for braces)")
     if spec.messages is not None:
         _check_conversation(spec, spec.messages, inputs, where)
     elif spec.user is None and len(inputs) != 1:
-        raise InputError(f"target {spec.name!r}: wanted a user template, since {where} has {has}")
+        raise InputError(f"target {spec.name!r}: wanted a user template, since {where} has {got}")
 
 
 def _check_conversation(spec: ChatTarget, field: str, inputs: Mapping[str, Any], where: str) -> None:
     if field not in inputs:
-        has = ", ".join(inputs) or "no field"
-        raise InputError(f"target {spec.name!r}: messages stand in {field!r}, {where} has {has}")
+        got = ", ".join(inputs) or "no field"
+        raise InputError(f"target {spec.name!r}: messages are read from {field!r}, {where} has {got}")
     if not _is_conversation(inputs[field]):
-        raise InputError(f"target {spec.name!r}: {field!r} of {where} is no list of {{role, content}}")
+        raise InputError(f"target {spec.name!r}: {field!r} of {where} is not a list of {{role, content}}")
 
 
 def _messages(spec: ChatTarget, inputs: Mapping[str, Any]) -> list[Message]:

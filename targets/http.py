@@ -1,21 +1,21 @@
-"""An application behind HTTP."""
+"""The HTTP target: an application that answers POST requests."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from specs.errors import CallError, InputError
-from specs.protocols import Post
-from specs.target import HttpTarget
-from specs.template import fill_json, placeholders, texts
-from targets.target import Answer, Target
+from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.protocols import Post
+from evalflows.specs.target import HttpTarget
+from evalflows.specs.template import fill_json, placeholders, texts
+from evalflows.targets.target import Answer, Target
 
 
 def http(spec: HttpTarget, post: Post) -> Target:
-    """The target that a spec describes: each example posted, and the answer taken from where it stands."""
+    """Build the target from its spec: post each example, and read the answer from the response at `spec.answer`."""
 
-    async def call(offered: Mapping[str, Any]) -> Answer:
-        inputs = offered["inputs"]
+    async def call(available: Mapping[str, Any]) -> Answer:
+        inputs = available["inputs"]
         posted = await post(dict(inputs) if spec.body is None else fill_json(spec.body, inputs))
         outputs = posted.response if spec.answer is None else at_path(posted.response, spec.answer)
         return Answer(outputs=outputs, latency_s=posted.latency_s, attempts=posted.attempts)
@@ -24,7 +24,7 @@ def http(spec: HttpTarget, post: Post) -> Target:
 
 
 def check_body(spec: HttpTarget, inputs: Mapping[str, Any], where: str) -> None:
-    """Raises InputError where the body asks for a field that these inputs lack."""
+    """Raise InputError if the body asks for a field that these inputs lack."""
     for template in texts(spec.body):
         for name in sorted(placeholders(template) - inputs.keys()):
             got = ", ".join(inputs) or "no field"
@@ -32,7 +32,10 @@ def check_body(spec: HttpTarget, inputs: Mapping[str, Any], where: str) -> None:
 
 
 def at_path(response: Any, path: str) -> Any:
-    """What stands at a path of names and positions, such as `choices.0.message`. Raises CallError for nothing."""
+    """Return the value at a path of names and positions, such as `choices.0.message`.
+
+    Raise CallError if the response has nothing there.
+    """
     value = response
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:

@@ -1,40 +1,42 @@
-"""A function of the user's as the target."""
+"""The Python target: a user's function."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from specs.errors import InputError
-from specs.reference import is_async, name_of, parameters_of
-from targets.target import OFFERED, Target
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import is_async, name_of, parameters_of
+from evalflows.targets.target import OFFERED, Target
 
 
 def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
-    """A target that calls a function with the fields of the inputs by name, or with the inputs as one dict.
+    """Build a target that calls a function with the fields of the inputs by name, or with the inputs as one dict.
 
-    `fields` are those that every example's inputs have. A function may also ask for what OFFERED names. Its only
-    parameter, whatever it is called, gets the inputs if it is named like none of these.
-    Raises InputError for a parameter that nothing fills.
+    `fields` are the fields that the inputs of all examples share. The function may also ask for any name in OFFERED.
+    If it has a single parameter with none of these names, that parameter gets the inputs.
+    Raise InputError for a parameter that cannot be filled.
     """
-    found = parameters_of(function, f"target {name_of(function)!r}")
-    parameters = [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    asked = [p.name for p in parameters if p.name in OFFERED or p.name in fields]
-    unfilled = [p.name for p in parameters if p.name not in asked and p.default is p.empty]
-    takes_dict = len(unfilled) == 1 and not (set(asked) - set(OFFERED))
+    signature = parameters_of(function, f"target {name_of(function)!r}")
+    parameters = [p for p in signature if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    requested = [p.name for p in parameters if p.name in OFFERED or p.name in fields]
+    unfilled = [p.name for p in parameters if p.name not in requested and p.default is p.empty]
+    takes_dict = len(unfilled) == 1 and not (set(requested) - set(OFFERED))
     if unfilled and not takes_dict:
-        known = ", ".join(sorted(fields)) or "none that all examples share"
+        known = ", ".join(sorted(fields)) or "no field is in all examples"
         raise InputError(
             f"target {name_of(function)!r}: asks for {unfilled[0]!r}, wanted a field of the inputs ({known}), "
             f"one of {', '.join(OFFERED)}, or the inputs as one argument"
         )
-    sources = {name: name for name in asked} | ({unfilled[0]: "inputs"} if takes_dict else {})
+    sources = {name: name for name in requested} | ({unfilled[0]: "inputs"} if takes_dict else {})
     order = [p for p in parameters if p.name in sources or p.kind is p.POSITIONAL_ONLY]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in found)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature)
 
-    def call(offered: Mapping[str, Any]) -> Any:
-        values = {**offered["inputs"], **{name: offered[name] for name in OFFERED if name in offered}}
+    def call(available: Mapping[str, Any]) -> Any:
+        values = {**available["inputs"], **{name: available[name] for name in OFFERED if name in available}}
         filled = {p.name: values[sources[p.name]] if p.name in sources else p.default for p in order}
         positional = [filled.pop(p.name) for p in order if p.kind is p.POSITIONAL_ONLY]
-        rest = {n: v for n, v in offered["inputs"].items() if n not in sources} if takes_any and not takes_dict else {}
+        rest = (
+            {n: v for n, v in available["inputs"].items() if n not in sources} if takes_any and not takes_dict else {}
+        )
         return function(*positional, **rest, **filled)
 
     return Target(call=call, is_async=is_async(function))

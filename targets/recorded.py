@@ -1,28 +1,28 @@
-"""Answers that were given before: in a file, in a column of the dataset, in another experiment."""
+"""Targets that return recorded answers: from a file, a column of the dataset, or another experiment."""
 
 import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from specs.errors import InputError
-from store.records import OutputRow, to_json
-from targets.target import Answer, Target
+from evalflows.specs.errors import InputError
+from evalflows.store.records import OutputRow, to_json
+from evalflows.targets.target import Answer, Target
 
 
 class NoRecordedAnswerError(LookupError):
-    """The recording has none for this example, or holds an error instead."""
+    """The recording has no answer for this example, or an error in its place."""
 
 
 Answers = Mapping[str, tuple[int, Mapping[str, Any]]]
-"""Numbered rows by what their example is found by."""
+"""Numbered rows by the key of their example: its id or its inputs."""
 
 
 def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Target:
-    """A target that gives back recorded answers, found by the example's id or else by its inputs.
+    """Build a target that returns recorded answers, looked up by the example's id or else by its inputs.
 
-    `answers` are numbered rows of {"id" or "inputs", "outputs" or "error", "latency_s"}. Raises InputError, with the
-    row's number, for a row of another shape and for one that answers what another row has answered.
+    `answers` are numbered rows of {"id" or "inputs", "outputs" or "error", "latency_s"}. Raise InputError, with the
+    row's number, for a row of another shape and for a second row with the same example.
     """
     known: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for number, row in answers:
@@ -31,42 +31,42 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
             raise InputError(f"{where}:{number}: answers the same example as line {known[key][0]}")
         known[key] = number, row
 
-    def call(offered: Mapping[str, Any]) -> Answer:
-        row = _found(known, offered)
+    def call(available: Mapping[str, Any]) -> Answer:
+        row = _row_of(known, available)
         if row is None or row.get("outputs") is None:
-            said = row.get("error") if row else None
-            raise NoRecordedAnswerError(said or f"{where} has no answer for this example")
+            error = row.get("error") if row else None
+            raise NoRecordedAnswerError(error or f"{where} has no answer for this example")
         return Answer(outputs=row["outputs"], latency_s=_seconds(row.get("latency_s")))
 
     return Target(call=call, is_async=False)
 
 
 REFERENCE = "reference_outputs"
-"""The column that is no field of the metadata: the reference itself, such as what a person said."""
+"""The column that stands for the example's reference, such as a person's answer, instead of a metadata field."""
 
 
 def recorded_column(column: str) -> Target:
-    """A target that gives back what a field of the example's metadata holds, or the example's reference."""
+    """Build a target that returns a field of the example's metadata, or the example's reference."""
 
-    def call(offered: Mapping[str, Any]) -> Answer:
-        answer = _reference(offered) if column == REFERENCE else offered["metadata"].get(column)
+    def call(available: Mapping[str, Any]) -> Answer:
+        answer = _reference(available) if column == REFERENCE else available["metadata"].get(column)
         if answer is None:
-            lacks = "example has no" if column == REFERENCE else "example's metadata has no"
-            raise NoRecordedAnswerError(f"the {lacks} {column!r}")
+            holder = "example" if column == REFERENCE else "example's metadata"
+            raise NoRecordedAnswerError(f"the {holder} has no {column!r}")
         return Answer(outputs=answer)
 
     return Target(call=call, is_async=False)
 
 
 def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
-    """A target that gives back the outputs of another experiment, by example and repetition, with what they cost."""
+    """Build a target that returns the outputs of another experiment, by example and repetition, and their cost."""
     known = {(row.example_id, row.repetition): row for row in outputs}
 
-    def call(offered: Mapping[str, Any]) -> Answer:
-        row = known.get((offered["example_id"], offered["repetition"]))
+    def call(available: Mapping[str, Any]) -> Answer:
+        row = known.get((available["example_id"], available["repetition"]))
         if row is None or row.outputs is None:
-            said = row.error if row else None
-            raise NoRecordedAnswerError(said or f"{experiment} has no answer for this example and repetition")
+            error = row.error if row else None
+            raise NoRecordedAnswerError(error or f"{experiment} has no answer for this example and repetition")
         return Answer(
             outputs=json.loads(row.outputs),
             latency_s=row.latency_s,
@@ -80,13 +80,13 @@ def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
     return Target(call=call, is_async=False)
 
 
-def _reference(offered: Mapping[str, Any]) -> Any:
-    return offered["example"].reference_outputs
+def _reference(available: Mapping[str, Any]) -> Any:
+    return available["example"].reference_outputs
 
 
-def _found(known: Answers, offered: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = known.get(f"id:{offered['example_id']}") or known.get(_inputs_key(offered["inputs"]))
-    return found[1] if found else None
+def _row_of(known: Answers, available: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    numbered = known.get(f"id:{available['example_id']}") or known.get(_inputs_key(available["inputs"]))
+    return numbered[1] if numbered else None
 
 
 def _key(row: Mapping[str, Any], where: str) -> str:
@@ -107,7 +107,7 @@ def _inputs_key(inputs: Any) -> str:
 
 
 def _seconds(value: Any) -> float | None:
-    """A latency as it was recorded, as a number or as the text of a cell; None for what is none."""
+    """Return a recorded latency, given as a number or as text; None if it is not a valid latency."""
     try:
         seconds = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,19 +1,22 @@
-"""What every kind of target becomes: one function of what an example offers."""
+"""The common form of all targets: a function of an example's fields."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from store.records import to_json
+from evalflows.store.records import to_json
 
 OFFERED = ("inputs", "metadata", "example", "example_id", "attachments")
-"""What a target is handed, besides each field of the inputs under its own name."""
+"""What a target can ask for, besides the fields of the inputs by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The system under test. `call` takes what OFFERED names, and the repetition's number; it returns outputs, or an
-    Answer, or something to await."""
+    """The system under test.
+
+    `call` takes a mapping with the names in OFFERED and `repetition`. It returns outputs, an Answer, or an awaitable of
+    either.
+    """
 
     call: Callable[[Mapping[str, Any]], Any | Awaitable[Any]]
     is_async: bool
@@ -21,11 +24,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Outputs of which more is known than how long it took to get them just now."""
+    """Outputs together with what the target knows about them, such as a recorded latency or cost."""
 
     outputs: Any
     attempts: int = 1
-    latency_s: float | None = None  # None: not known, rather than what was measured here
+    latency_s: float | None = None  # None if unknown; the caller's own measurement is not used
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
@@ -34,16 +37,16 @@ class Answer:
 
 
 def length_of(outputs: Mapping[str, Any]) -> int:
-    """Characters of the only field, where that is a text; else of the whole as JSON.
+    """Return the number of characters: of the text if that is the only field, else of the outputs as JSON.
 
-    Raises TypeError or ValueError for what JSON cannot hold.
+    Raise TypeError or ValueError for values that JSON cannot hold.
     """
     only = next(iter(outputs.values())) if len(outputs) == 1 else None
     return len(only if isinstance(only, str) else to_json(outputs, mend=True))
 
 
 def as_outputs(returned: object) -> dict[str, Any]:
-    """What a target returned as a mapping: anything but a mapping becomes `{"output": …}`."""
+    """Return what a target returned as a mapping; anything but a mapping becomes `{"output": …}`."""
     if isinstance(returned, Mapping):
         return {str(key): value for key, value in returned.items()}
     dump = getattr(returned, "model_dump", None)

@@ -1,1 +1,1 @@
-"""The steps of the flows: each takes ids and specs, does one effect, and returns an id."""
+"""Prefect tasks, the steps of the flows. Each takes ids and specs, has one effect, and returns ids or rows."""

@@ -1,26 +1,28 @@
-"""Per-item evaluation: every answer of a chunk is judged by every evaluator."""
+"""Item evaluation: every evaluator judges every answer of a chunk."""
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from llm import loop
-from specs.errors import UNREACHABLE
-from store.records import ExampleRow, OutputRow, ScoreRow
-from store.spool import Spool
-from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, n_chunks, only_transient
-from tasks.execute import DEAR_S, MAY_PASS
-from tasks.experiment import Experiment, ReadyEvaluator, experiment
-from tasks.judge import Fields, judged, not_drawn, run_score, unanswered
-from tasks.progress import tally
-from tasks.provider_limit import within_provider_limits
-from tasks.subject import offered_of_run
-from tasks.tiers import decided_by, leaves_open, paid_together
+from evalflows.execution.cascade import decided_by, is_undecided, with_earlier_cost
+from evalflows.execution.chunks import Chunk, n_chunks
+from evalflows.execution.evaluation_result import EvaluationResult, run_score
+from evalflows.execution.judge import judge_with, not_sampled, unanswered
+from evalflows.execution.progress import tally
+from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
+from evalflows.execution.views import evaluator_inputs
+from evalflows.llm import loop
+from evalflows.specs.errors import UNREACHABLE
+from evalflows.store.records import ExampleRow, OutputRow, ScoreRow
+from evalflows.store.spool import Spool
+from evalflows.tasks.execute import FLUSH_AFTER_S, RETRYABLE
+from evalflows.tasks.provider_limit import within_provider_limits
+from evalflows.tasks.retries import TransientFailuresError, is_last_attempt, only_transient
 
 Run = tuple[ExampleRow, OutputRow]
 
@@ -32,23 +34,23 @@ Run = tuple[ExampleRow, OutputRow]
     task_run_name="evaluate-{chunk.part}",
 )
 def evaluate_chunk(chunk: Chunk) -> Chunk:
-    """Judge the runs of a chunk that have no judgement yet; composites last, as they ask for the others.
+    """Judge the runs of a chunk that have no judgement yet. Evaluators that ask for scores run last.
 
-    Raises TransientFailuresError while failures remain that another attempt may cure and Prefect will make one.
+    Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
-    ready, last = experiment(chunk.experiment_id), is_last_attempt()
-    examples = {example.example_id: example for example in ready.examples[chunk.start : chunk.stop]}
-    outputs: list[OutputRow] = ready.store.read("outputs", chunk.experiment_id, [chunk.part])
+    experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
+    examples = {example.example_id: example for example in experiment.examples[chunk.start : chunk.stop]}
+    outputs: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part])
     runs = [(examples[row.example_id], row) for row in outputs if in_chunk(row, chunk, examples)]
-    scores: list[ScoreRow] = ready.store.read("scores", chunk.experiment_id, [chunk.part])
+    scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
     with (
-        within_provider_limits(ready.judging_on, len(runs) * len(ready.evaluators), n_chunks(ready.row)),
-        Spool(ready.store, chunk.experiment_id, chunk.part) as spool,
+        within_provider_limits(experiment.judging_on, len(runs) * len(experiment.evaluators), n_chunks(experiment.row)),
+        Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
     ):
-        judging = _Judging(ready, chunk, spool, scores)
+        judging = _Judging(experiment, chunk, spool, scores)
         loop.run(judging.judge(runs))
     if judging.transient and not last:
-        raise TransientFailuresError(f"{judging.transient} judgements of {len(runs)} answers failed for now")
+        raise TransientFailuresError(f"{judging.transient} judgements of {len(runs)} answers failed transiently")
     return chunk
 
 
@@ -56,102 +58,111 @@ def in_chunk(row: OutputRow, chunk: Chunk, examples: dict[str, ExampleRow]) -> b
     return row.repetition == chunk.repetition and row.example_id in examples
 
 
-def is_settled(row: ScoreRow) -> bool:
-    """Whether it is of no use to judge again. A missing answer's score is not settled: the answer may yet come."""
+def is_final(row: ScoreRow) -> bool:
+    """Whether a judgement is final. The score of a missing answer is not: the answer may still arrive."""
     if row.status == "failed":
         return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
     return row.status != "not_attempted"
 
 
 class _Judging:
-    """The judgements of one chunk: those from before, and those that come now."""
+    """The judgements of one chunk, old and new."""
 
-    def __init__(self, ready: Experiment, chunk: Chunk, spool: Spool, before: Iterable[ScoreRow]) -> None:
-        self._ready, self._chunk, self._spool = ready, chunk, spool
+    def __init__(self, experiment: RunningExperiment, chunk: Chunk, spool: Spool, before: Iterable[ScoreRow]) -> None:
+        self._experiment, self._chunk, self._spool = experiment, chunk, spool
         self._of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
         for row in before:
-            if is_settled(row):
+            if is_final(row):
                 self._of_run[row.run_id or ""].append(row)
-        self._may_pass: list[ReadyEvaluator] = []  # for each judgement that another attempt may bring, who failed
+        self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
 
     @property
     def transient(self) -> int:
-        """Judgements that another attempt may bring; none of those by whom was found down too often."""
-        return sum(not evaluator.breaker.gave_up for evaluator in self._may_pass)
+        """Number of judgements that a retry may bring; evaluators whose breaker gave up do not count."""
+        return sum(not evaluator.breaker.gave_up for evaluator in self._retryable)
 
     async def judge(self, runs: list[Run]) -> None:
         tally.begin(self._chunk, "judgements", 0)
-        composites = [e for e in self._ready.evaluators if e.asks_for_scores]
-        for evaluators in ([e for e in self._ready.evaluators if e not in composites], composites):
+        last = [e for e in self._experiment.evaluators if e.asks_for_scores]
+        for evaluators in ([e for e in self._experiment.evaluators if e not in last], last):
             await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))
 
-    async def _judge_with(self, evaluator: ReadyEvaluator, runs: list[Run]) -> None:
-        wanting = [run for run in runs if not self._is_judged(run[1], evaluator)]
-        tally.add(self._chunk, "judgements", len(runs) - len(wanting))
-        wanting = self._drawn(evaluator, wanting)
+    async def _judge_with(self, evaluator: RunnableEvaluator, runs: list[Run]) -> None:
+        pending = [run for run in runs if not self._is_judged(run[1], evaluator)]
+        tally.add(self._chunk, "judgements", len(runs) - len(pending))
+        pending = self._sampled(evaluator, pending)
         tiers = evaluator.tiers or (evaluator,)
-        spent: dict[str, Fields] = {}  # run: what the tiers cost that left it open
+        spent: dict[str, EvaluationResult] = {}  # by run: the cost of the tiers that did not decide it
         for tier in tiers:
-            left: list[Run] | None = None if tier is tiers[-1] else []
-            work, trial = self._work(evaluator, tier, spent, left), 1 if tier.breaker.is_open else 0
-            # Where it was down, one judgement tells whether it still is.
-            for some in (wanting[:trial], wanting[trial:]):
-                await self._ready.judging.run(work, some, is_async=tier.bound.is_async)
-            wanting = left or []
+            undecided: list[Run] | None = None if tier is tiers[-1] else []
+            work = self._work(evaluator, tier, spent, undecided)
+            # If the breaker is open, try one judgement before all others.
+            first = 1 if tier.breaker.is_open else 0
+            for batch in (pending[:first], pending[first:]):
+                await self._experiment.judging.run(work, batch, is_async=tier.bound.is_async)
+            pending = undecided or []
 
-    def _is_judged(self, output: OutputRow, evaluator: ReadyEvaluator) -> bool:
+    def _is_judged(self, output: OutputRow, evaluator: RunnableEvaluator) -> bool:
         return any(row.evaluator == evaluator.bound.name for row in self._of_run[output.run_id])
 
-    def _drawn(self, evaluator: ReadyEvaluator, runs: list[Run]) -> list[Run]:
-        """The runs that are in the evaluator's sample; the others get rows that say so."""
+    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[Run]:
+        """Return the runs in the evaluator's sample; the others get rows with status sampled_out."""
         if evaluator.sample is None:
             return runs
         for _, output in runs:
             if output.example_id not in evaluator.sample.drawn:
-                self._keep(evaluator, _score(evaluator, output, not_drawn(evaluator)), 0.0)
+                self._keep(evaluator, _score(evaluator, output, not_sampled(evaluator)), 0.0)
                 tally.add(self._chunk, "judgements")
         return [run for run in runs if run[0].example_id in evaluator.sample.drawn]
 
     def _work(
-        self, evaluator: ReadyEvaluator, tier: ReadyEvaluator, spent: dict[str, Fields], left: list[Run] | None
-    ) -> Callable[[Run], Any]:
-        """Has a tier judge a run: its rows are kept, or the run goes to `left`. The last tier leaves nothing."""
-
-        asked = tier.asked
+        self,
+        evaluator: RunnableEvaluator,
+        tier: RunnableEvaluator,
+        spent: dict[str, EvaluationResult],
+        undecided: list[Run] | None,
+    ) -> Callable[[Run], Coroutine[Any, Any, None]]:
+        """Return a function that judges a run with a tier: its rows are stored, or the run is added to `undecided`."""
+        requested = tier.requested
 
         async def work(run: Run) -> None:
             example, output = run
             began = time.perf_counter()
             if output.status != "ok":
-                found = unanswered(evaluator, output)
+                results = unanswered(evaluator, output)
             else:
-                found = paid_together(await self._judged(tier, asked, example, output), spent.get(output.run_id))
-                if left is not None and leaves_open(tier, found):
-                    spent[output.run_id] = found[0]
-                    left.append(run)
+                results = await self._judged(tier, requested, example, output)
+                results = with_earlier_cost(results, spent.get(output.run_id))
+                if undecided is not None and is_undecided(tier, results):
+                    spent[output.run_id] = results[0]
+                    undecided.append(run)
                     return
-                found = found if tier is evaluator else decided_by(tier, found)
-            for fields in found:
-                self._keep(tier, _score(evaluator, output, fields), time.perf_counter() - began)
+                results = results if tier is evaluator else decided_by(tier, results)
+            for result in results:
+                self._keep(tier, _score(evaluator, output, result), time.perf_counter() - began)
             tally.add(self._chunk, "judgements")
 
         return work
 
     async def _judged(
-        self, evaluator: ReadyEvaluator, asked: frozenset[str], example: ExampleRow, output: OutputRow
-    ) -> list[Fields]:
-        offered = offered_of_run(asked, example, output, self._of_run[output.run_id])
-        of = {"experiment_id": output.experiment_id, "subject_id": output.run_id}
-        return await judged(evaluator, offered, spool=self._spool, **of)
+        self, evaluator: RunnableEvaluator, requested: frozenset[str], example: ExampleRow, output: OutputRow
+    ) -> list[EvaluationResult]:
+        available = evaluator_inputs(requested, example, output, self._of_run[output.run_id])
+        owner, run = output.experiment_id, output.run_id
+        return await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=run)
 
-    def _keep(self, evaluator: ReadyEvaluator, row: ScoreRow, elapsed: float) -> None:
-        self._may_pass += [evaluator] if row.error_kind in MAY_PASS else []
+    def _keep(self, evaluator: RunnableEvaluator, row: ScoreRow, elapsed: float) -> None:
+        self._retryable += [evaluator] if row.error_kind in RETRYABLE else []
         self._of_run[row.run_id or ""].append(row)
-        self._spool.add("scores", row, dear=elapsed > DEAR_S)
+        self._spool.add("scores", row, flush=elapsed > FLUSH_AFTER_S)
 
 
-def _score(evaluator: ReadyEvaluator, output: OutputRow, fields: Fields) -> ScoreRow:
-    names = {"evaluator": evaluator.bound.name, "version": evaluator.version}
-    if evaluator.sample is not None:
-        fields = fields | {"sampling_rate": evaluator.sample.rates[output.example_id]}
-    return run_score(output, **names, declared_version=evaluator.spec.version, **fields)
+def _score(evaluator: RunnableEvaluator, output: OutputRow, result: EvaluationResult) -> ScoreRow:
+    return run_score(
+        output,
+        result,
+        evaluator=evaluator.bound.name,
+        version=evaluator.version,
+        declared_version=evaluator.spec.version,
+        sampling_rate=evaluator.sample.rates[output.example_id] if evaluator.sample else None,
+    )

@@ -1,57 +1,62 @@
-"""Target execution: the runs of a chunk get their outputs."""
+"""Target execution: call the target on every example of a chunk."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from inspect import isawaitable
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evaluators.subject import ExampleView
-from llm import loop
-from llm.faults import SHORTEST_OF_A_PROVIDER, fault_of, without_keys
-from llm.recorder import Recorder, recording
-from specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind
-from store.records import ExampleRow, OutputRow, derived_id, now, to_json
-from store.spool import Spool
-from targets import Answer, NoRecordedAnswerError, as_outputs, length_of
-from tasks.chunk import Chunk, TransientFailuresError, is_last_attempt, n_chunks, only_transient
-from tasks.experiment import Experiment, experiment
-from tasks.progress import tally
-from tasks.provider_limit import within_provider_limits
-from tasks.subject import example_view
+from evalflows.evaluators.subject import ExampleView
+from evalflows.execution.chunks import Chunk, n_chunks
+from evalflows.execution.progress import tally
+from evalflows.execution.running_experiment import RunningExperiment, running_experiment
+from evalflows.execution.views import example_view
+from evalflows.llm import loop
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind
+from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_json
+from evalflows.store.spool import Spool
+from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
+from evalflows.tasks.provider_limit import within_provider_limits
+from evalflows.tasks.retries import TransientFailuresError, is_last_attempt, only_transient
 
-DEAR_S = 0.01
-"""What took longer than this is kept on disk at once; the rest is quicker made again."""
+FLUSH_AFTER_S = 0.01
+"""Rows that took longer than this are flushed to disk at once; others are cheaper to make again."""
 
-MAY_PASS = TRANSIENT | {"stopped"}
-"""Kinds of error for which Prefect runs the chunk again after a pause."""
+RETRYABLE = TRANSIENT | {"stopped"}
+"""Kinds of error for which Prefect retries the chunk after a delay."""
 
 
 @task(
     cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=only_transient, task_run_name="execute-{chunk.part}"
 )
 def execute_chunk(chunk: Chunk) -> Chunk:
-    """Answer the runs of a chunk that have no answer yet.
+    """Make the runs of a chunk that have no answer yet.
 
-    Raises TransientFailuresError while failures remain that another attempt may cure and Prefect will make one.
+    Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
-    ready, last = experiment(chunk.experiment_id), is_last_attempt()
-    done = {row.run_id for row in ready.store.read("outputs", chunk.experiment_id, [chunk.part]) if is_settled(row)}
-    runs = [example for example in ready.examples[chunk.start : chunk.stop] if run_id(chunk, example) not in done]
-    tally.begin(chunk, "answers", chunk.stop - chunk.start - len(runs))
+    experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
+    stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part])
+    done = {row.run_id for row in stored if is_final(row)}
+    pending = [
+        example for example in experiment.examples[chunk.start : chunk.stop] if run_id(chunk, example) not in done
+    ]
+    tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
     with (
-        within_provider_limits(ready.answering_on, len(runs), n_chunks(ready.row)),
-        Spool(ready.store, chunk.experiment_id, chunk.part) as spool,
+        within_provider_limits(experiment.answering_on, len(pending), n_chunks(experiment.row)),
+        Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
     ):
-        answering = _Answering(ready, chunk, spool)
-        trial = 1 if ready.target_breaker.is_open else 0
-        for some in (runs[:trial], runs[trial:]):  # where it was down, one answer tells whether it still is
-            loop.run(ready.answering.run(answering.answer, some, is_async=ready.target.is_async))
-    if answering.transient and not last and not ready.target_breaker.gave_up:
-        raise TransientFailuresError(f"{answering.transient} of {len(runs)} answers failed for now")
+        answering = _Answering(experiment, chunk, spool)
+        # If the breaker is open, try one call before all others.
+        first = 1 if experiment.target_breaker.is_open else 0
+        for batch in (pending[:first], pending[first:]):
+            loop.run(experiment.answering.run(answering.answer, batch, is_async=experiment.target.is_async))
+    if answering.transient and not last and not experiment.target_breaker.gave_up:
+        raise TransientFailuresError(f"{answering.transient} of {len(pending)} answers failed transiently")
     return chunk
 
 
@@ -59,14 +64,16 @@ def run_id(chunk: Chunk, example: ExampleRow) -> str:
     return derived_id(chunk.experiment_id, example.example_id, chunk.repetition)
 
 
-def is_settled(row: OutputRow) -> bool:
-    """Whether it is of no use to try again."""
+def is_final(row: OutputRow) -> bool:
+    """Whether a retry would be of no use."""
     return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
 
 
 class _Answering:
-    def __init__(self, ready: Experiment, chunk: Chunk, spool: Spool) -> None:
-        self._ready, self._chunk, self._spool = ready, chunk, spool
+    """The answers of one chunk."""
+
+    def __init__(self, experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> None:
+        self._experiment, self._chunk, self._spool = experiment, chunk, spool
         self.transient = 0
 
     async def answer(self, example: ExampleRow) -> None:
@@ -75,19 +82,17 @@ class _Answering:
             keep=lambda call: self._spool.add("calls", call),
             experiment_id=self._chunk.experiment_id,
             subject_id=identity,
-            budget=self._ready.budget,
+            budget=self._experiment.budget,
         )
         started_at, began = now(), time.perf_counter()
         with recording(recorder):
             result = await self._outcome(example)
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
-            # A call knows how long its last attempt took; the wait for a place is no latency of the target's.
-            single = recorder.answered[0].row.latency_s if self._ready.target_complete and recorder.answered else None
-            result["latency_s"] = elapsed if single is None else single
-        totals = recorder.totals() if recorder.answered or recorder.failed else {}
+            result["latency_s"] = self._latency(recorder, elapsed)
+        totals = asdict(recorder.totals()) if recorder.answered or recorder.failed else {}
         if recorder.steps:
-            totals["steps"] = without_keys(to_json(recorder.steps, mend=True), SHORTEST_OF_A_PROVIDER)
+            totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
         row = OutputRow(
             run_id=identity,
             experiment_id=self._chunk.experiment_id,
@@ -96,13 +101,20 @@ class _Answering:
             started_at=started_at,
             **({"attempts": recorder.attempts} | totals | result),
         )
-        self.transient += row.error_kind in MAY_PASS
-        self._spool.add("outputs", row, dear=elapsed > DEAR_S)
+        self.transient += row.error_kind in RETRYABLE
+        self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
         tally.add(self._chunk, "answers")
 
+    def _latency(self, recorder: Recorder, elapsed: float) -> float:
+        """Return the latency of a run: of a chat target its last attempt, without the wait for the limiter."""
+        if self._experiment.target_complete is None or not recorder.answered:
+            return elapsed
+        of_call = recorder.answered[0].row.latency_s
+        return elapsed if of_call is None else of_call
+
     async def _outcome(self, example: ExampleRow) -> dict[str, Any]:
-        """What becomes of an example, unless what the target asks is known to be down."""
-        breaker = self._ready.target_breaker
+        """Return the columns of a run: of the call, or of a failure if the breaker is open."""
+        breaker = self._experiment.target_breaker
         try:
             is_trial = breaker.enter()
         except CallError as error:
@@ -113,24 +125,24 @@ class _Answering:
 
     async def _called(self, example: ExampleRow) -> dict[str, Any]:
         try:
-            returned = self._ready.target.call(self._offered(example_view(example)))
-            if self._ready.target.is_async and isawaitable(returned):
+            returned = self._experiment.target.call(self._arguments(example_view(example)))
+            if self._experiment.target.is_async and isawaitable(returned):
                 returned = await returned
         except NoRecordedAnswerError as error:
             return _failed("no_output", str(error))
-        except (Exception, SystemExit) as error:  # the user's code may end itself, not us
+        except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
             fault = fault_of(error)
             return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts}
         answer = returned if isinstance(returned, Answer) else None
         try:
             outputs = as_outputs(answer.outputs if answer else returned)
-            text = without_keys(to_json(outputs, mend=True), SHORTEST_OF_A_PROVIDER)
-            kept = {"status": "ok", "outputs": text, "length": length_of(outputs)}
-            return kept | (_known(answer) if answer else {})
+            text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
+            columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
+            return columns | (_reported(answer) if answer else {})
         except (TypeError, ValueError) as error:
-            return _failed("bad_return", f"outputs cannot be kept as JSON: {error}")
+            return _failed("bad_return", f"outputs cannot be stored as JSON: {error}")
 
-    def _offered(self, example: ExampleView) -> Mapping[str, Any]:
+    def _arguments(self, example: ExampleView) -> Mapping[str, Any]:
         return {
             "inputs": example.inputs,
             "metadata": example.metadata,
@@ -141,8 +153,8 @@ class _Answering:
         }
 
 
-def _known(answer: Answer) -> dict[str, Any]:
-    """What an answer says of itself."""
+def _reported(answer: Answer) -> dict[str, Any]:
+    """Return the columns that an answer reports itself."""
     return {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "outputs"}
 
 

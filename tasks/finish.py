@@ -1,4 +1,4 @@
-"""Ending experiments: complete ones are sealed, the others stay open to be resumed."""
+"""Finish experiments: seal the complete ones; the others stay open to be resumed."""
 
 import atexit
 import gc
@@ -12,24 +12,32 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
-from llm import loop
-from specs.errors import UNREACHABLE, IncompleteError
-from specs.experiment import ExperimentSpec
-from store.parquet import Store
-from store.progress import cached_calls, complete_scores, no_answers, no_judgements, spent, whats_missing
-from store.records import ExperimentRow, LimitRow, now
-from store.schemas import EXPERIMENT_TABLES
-from tasks.experiment import experiment, forget, is_ready
-from tasks.interrupts import heard
-from tasks.limits import limit_rows
-from tasks.progress import tally
+from evalflows.execution.limiter_history import limit_rows
+from evalflows.execution.prepared import prepared_experiments
+from evalflows.execution.progress import tally
+from evalflows.execution.running_experiment import forget_experiment, is_running, running_experiment
+from evalflows.llm import loop
+from evalflows.specs.errors import UNREACHABLE, IncompleteError
+from evalflows.store.parquet import Store
+from evalflows.store.queries.progress import (
+    cached_calls,
+    complete_scores,
+    no_answers,
+    no_judgements,
+    spent,
+    whats_missing,
+)
+from evalflows.store.records import ExperimentRow, LimitRow, now
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.tasks.interrupts import interrupts_noted
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) -> list[str]:
-    """Seal the experiments whose runs all have their rows. Returns what the others lack, in words.
+    """Seal the complete experiments, and return what the others lack, in words.
 
-    Nothing is said of those that were `stopped` on purpose, for the reason given: they stay open all the same.
+    Experiments `stopped` on purpose, for the reason given, stay open but are not reported.
     """
     store = Store()
     tally.forget(frozenset(row.experiment_id for row in rows))
@@ -38,11 +46,11 @@ def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) ->
 
 @contextmanager
 def calls_end_with_the_flow() -> Iterator[None]:
-    """Where the flow is stopped in this block, the calls under way end, and none begins. What has finished is kept."""
+    """If the flow is stopped in this block, cancel the calls in flight and start no more. Finished calls are kept."""
     loop.allow()
-    _spare_what_was_imported()
+    _freeze_imported_objects()
     try:
-        with heard():
+        with interrupts_noted():
             yield
     except BaseException:
         loop.stop()
@@ -50,19 +58,21 @@ def calls_end_with_the_flow() -> Iterator[None]:
 
 
 @cache
-def _spare_what_was_imported() -> None:
-    """Have the search for garbage leave out what is in memory when the first calls begin: of Prefect, DuckDB and the
-    rest there is so much of it that every call would stand still for a third of a second each time."""
+def _freeze_imported_objects() -> None:
+    """Exclude objects that exist before the first calls from garbage collection.
+
+    Prefect, DuckDB and others create so many that each full collection would stall every call for a third of a second.
+    """
     gc.freeze()
-    atexit.register(gc.unfreeze)  # or DuckDB reports at the end what was not cleared away
+    atexit.register(gc.unfreeze)  # or DuckDB reports leaks at exit
 
 
-def raise_what_failed(
+def raise_failures(
     steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str], experiments: Sequence[ExperimentRow] = ()
 ) -> None:
-    """Raises the first exception of a step, else IncompleteError if anything lacks of what was run."""
+    """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking."""
     for step in steps:
-        step.wait()  # else its state is asked of the server
+        step.wait()  # or its state is read from the server
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
@@ -70,25 +80,26 @@ def raise_what_failed(
 
 
 def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str | None:
-    """Write an experiment's last row, and seal it if no row lacks. Returns what is wrong with it, in words."""
+    """Write an experiment's last row, seal it if it is complete, and return what is wrong with it, in words."""
     limits = _limits(row)
-    forget(row.experiment_id, row.run_group)
+    forget_experiment(row.experiment_id, row.run_group)
+    prepared_experiments.forget(experiment_spec(row))
     if store.is_sealed("experiments", row.experiment_id):
-        return _said(row)
+        return _problem(row)
     ended = store.steady(lambda: _ended(store, row))
-    if on_purpose := ended.state == "incomplete" and stopped is not None:
+    if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)
     store.append("limits", row.experiment_id, "limits", limits)
     store.append("experiments", row.experiment_id, "end", [ended])
     if ended.state == "completed":
         complete_scores(store, row.experiment_id)
         store.seal(row.experiment_id, EXPERIMENT_TABLES)
-    return None if on_purpose else _said(ended)
+    return None if is_stopped else _problem(ended)
 
 
 def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
-    """An experiment's last row: whether it is done, what it lacks, what it cost."""
-    spec = ExperimentSpec.model_validate_json(row.spec)
+    """Return an experiment's last row: its state, what it lacks, and what it cost."""
+    spec = experiment_spec(row)
     names = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
     lacking = whats_missing(store, row, names, [evaluator.metric for evaluator in spec.summary_evaluators])
     sums = spent(store, row.experiment_id)
@@ -107,12 +118,12 @@ def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
 
 
 def _limits(row: ExperimentRow) -> list[LimitRow]:
-    """How wide the limiters were; none where this process has made no call for the experiment."""
-    if not is_ready(row.experiment_id):
+    """Return the history of the limiters; empty if this process made no call for the experiment."""
+    if not is_running(row.experiment_id):
         return []
-    ready = experiment(row.experiment_id)
-    return limit_rows(row.experiment_id, [*ready.answering_on, *ready.judging_on], ready.made_at)
+    experiment = running_experiment(row.experiment_id)
+    return limit_rows(row.experiment_id, [*experiment.answering_on, *experiment.judging_on], experiment.made_at)
 
 
-def _said(row: ExperimentRow) -> str | None:
+def _problem(row: ExperimentRow) -> str | None:
     return f"experiment {row.name!r} ({row.experiment_id}): {row.reason}" if row.reason else None

@@ -1,29 +1,37 @@
-"""Ending a comparison: one that is complete is sealed, another stays open to be resumed."""
+"""Finish a comparison: seal it if it is complete; otherwise it stays open to be resumed."""
 
 from dataclasses import replace
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from specs.comparison import ComparisonSpec
-from specs.errors import UNREACHABLE
-from store.comparisons import cached_judgements, complete_comparisons, given_twice, lacking_judgements, none_judged
-from store.parquet import Store
-from store.progress import spent
-from store.records import ComparisonSetRow, LimitRow, now
-from store.schemas import COMPARISON_TABLES
-from tasks.comparison import Comparison, forget_comparison
-from tasks.limits import limit_rows
-from tasks.pairs import bouts_in
-from tasks.progress import tally
+from evalflows.execution.limiter_history import limit_rows
+from evalflows.execution.pair_chunks import n_trials
+from evalflows.execution.prepared import prepared_comparisons
+from evalflows.execution.progress import tally
+from evalflows.execution.running_comparison import RunningComparison, forget_comparison
+from evalflows.specs.errors import UNREACHABLE
+from evalflows.store.parquet import Store
+from evalflows.store.queries.comparisons import (
+    cached_judgements,
+    complete_comparisons,
+    given_twice,
+    lacking_judgements,
+    none_judged,
+)
+from evalflows.store.queries.progress import spent
+from evalflows.store.records import ComparisonSetRow, LimitRow, now
+from evalflows.store.row_specs import comparison_spec
+from evalflows.store.schemas import COMPARISON_TABLES
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def finish_comparison(row: ComparisonSetRow) -> list[str]:
-    """Write a comparison's last row, and seal it if no row lacks. Returns what is wrong with it, in words."""
+    """Write a comparison's last row, seal it if it is complete, and return what is wrong with it, in words."""
     store = Store()
     tally.forget(frozenset({row.comparison_id}))
     limits = _limits(forget_comparison(row.comparison_id))
+    prepared_comparisons.forget(comparison_spec(row))
     if not store.is_sealed("comparison_sets", row.comparison_id):
         row = store.steady(lambda: _ended(store, row))
         store.append("limits", row.comparison_id, "limits", limits)
@@ -35,9 +43,9 @@ def finish_comparison(row: ComparisonSetRow) -> list[str]:
 
 
 def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
-    """Whether it is done, what it lacks, what it cost."""
-    spec = ComparisonSpec.model_validate_json(row.spec)
-    lacking = lacking_judgements(store, row, [evaluator.metric for evaluator in spec.evaluators], bouts_in(row))
+    """Return a comparison's last row: its state, what it lacks, and what it cost."""
+    spec = comparison_spec(row)
+    lacking = lacking_judgements(store, row, [evaluator.metric for evaluator in spec.evaluators], n_trials(row))
     sums = spent(store, row.comparison_id)
     return replace(
         row,
@@ -53,8 +61,8 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     )
 
 
-def _limits(ready: Comparison | None) -> list[LimitRow]:
-    """How wide the limiters were; none where this process has made no call for the comparison."""
-    if ready is None:
+def _limits(comparison: RunningComparison | None) -> list[LimitRow]:
+    """Return the history of the limiters; empty if this process made no call for the comparison."""
+    if comparison is None:
         return []
-    return limit_rows(ready.row.comparison_id, [*ready.judging_on], ready.made_at)
+    return limit_rows(comparison.row.comparison_id, [*comparison.judging_on], comparison.made_at)

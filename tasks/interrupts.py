@@ -1,7 +1,7 @@
-"""Hearing a person's Ctrl-C, wherever it falls.
+"""Notice Ctrl-C even when Python drops it.
 
-Python raises KeyboardInterrupt in whatever the main thread is doing; inside the callback of a finalizer, or in a block
-of a library that catches everything, it is dropped, and the run would go on. So it is noted too, and asked for.
+Python raises KeyboardInterrupt in whatever the main thread is doing. Inside a finalizer, or in a library that catches
+everything, the exception is lost and the run would continue. So the interrupt is also recorded, and checked later.
 """
 
 import signal
@@ -14,8 +14,8 @@ _pressed = threading.Event()
 
 
 @contextmanager
-def heard() -> Iterator[None]:
-    """While the block lasts, an interrupt is noted besides what it does otherwise."""
+def interrupts_noted() -> Iterator[None]:
+    """Record interrupts during the block, in addition to their usual handling."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -36,6 +36,6 @@ def heard() -> Iterator[None]:
 
 
 def raise_if_pressed() -> None:
-    """Raises KeyboardInterrupt where an interrupt was noted, and dropped since."""
+    """Raise KeyboardInterrupt if an interrupt was recorded."""
     if _pressed.is_set():
         raise KeyboardInterrupt

@@ -1,47 +1,27 @@
-"""How far a run is: counted in this process, shown as a progress artifact and to whoever watches."""
+"""Progress of a flow run: counted in this process, shown as a progress artifact and passed to watchers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.futures import PrefectFuture, wait
 
-from specs.experiment import ExperimentSpec
-from store.records import ExperimentRow
-from tasks.interrupts import raise_if_pressed
-
-Stage = Literal["answers", "judgements"]
+from evalflows.execution.progress import Planned, tally
+from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
+from evalflows.tasks.interrupts import raise_if_pressed
 
 Watch = Callable[["Progress"], None]
-"""Called every second with how far the run is."""
+"""Called every second with the current progress."""
 
-SECONDS = 1.0
-
-
-class Part(Protocol):
-    """A chunk: whose it is, and what its parts in the store are called."""
-
-    @property
-    def owner(self) -> str: ...
-
-    @property
-    def part(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """What there is to do, and whose it is; no owners where nothing is."""
-
-    owners: frozenset[str]
-    answers: int = 0
-    judgements: int = 0
+INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Items done, of those that there are to do."""
+    """Answers and judgements done, and the totals planned."""
 
     answers: int
     judgements: int
@@ -54,38 +34,12 @@ class Progress:
         return 100.0 * (self.answers + self.judgements) / planned if planned else 100.0
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What each chunk has done, by stage. A chunk that is run again counts from anew.
-
-    Without a lock, for which the threads of quick work would wait most of the time: to append is one step for them.
-    """
-
-    done: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
-
-    def begin(self, chunk: Part, stage: Stage, count: int) -> None:
-        self.done[chunk.owner, chunk.part, stage] = [count]
-
-    def add(self, chunk: Part, stage: Stage, count: int = 1) -> None:
-        self.done.setdefault((chunk.owner, chunk.part, stage), []).append(count)
-
-    def of(self, owners: frozenset[str], stage: Stage) -> int:
-        done = [counts for (one, _, at), counts in self.done.copy().items() if one in owners and at == stage]
-        return sum(map(sum, done))
-
-    def forget(self, owners: frozenset[str]) -> None:
-        for key in self.done.copy():
-            if key[0] in owners:
-                del self.done[key]
-
-
-tally = _Tally()
 _watching: list[Watch] = []
 
 
 @contextmanager
 def watched(watch: Watch | None) -> Iterator[None]:
-    """While the block lasts, `watch` is told how far the runs of this process are."""
+    """Call `watch` with the progress of this process during the block."""
     if watch is None:
         yield
         return
@@ -97,31 +51,31 @@ def watched(watch: Watch | None) -> Iterator[None]:
 
 
 def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
-    """What there is to do for those of some experiments that are running."""
+    """Return the work planned for the experiments that are running."""
     running = [row for row in experiments if row.state == "running"]
-    judges = len(ExperimentSpec.model_validate_json(running[0].spec).evaluators) if running else 0
+    judges = len(experiment_spec(running[0]).evaluators) if running else 0
     runs = sum(row.n_examples * row.repetitions for row in running)
     owners = frozenset(row.experiment_id for row in running)
     return Planned(owners=owners, answers=runs, judgements=runs * judges)
 
 
-def wait_and_tell(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
-    """Wait for all steps, and tell meanwhile how far they are."""
+def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+    """Wait for all steps, and report progress meanwhile."""
     if not planned.owners:
         return
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
-        left = wait(list(steps), timeout=SECONDS).not_done
+        pending = wait(list(steps), timeout=INTERVAL_S).not_done
         raise_if_pressed()
         progress = _progress(planned)
         for watch in _watching:
             watch(progress)
-        percent = round(progress.percent if left else 100.0, 1)
+        percent = round(progress.percent if pending else 100.0, 1)
         if percent != shown:
             update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
             shown = percent
-        if not left:
+        if not pending:
             return
 
 

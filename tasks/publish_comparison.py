@@ -1,41 +1,41 @@
-"""What a person sees at the end of a comparison in Prefect's UI: one page."""
+"""The results page of a comparison in Prefect's UI."""
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from store.comparison_report import ComparisonReport, comparison_report
-from store.parquet import Store
-from store.records import ComparisonSetRow
-from tasks.publish import escaped, markdown_table
+from evalflows.reports.comparison import ComparisonReport, comparison_report
+from evalflows.reports.markdown import escaped, markdown_table
+from evalflows.store.parquet import Store
+from evalflows.store.records import ComparisonSetRow
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def publish_comparison(row: ComparisonSetRow) -> str:
-    """Keep the report as a markdown artifact called `comparison`. Returns the comparison's id."""
+    """Publish the report as the markdown artifact `comparison`, and return the comparison's id."""
     page = markdown(comparison_report(Store(), row.comparison_id))
     create_markdown_artifact(key="comparison", markdown=page, description=f"Comparison {row.name}")
     return row.comparison_id
 
 
 def markdown(report: ComparisonReport) -> str:
-    """The page: what is to be said, who wins, who stands where, what the judges go by, and where to look on."""
+    """Return the page: summary sentences, win rates, ranking, judge biases, and the command for more."""
     rates = [
         (
-            *(one.metric, one.candidate, one.baseline, one.what, one.rate_text),
-            *(one.p_text, one.p_adjusted_text, one.verdict_text, *one.counts),
+            *(rate.metric, rate.candidate, rate.baseline, rate.what, rate.rate_text),
+            *(rate.p_text, rate.p_adjusted_text, rate.verdict_text, *rate.counts),
         )
-        for one in report.win_rates
+        for rate in report.win_rates
     ]
-    standings = [
-        (one.metric, str(one.rank or "-"), one.experiment, one.rating_text, one.rate_text) for one in report.standings
+    ranking = [
+        (row.metric, str(row.rank or "-"), row.experiment, row.rating_text, row.rate_text) for row in report.ranking
     ]
     head = ("metric", "candidate", "baseline", "", "win rate", "p", "p adjusted", "verdict", "wins", "ties", "losses")
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in report.sentences),
         markdown_table((*head, "missing"), rates),
-        markdown_table(("metric", "rank", "experiment", "rating", "win rate over all"), standings),
-        "\n".join(f"- {escaped(one.text)}" for one in report.known_habits),
+        markdown_table(("metric", "rank", "experiment", "rating", "win rate over all"), ranking),
+        "\n".join(f"- {escaped(bias.text)}" for bias in report.known_biases),
         f"In the shell: `evalflows show {report.overview.comparison_id}`",
     ]
     return "\n\n".join(part for part in parts if part)

@@ -1,52 +1,47 @@
-"""The dataset snapshot: what the run is about, frozen."""
+"""Freeze the dataset: check the spec, and store the rows as a snapshot."""
+
+from dataclasses import replace
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from specs.dataset import DatasetSpec
-from specs.experiment import ExperimentSpec
-from specs.target import RecordedTarget, TargetSpec
-from store.datasets import Loaded, load_dataset
-from store.lookup import find_experiments
-from store.parquet import Store
-from store.suite import load_expectations
-from tasks.check import check_spec
-from tasks.connections import settled_connections
-from tasks.declared import with_metrics
-from tasks.prompts import with_prompts
-
-_last_checked: tuple[str, ExperimentSpec] | None = None
+from evalflows.execution.preflight.check_spec import check_spec
+from evalflows.execution.prepared import prepare_experiment, prepared_experiments
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.target import RecordedTarget, TargetSpec
+from evalflows.store.ingest.datasets import Loaded, load_dataset
+from evalflows.store.ingest.suite import load_expectations
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_experiments
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def freeze_dataset(spec: ExperimentSpec) -> ExperimentSpec:
-    """The spec, checked whole, with its dataset frozen and named by its snapshot. See `freeze_checked`.
-
-    What this process has just frozen and checked, on its way to the flow, it does not read and check again.
-    """
-    return spec if _last_checked == (Store().layout.root, spec) else freeze_checked(spec)
+    """Check the spec and freeze its dataset, unless this process has just done so before starting the flow."""
+    return spec if prepared_experiments.has(spec) else check_and_freeze(spec)
 
 
-def freeze_checked(spec: ExperimentSpec) -> ExperimentSpec:
-    """Check everything that a spec says, then freeze its dataset. Raises InputError, with nothing written.
+def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
+    """Check the whole spec, resolve its references, and freeze its dataset. Raise InputError, with nothing written.
 
-    What it says of files and of names that move is settled: the dataset is a snapshot, a suite of expectations is
-    their list, a prompt is its text, another experiment is its id, a shared connection stands in the spec.
+    In the returned spec the dataset is a snapshot, expectations are a list, prompts are texts, other experiments are
+    ids, and shared connections are included.
     """
     store = Store()
     loaded = load_dataset(store, spec.dataset)
     expectations = load_expectations(spec.dataset.expectations)
-    spec = with_prompts(spec.model_copy(update={"targets": [_settled(target, store) for target in spec.targets]}))
-    spec = with_metrics(settled_connections(spec))
-    check_spec(spec, loaded.taken, store)
+    targets = [_resolved(target, store) for target in spec.targets]
+    prepared = prepare_experiment(spec.model_copy(update={"targets": targets}))
+    check_spec(prepared, loaded.selected, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
-    global _last_checked
-    _last_checked = store.layout.root, spec.model_copy(update={"dataset": dataset})
-    return _last_checked[1]
+    prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
+    prepared_experiments.keep(prepared)
+    return prepared.spec
 
 
 def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
-    """The splits and the sample stay, to be seen; what was drawn from the snapshot is all of what was kept."""
+    """Return the dataset as a snapshot of the selected rows; splits and sample are kept for information."""
     return DatasetSpec(
         name=loaded.name,
         snapshot=loaded.keep(store),
@@ -56,7 +51,7 @@ def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
     )
 
 
-def _settled(target: TargetSpec, store: Store) -> TargetSpec:
+def _resolved(target: TargetSpec, store: Store) -> TargetSpec:
     if not isinstance(target, RecordedTarget) or target.experiment is None:
         return target
     (identity,) = find_experiments(store, target.experiment, just_one=True)

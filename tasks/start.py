@@ -1,176 +1,107 @@
-"""Starting experiments, or going on with those that were started."""
-
-import json
-from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any
+"""Start or resume experiments."""
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.context import FlowRunContext
 
-from evaluators.call import Level
-from specs.errors import UNREACHABLE, InputError
-from specs.evaluator import EvaluatorSpec
-from specs.experiment import ExperimentSpec
-from specs.target import TargetSpec
-from store.parquet import Store
-from store.progress import open_work
-from store.records import ExperimentRow, dependent_id, new_id, now, to_json
-from store.repository import revision
-from store.schemas import EXPERIMENT_TABLES
-from store.spool import recover
-from tasks.chunk import chunk_size
-from tasks.experiment import forget
-from tasks.provider_limit import limit_name, limit_size
-from tasks.resolve import bind_evaluator, composite_version, evaluator_version, target_version
+from evalflows.execution.chunks import chunk_size
+from evalflows.execution.identity import evaluator_labels, experiment_id, group_of_run_key, without_live_references
+from evalflows.execution.prepared import prepared_experiments
+from evalflows.execution.resolve import target_version
+from evalflows.execution.running_experiment import forget_experiment
+from evalflows.specs.errors import UNREACHABLE, InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.target import TargetSpec
+from evalflows.store.parquet import Store
+from evalflows.store.queries.progress import open_work
+from evalflows.store.records import ExperimentRow, to_json
+from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.spool import recover
+from evalflows.tasks.provider_limit import check_limits
+from evalflows.tasks.start_columns import id_of_start, start_columns
 
-SAME = ("snapshot_id", "repetitions", "target_version", "evaluators")
-"""What must not differ between the parts of one experiment."""
-
-SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
-"""What says which examples an evaluator judges: it is no part of its version, but of an experiment."""
+FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "evaluators")
+"""What a resumed experiment must have in common with its first start."""
 
 ORDER_SEED = 0
-"""Of the order in which examples run, where a gate looks after each batch: what comes first must be a fair sample."""
-
-NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+"""Seed of the order of the examples if a gate has interim analyses: each batch must be a random sample."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[ExperimentRow]:
-    """One experiment a target, begun or gone on with; one with nothing left to do is as it was.
+    """Start or resume one experiment per target; finished ones are returned unchanged.
 
-    Gone on with are those of the run group `resume`, of the same run key, or of this very flow run, run again.
+    An experiment is resumed if it belongs to the run group `resume`, has the same run key, or if this flow run is
+    re-run.
 
-    Raises InputError where such an experiment was made from something else than this spec, and for a limit that
-    Prefect does not know.
+    Raise InputError if a resumed experiment was started from another spec, and for a limit that Prefect does not have.
     """
-    for connection in spec.connections.values():
-        if name := limit_name(connection):
-            limit_size(name)
+    check_limits(spec.connections)
     store, group = Store(), resume or run_group(spec)
     if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
         raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
     rows = [_row(store, spec, target, group) for target in spec.targets]
-    return [_begin(store, row) for row in rows]
+    return [_open(store, row) for row in rows]
 
 
 def run_group(spec: ExperimentSpec) -> str:
-    """The id that the experiments of one start share. A run key gives it twice, and a flow run run again."""
-    if spec.run_key is not None:
-        return dependent_id("group", NO_TIME, "run_key", spec.run_key)
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None or context.flow_run.created is None:
-        return new_id("group")
-    return dependent_id("group", context.flow_run.created, "flow_run", str(context.flow_run.id))
-
-
-def experiment_id(group: str, target: str) -> str:
-    """The id of the experiment that a target becomes."""
-    return dependent_id("exp", group, group, target)
+    """Return the id shared by the experiments of one start: the same for a run key, and for a re-run flow run."""
+    return id_of_start("group") if spec.run_key is None else group_of_run_key(spec.run_key)
 
 
 def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> ExperimentRow:
-    """The row of a running experiment; what is there of it from before, it keeps."""
+    """Return the row of a running experiment. A resumed one keeps its chunk size, order and start time."""
     identity = experiment_id(group, target.name)
-    existing = store.read("experiments", identity)
-    before: ExperimentRow | None = existing[0] if existing else None
-    n_examples = int(
-        store.query("select n_examples from source.snapshots where snapshot_id = ?", [spec.dataset.snapshot])[0][0]
-    )
-    code, context, of_itself = revision(), FlowRunContext.get(), chunk_size(n_examples, spec.repetitions)
+    stored = store.read("experiments", identity)
+    before: ExperimentRow | None = stored[0] if stored else None
+    n_examples = _n_examples(store, spec)
+    size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions)
     row = ExperimentRow(
         experiment_id=identity,
         run_group=group,
-        run_key=spec.run_key,
         name=spec.experiment_name(target.name),
-        description=spec.description or None,
-        metadata=to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
-        tags=spec.tags,
         dataset_name=spec.dataset.name,
         snapshot_id=spec.dataset.snapshot or "",
         n_examples=n_examples,
         repetitions=spec.repetitions,
-        chunk_size=before.chunk_size if before else spec.batch or spec.chunk_size or of_itself,
+        chunk_size=before.chunk_size if before else size,
         seed=before.seed if before else None if spec.batch is None else ORDER_SEED,
         target=target.name,
         target_kind=target.kind,
         target_version=target_version(target, spec.connections),
-        evaluators=_evaluators(spec),
-        spec=spec.model_dump_json(),
-        git_commit=code.commit,
-        git_branch=code.branch,
-        git_dirty=code.dirty,
-        evalflows_version=version("evalflows"),
-        flow_run_id=str(context.flow_run.id) if context and context.flow_run else None,
-        state="running",
-        budget_usd=spec.budget_usd,
-        max_calls=spec.max_calls,
-        started_at=before.started_at if before else now(),
+        evaluators=to_json([*prepared_experiments.of(spec).described.values()]),
+        **start_columns(spec, before),
     )
     if before:
-        _refuse_another(before, row)
+        _check_unchanged(before, row)
     return row
 
 
-def described_evaluators(spec: ExperimentSpec) -> dict[str, dict[str, Any]]:
-    """How each evaluator and composite of a spec is kept with its experiments, by its name."""
-    return {one["name"]: one for one in json.loads(_evaluators(spec))}
+def _n_examples(store: Store, spec: ExperimentSpec) -> int:
+    query = "select n_examples from source.snapshots where snapshot_id = ?"
+    return int(store.query(query, [spec.dataset.snapshot])[0][0])
 
 
-def _evaluators(spec: ExperimentSpec) -> str:
-    levels: list[tuple[Level, list[EvaluatorSpec]]] = [("item", spec.evaluators), ("run", spec.summary_evaluators)]
-    described = [
-        {
-            "name": evaluator.metric,
-            "use": evaluator.use,
-            "version": evaluator_version(evaluator, bind_evaluator(evaluator, level), spec.connections, level),
-            "declared_version": evaluator.version,
-            "level": level,
-            **({"sample": evaluator.model_dump(mode="json", include=SAMPLE)} if evaluator.is_sampled else {}),
-        }
-        for level, evaluators in levels
-        for evaluator in evaluators
-    ]
-    described += [
-        {"name": composite.name, "version": composite_version(composite, spec), "level": "composite"}
-        for composite in spec.composites
-    ]
-    return to_json(described)
-
-
-def _refuse_another(before: ExperimentRow, row: ExperimentRow) -> None:
-    for name in SAME:
+def _check_unchanged(before: ExperimentRow, row: ExperimentRow) -> None:
+    """Raise InputError if a resumed experiment differs in a fixed column."""
+    for name in FIXED_COLUMNS:
         old, new = getattr(before, name), getattr(row, name)
-        if old == new or (name == "evaluators" and without_places(old) == without_places(new)):
+        if old == new or (name == "evaluators" and without_live_references(old) == without_live_references(new)):
             continue
-        if name == "evaluators":  # only those that differ
-            old, new = (", ".join(sorted(_labels(a) - _labels(b))) or "fewer" for a, b in ((old, new), (new, old)))
-        remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start another one"
+        if name == "evaluators":  # name only those that differ
+            old, new = (
+                ", ".join(sorted(evaluator_labels(a) - evaluator_labels(b))) or "fewer"
+                for a, b in ((old, new), (new, old))
+            )
+        remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start a new one"
         raise InputError(
-            f"experiment {before.name!r} ({before.experiment_id}): began with {name} {old}, got {new}; {remedy}"
+            f"experiment {before.name!r} ({before.experiment_id}): started with {name} {old}, got {new}; {remedy}"
         )
 
 
-def without_places(evaluators: str) -> list[dict[str, object]]:
-    """What a row says of its evaluators, but for where functions live that no text can name: in each process elsewhere,
-    though their versions are the same."""
-    return [
-        {name: value for name, value in one.items() if not str(value).startswith("live:")}
-        for one in json.loads(evaluators)
-    ]
-
-
-def _labels(evaluators: str) -> set[str]:
-    found = json.loads(evaluators)
-    return {f"{one['name']}@{one['version']}" + (f" of {one['sample']}" if "sample" in one else "") for one in found}
-
-
-def _begin(store: Store, row: ExperimentRow) -> ExperimentRow:
-    """Open the experiment, with what a dead process has left of it, unless it has nothing left to do."""
+def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
+    """Open the experiment with the spooled rows of a dead process, and return its row; a finished one stays sealed."""
     identity = row.experiment_id
-    forget(identity, row.run_group)
+    forget_experiment(identity, row.run_group)
     recover(store, identity)
     if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
         (finished,) = store.read("experiments", identity)

@@ -1,4 +1,4 @@
-"""Is the dataset fit for use? Great Expectations looks at the snapshot before anything is paid."""
+"""Data validation: Great Expectations checks the snapshot before anything is paid."""
 
 import json
 import logging
@@ -10,15 +10,15 @@ import pandas as pd
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.context import FlowRunContext
 
-from specs.dataset import Expectation
-from specs.errors import InputError
-from specs.experiment import ExperimentSpec
-from store.parquet import Store
-from store.records import CheckRow, ExampleRow, derived_id, to_json
-from store.snapshots import load_snapshot
-from store.suite import load_expectations
+from evalflows.specs.dataset import Expectation
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.ingest.suite import load_expectations
+from evalflows.store.parquet import Store
+from evalflows.store.records import CheckRow, ExampleRow, derived_id, to_json
+from evalflows.store.snapshots import load_snapshot
+from evalflows.tasks.start_columns import flow_run_id
 
 TEXTS = ("inputs", "reference_outputs", "metadata")
 """The columns that hold JSON."""
@@ -26,26 +26,26 @@ TEXTS = ("inputs", "reference_outputs", "metadata")
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def validate_snapshot(spec: ExperimentSpec) -> str:
-    """Check the snapshot, keep what was found, and show it as an artifact. Returns the checks' batch.
+    """Check the snapshot, publish the checks and an artifact of them, and return the batch of the checks.
 
-    A snapshot never changes, so it is looked at once for each suite. Raises InputError if a critical check failed.
+    A snapshot never changes, so each suite runs on it once. Raise InputError if a critical check failed.
     """
     store, snapshot = Store(), spec.dataset.snapshot or ""
     own = load_expectations(spec.dataset.expectations)
     batch = derived_id("checks", snapshot, to_json([one.model_dump() for one in own]))
     if not store.is_sealed("checks", batch):
-        store.publish("checks", batch, checked(load_snapshot(store, snapshot), own, batch))
+        store.publish("checks", batch, run_expectations(load_snapshot(store, snapshot), own, batch))
     rows: list[CheckRow] = sorted(store.read("checks", batch), key=lambda row: (row.passed is True, row.name))
-    create_markdown_artifact(key="dataset-checks", markdown=_markdown(rows, snapshot), description="Is the data fit?")
-    wrong = [row for row in rows if row.severity == "error" and not row.passed]
-    if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise InputError(f"dataset {spec.dataset.name or snapshot!r}: {wrong[0].message}{more}")
+    create_markdown_artifact(key="dataset-checks", markdown=_markdown(rows, snapshot), description="Dataset checks")
+    failed = [row for row in rows if row.severity == "error" and not row.passed]
+    if failed:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise InputError(f"dataset {spec.dataset.name or snapshot!r}: {failed[0].message}{more}")
     return batch
 
 
-def checked(examples: Sequence[ExampleRow], own: Sequence[Expectation], batch: str) -> list[CheckRow]:
-    """What the expectations say of the examples. Raises InputError for one that does not exist or is set wrongly."""
+def run_expectations(examples: Sequence[ExampleRow], own: Sequence[Expectation], batch: str) -> list[CheckRow]:
+    """Check the examples, one row per expectation. Raise InputError for an unknown or misconfigured expectation."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx  # takes seconds to import
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -59,12 +59,12 @@ def checked(examples: Sequence[ExampleRow], own: Sequence[Expectation], batch: s
     suite = gx.ExpectationSuite(name="examples")
     for expectation in [*_ours(frame), *own]:
         suite.add_expectation(_configured(expectation))
-    found = whole.validate(suite, result_format="SUMMARY")
-    return [_row(result.to_json_dict(), examples[0].snapshot_id, batch) for result in found.results]
+    results = whole.validate(suite, result_format="SUMMARY")
+    return [_row(result.to_json_dict(), examples[0].snapshot_id, batch) for result in results.results]
 
 
 def as_frame(examples: Sequence[ExampleRow]) -> pd.DataFrame:
-    """A row an example: its own columns, and each field of inputs, references and metadata. Blank text is no value."""
+    """One row per example: its columns, and each field of inputs, references and metadata. Blank text is null."""
     rows = []
     for example in examples:
         row: dict[str, Any] = {
@@ -78,12 +78,12 @@ def as_frame(examples: Sequence[ExampleRow]) -> pd.DataFrame:
 
 
 def _fields(text: str | None) -> dict[str, Any]:
-    """The fields of a JSON object; none where the text is something else, which a check of its own will say."""
+    """Return the fields of a JSON object; empty if the text is not one, which has its own check."""
     try:
         value = json.loads(text or "{}")
     except ValueError:
         return {}
-    return {name: _plain(one) for name, one in value.items()} if isinstance(value, dict) else {}
+    return {name: _plain(field) for name, field in value.items()} if isinstance(value, dict) else {}
 
 
 def _plain(value: Any) -> Any:
@@ -94,21 +94,23 @@ def _plain(value: Any) -> Any:
 
 def _ours(frame: pd.DataFrame) -> list[Expectation]:
     def expect(type_: str, column: str, severity: str = "critical", **kwargs: Any) -> Expectation:
-        given = {"type": type_, "kwargs": {"column": column} | kwargs, "severity": severity}
-        return Expectation.model_validate(given)
+        fields = {"type": type_, "kwargs": {"column": column} | kwargs, "severity": severity}
+        return Expectation.model_validate(fields)
 
-    wanted = [
+    expectations = [
         expect("expect_column_values_to_be_unique", "example_id"),
         expect("expect_column_values_to_not_be_null", "example_id"),
         expect("expect_column_values_to_not_be_null", "inputs"),
         expect("expect_column_values_to_be_between", "filled_inputs", min_value=1),
         expect("expect_column_values_to_be_unique", "inputs", "warning"),
     ]
-    wanted += [expect("expect_column_values_to_be_json_parseable", name) for name in TEXTS if frame[name].notna().any()]
+    expectations += [
+        expect("expect_column_values_to_be_json_parseable", name) for name in TEXTS if frame[name].notna().any()
+    ]
     if frame["reference_outputs"].notna().any():
-        wanted.append(expect("expect_column_values_to_not_be_null", "reference_outputs", "warning"))
+        expectations.append(expect("expect_column_values_to_not_be_null", "reference_outputs", "warning"))
     fields = [name for name in frame.columns if name.startswith("inputs.")]
-    return wanted + [expect("expect_column_values_to_not_be_null", name, "warning") for name in fields]
+    return expectations + [expect("expect_column_values_to_not_be_null", name, "warning") for name in fields]
 
 
 def _configured(expectation: Expectation) -> Any:
@@ -119,48 +121,48 @@ def _configured(expectation: Expectation) -> Any:
         return ExpectationConfiguration(
             type=expectation.type, kwargs=expectation.kwargs, severity=FailureSeverity(expectation.severity)
         ).to_domain_obj()
-    except Exception as error:  # of Great Expectations, or of the pydantic in it
+    except Exception as error:  # raised by Great Expectations or its pydantic
         raise InputError(f"expectation {expectation.type!r}: {' '.join(str(error).split())}") from error
 
 
 def _row(result: Mapping[str, Any], snapshot: str, batch: str) -> CheckRow:
-    """One result as it is kept. One that could not be checked has not passed, whatever `success` says."""
-    wanted, found = result["expectation_config"], result.get("result") or {}
-    kwargs = {name: value for name, value in wanted["kwargs"].items() if name != "batch_id"}
-    raised, context = _raised(result.get("exception_info") or {}), FlowRunContext.get()
+    """Return the row of a result. A check that raised has not passed, whatever `success` says."""
+    config, figures = result["expectation_config"], result.get("result") or {}
+    kwargs = {name: value for name, value in config["kwargs"].items() if name != "batch_id"}
+    raised = _raised(result.get("exception_info") or {})
     return CheckRow(
-        check_id=derived_id(batch, wanted["type"], to_json(kwargs)),
+        check_id=derived_id(batch, config["type"], to_json(kwargs)),
         batch_id=batch,
         subject_kind="snapshot",
         subject_id=snapshot,
-        name=wanted["type"],
+        name=config["type"],
         column_name=kwargs.get("column"),
         passed=None if raised else bool(result["success"]),
-        severity="error" if wanted.get("severity", "critical") == "critical" else "warning",
-        n_checked=found.get("element_count"),
-        n_unexpected=found.get("unexpected_count"),
-        observed=to_json(_observed(found)),
+        severity="error" if config.get("severity", "critical") == "critical" else "warning",
+        n_checked=figures.get("element_count"),
+        n_unexpected=figures.get("unexpected_count"),
+        observed=to_json(_observed(figures)),
         expected=to_json(kwargs),
-        message=raised or _in_words(wanted["type"], kwargs, found, success=bool(result["success"])),
-        flow_run_id=str(context.flow_run.id) if context and context.flow_run else None,
+        message=raised or _message(config["type"], kwargs, figures, success=bool(result["success"])),
+        flow_run_id=flow_run_id(),
     )
 
 
 def _raised(information: Mapping[str, Any]) -> str | None:
-    """What went wrong inside Great Expectations, which says so here and nowhere else."""
-    several = [one for one in information.values() if isinstance(one, Mapping)]
-    for one in [information, *several]:
-        if one.get("raised_exception"):
-            return f"could not be checked: {' '.join(str(one.get('exception_message')).split())}"
+    """Return the error raised inside Great Expectations, which reports it only here."""
+    nested = [details for details in information.values() if isinstance(details, Mapping)]
+    for details in [information, *nested]:
+        if details.get("raised_exception"):
+            return f"could not be checked: {' '.join(str(details.get('exception_message')).split())}"
     return None
 
 
-def _observed(found: Mapping[str, Any]) -> dict[str, Any]:
+def _observed(figures: Mapping[str, Any]) -> dict[str, Any]:
     names = ("observed_value", "unexpected_percent", "missing_percent", "partial_unexpected_list")
-    return {name: found[name] for name in names if found.get(name) is not None}
+    return {name: figures[name] for name in names if figures.get(name) is not None}
 
 
-def _in_words(type_: str, kwargs: Mapping[str, Any], found: Mapping[str, Any], *, success: bool) -> str:
+def _message(type_: str, kwargs: Mapping[str, Any], figures: Mapping[str, Any], *, success: bool) -> str:
     what = type_.removeprefix("expect_").replace("_", " ")
     column = kwargs.get("column")
     rest = ", ".join(f"{name} {value}" for name, value in kwargs.items() if name not in ("column", "severity"))
@@ -168,10 +170,10 @@ def _in_words(type_: str, kwargs: Mapping[str, Any], found: Mapping[str, Any], *
     if success:
         return wanted
     got = (
-        f"{found['unexpected_count']} of {found['element_count']} are not, such as "
-        f"{', '.join(map(repr, found.get('partial_unexpected_list', [])[:3]))}"
-        if found.get("unexpected_count")
-        else f"got {found.get('observed_value', 'nothing')}"
+        f"{figures['unexpected_count']} of {figures['element_count']} fail, such as "
+        f"{', '.join(map(repr, figures.get('partial_unexpected_list', [])[:3]))}"
+        if figures.get("unexpected_count")
+        else f"got {figures.get('observed_value', 'nothing')}"
     )
     return f"wanted {wanted}; {got}"
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evaluators import SHORT_NAMES
-from evaluators.call import OFFERED
-from specs import CompositeSpec, EvaluatorSpec, ExperimentSpec, MetricSpec, load_experiment
-from specs.comparison import CompareSpec, ComparisonSpec, load_comparison
-from specs.evaluator import TierSpec
-from specs.gate import BridgeSpec, GateSpec
-from specs.score_config import ScoreConfigSpec
-from store.catalog import SQL, view_files
-from store.schemas import TABLES
+from evalflows.evaluators import SHORT_NAMES
+from evalflows.evaluators.call import OFFERED
+from evalflows.specs import CompositeSpec, EvaluatorSpec, ExperimentSpec, MetricSpec, load_experiment
+from evalflows.specs.comparison import CompareSpec, ComparisonSpec, load_comparison
+from evalflows.specs.evaluator import TierSpec
+from evalflows.specs.gate import GateSpec, RecalibrationSpec
+from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.store.catalog import SQL, view_files
+from evalflows.store.schemas import TABLES
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,8 +45,7 @@ def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dic
 
 
 def test_every_python_block_compiles() -> None:
-    shown = ("evaluators", "gates", "pairwise", "people", "planning", "pytest", "robustness", "backtest", "store")
-    for name in ("README.md", *(f"docs/{one}.md" for one in shown)):
+    for name in ("README.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))):
         for block in blocks(name, "python"):
             compile(block, name, "exec")
 
@@ -66,7 +65,7 @@ FIELDS = {
     field
     for model in (
         *(ExperimentSpec, EvaluatorSpec, TierSpec, CompositeSpec, MetricSpec, ScoreConfigSpec),
-        *(CompareSpec, ComparisonSpec, GateSpec, BridgeSpec),
+        *(CompareSpec, ComparisonSpec, GateSpec, RecalibrationSpec),
     )
     for field in model.model_fields
 }
@@ -118,7 +117,30 @@ def test_what_an_evaluator_may_ask_for_is_listed() -> None:
 
 def test_the_folders_are_listed() -> None:
     tracked = {path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    assert {f"`{name}/`" in text("README.md") for name in tracked} == {True}
+    assert {f"`{name}/`" in text("CONTRIBUTING.md") for name in tracked} == {True}
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S), flags=re.M
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), link
+        assert not anchor or anchor in anchors(linked), link
+
+
+def test_every_page_is_linked_from_the_readme_or_contributing() -> None:
+    linked = set(re.findall(r"\(docs/(\w+)\.md\)", text("README.md") + text("CONTRIBUTING.md")))
+    assert {page.stem for page in (ROOT / "docs").glob("*.md")} == linked
 
 
 def test_constraints_are_plain_pins() -> None:

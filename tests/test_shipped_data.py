@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from store.records import ExampleRow
-from store.rows import read_rows
-from store.snapshots import to_examples
+from evalflows.store.ingest.rows import read_rows
+from evalflows.store.records import ExampleRow
+from evalflows.store.snapshots import to_examples
 
 DATASETS = Path(__file__).parent.parent / "data" / "datasets"
 FILES = sorted(DATASETS.glob("*.jsonl"))

@@ -4,16 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from benchmarks.simulation.cells import Cell
-from benchmarks.simulation.differences import mean_cells, paired_cells, rank_cells, resampling_cells, unpaired_cells
+from benchmarks.simulation.differences import mean_cells, paired_cells
 from benchmarks.simulation.families import holm_cells
 from benchmarks.simulation.gates import gate_cells
 from benchmarks.simulation.sequences import prediction_powered_cells, sequential_cells
 
 KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "paired": paired_cells,
-    "ranks": rank_cells,
-    "resampling": resampling_cells,
-    "unpaired": unpaired_cells,
     "means": mean_cells,
     "sequential": sequential_cells,
     "holm": holm_cells,

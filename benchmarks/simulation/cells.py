@@ -74,7 +74,7 @@ class Cell:
     def name(self) -> str:
         return f"{self.kind}: {self.method}: {self.world}: {self.n}: {self.difference}"
 
-    def measured(self, seed: int, runs: int) -> list[float]:
+    def estimates(self, seed: int, runs: int) -> list[float]:
         """Each figure. What is drawn depends on the seed and on the cell's name, and on nothing else."""
         rng = np.random.default_rng([seed, *self.name.encode()])
         found = np.array([list(row) for row in self.rows(rng, runs)], dtype=np.float64)

@@ -7,9 +7,9 @@ from statistics import NormalDist
 import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure
-from stats import paired_difference
-from stats.arrays import FloatArray
-from tasks.conclude import Evidence, conclude
+from evalflows.analysis.differences.verdicts import DifferenceTest, classify
+from evalflows.stats import paired_difference
+from evalflows.stats.arrays import FloatArray
 
 N = 100
 SOME = 0.3
@@ -34,10 +34,10 @@ def _family(metrics: int, correlation: float, differing: int, *, yes_no: bool) -
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for _ in range(runs):
             found = [
-                paired_difference(*sides, binary=yes_no)
-                for sides in _metrics(rng, metrics, correlation, differing, yes_no)
+                paired_difference(*paired, binary=yes_no)
+                for paired in _metrics(rng, metrics, correlation, differing, yes_no)
             ]
-            said = conclude([Evidence(found=one) for one in found], "holm")
+            said = classify([DifferenceTest(found=one) for one in found], "holm")
             is_found = np.array([one.conclusion in ("better", "worse") for one in said])
             alone = [one.p_value is not None and one.p_value <= 0.05 for one in found[differing:]]
             row = [float(is_found[differing:].any()), float(any(alone))]

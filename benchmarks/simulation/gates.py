@@ -9,14 +9,15 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, told
 from benchmarks.simulation.worlds import Draw, Normal, Setting, Sizes, Skewed, World, YesNo
-from stats import mean_estimate, paired_difference
-from stats.arrays import FloatArray
-from stats.clusters import clustering_of, degrees_of_freedom, with_two_more
-from stats.distributions import clipped
-from stats.paired import ADDED
-from stats.proportions import clopper_pearson_interval, paired_share_interval
-from stats.skewness import skewed_t_interval, skewness_of_mean
-from tasks.rules import Interval, Kind, Measured, Rule, concluded, rulings
+from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
+from evalflows.analysis.gates.rules import BoundedEstimate, Interval, Kind, Rule
+from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import clustering_of, degrees_of_freedom, with_two_more
+from evalflows.stats.differences.paired import ADDED
+from evalflows.stats.distributions import clipped
+from evalflows.stats.proportions import clopper_pearson_interval, paired_share_interval
+from evalflows.stats.skewness import skewed_t_interval, skewness_of_mean
 
 LEVEL, FEWEST = 0.95, 20
 PASSED = Figure(name="PASS", at_most=0.025)
@@ -72,7 +73,7 @@ def _gate(name: str, guarded: Sequence[Guarded], n: int, figures: tuple[Figure, 
         for draws in zip(*streams, strict=True):
             yield _decided(
                 [
-                    ("guard", margin, measured(draw, setting.world))
+                    ("non_inferiority", margin, estimates(draw, setting.world))
                     for draw, setting, margin in zip(draws, settings, margins, strict=True)
                 ]
             )
@@ -93,7 +94,7 @@ def _floor(base: float, n: int) -> Cell:
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for draw in setting.draws(rng, runs):
-            yield _decided([("sure_floor", base, measured_share(draw.baseline))])
+            yield _decided([("confident_threshold", base, measured_share(draw.baseline))])
 
     return Cell(
         kind="gate",
@@ -109,15 +110,15 @@ def _floor(base: float, n: int) -> Cell:
 IntervalAt = Callable[[float], Interval | None]
 
 
-def _decided(rules: Sequence[tuple[Kind, float, Measured]]) -> tuple[float, float]:
+def _decided(rules: Sequence[tuple[Kind, float, BoundedEstimate]]) -> tuple[float, float]:
     """Whether a gate passes, and whether it fails."""
     given = [(Rule(kind=kind, metric=f"m{place}", bound=bound), one) for place, (kind, bound, one) in enumerate(rules)]
-    found = concluded(rulings(given, level=LEVEL, fewest=FEWEST, adjustment="holm"))
+    found = conclusion_of(evaluate_rules(given, confidence_level=LEVEL, min_examples=FEWEST, adjustment="holm"))
     return float(found == "PASS"), float(found == "FAIL")
 
 
-def measured(draw: Draw, world: World) -> Measured:
-    """What tasks.measured gives of the same examples, but without checking them anew for every level."""
+def estimates(draw: Draw, world: World) -> BoundedEstimate:
+    """The same as `analysis.gates.quantities`, without checking the examples again for every level."""
     found = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
     if world.binary and draw.clusters is None:
         interval_at = _of_shares(draw)
@@ -125,24 +126,24 @@ def measured(draw: Draw, world: World) -> Measured:
         interval_at = _anew(draw, world)
     else:
         interval_at = _by_t(draw, world, found.standard_error)
-    return _measured(found.difference, interval_at, found.n_clusters or found.n_pairs, found.p_value)
+    return _estimate(found.difference, interval_at, found.n_clusters or found.n_pairs, found.p_value)
 
 
 def _of_shares(draw: Draw) -> IntervalAt:
     differences = draw.candidate - draw.baseline
     gained, lost = int(np.sum(differences > 0)), int(np.sum(differences < 0))
-    return lambda level: _share_interval(gained, lost, differences.size, level)
+    return lambda confidence_level: _share_interval(gained, lost, differences.size, confidence_level)
 
 
 @lru_cache(maxsize=2**18)
-def _share_interval(gained: int, lost: int, n: int, level: float) -> Interval:
+def _share_interval(gained: int, lost: int, n: int, confidence_level: float) -> Interval:
     """Few counts and few levels come again and again."""
-    return paired_share_interval(gained, lost, n, level=level)
+    return paired_share_interval(gained, lost, n, confidence_level=confidence_level)
 
 
 def _anew(draw: Draw, world: World) -> IntervalAt:
-    def interval_at(level: float) -> Interval | None:
-        one = paired_difference(*draw, binary=world.binary, bounds=world.bounds, level=level)
+    def interval_at(confidence_level: float) -> Interval | None:
+        one = paired_difference(*draw, binary=world.binary, bounds=world.bounds, confidence_level=confidence_level)
         return None if one.low is None or one.high is None else (one.low, one.high)
 
     return interval_at
@@ -156,27 +157,29 @@ def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
         differences, clustering = with_two_more(differences, clustering, -ADDED, ADDED)
     centre, df = float(differences.mean()), degrees_of_freedom(differences, clustering)
     skewness = 0.0 if world.binary else skewness_of_mean(differences, clustering, error)
-    return lambda level: clipped(skewed_t_interval(centre, error, skewness, df=df, level=level), low - high, high - low)
+    return lambda confidence_level: clipped(
+        skewed_t_interval(centre, error, skewness, df=df, confidence_level=confidence_level), low - high, high - low
+    )
 
 
-def measured_share(values: FloatArray) -> Measured:
+def measured_share(values: FloatArray) -> BoundedEstimate:
     yes = int(values.sum())
 
-    def interval_at(level: float) -> Interval | None:
-        return clopper_pearson_interval(yes, values.size, level=level)
+    def interval_at(confidence_level: float) -> Interval | None:
+        return clopper_pearson_interval(yes, values.size, confidence_level=confidence_level)
 
-    return _measured(mean_estimate(values, binary=True).mean, interval_at, values.size, None)
+    return _estimate(mean_estimate(values, binary=True).mean, interval_at, values.size, None)
 
 
-def _measured(value: float | None, interval_at: IntervalAt, n: int, p_value: float | None) -> Measured:
-    return Measured(
+def _estimate(value: float | None, interval_at: IntervalAt, n: int, p_value: float | None) -> BoundedEstimate:
+    return BoundedEstimate(
         value=value,
         interval_at=interval_at,
-        sure_at=interval_at,
-        sure_value=None if value is None else (value, value),
+        worst_case_interval_at=interval_at,
+        worst_case_values=None if value is None else (value, value),
         n=n,
         noun="pairs",
-        lost=0,
+        n_missing=0,
         higher_is_better=True,
         p_value=p_value,
     )

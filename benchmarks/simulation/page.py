@@ -37,10 +37,7 @@ has room for it: what is rare cannot differ by much.
 
 **Methods.** *auto* of pairs is Bonett-Price and Tango, joined, with the exact McNemar test for yes/no, else Student's t
 corrected for skew; with clusters the same t, cluster-robust, for yes/no after two clusters are added instead of the
-correction. Of samples that are not pairs it is Newcombe with Fisher's exact test, else Welch's t corrected for skew.
-Exact are McNemar, Fisher, sign flips, and ranks of up to 50 numbers. BCa and sign flips are by 1,000 resamples, not the
-usual 10,000, as each run is one of many. Intervals by ranks are held against the true difference: in these worlds it is
-their pseudo-median, too.
+correction. Exact is McNemar.
 """
 
 TITLES = ("What is not held, and why", "What is cautious")
@@ -48,8 +45,6 @@ TITLES = ("What is not held, and why", "What is cautious")
 WHY = {
     "paired": """*Skewed differences of 30*: what is seen of a tail is corrected for. But in many a sample of 30 next to
   nothing is from the tail, and what is not seen cannot be corrected for.""",
-    "resampling": """*BCa bootstrap below 150*: it takes the sample for the world, with the same unseen tail; and of few
-  yes and no the resamples move in steps. It is used only where it is asked for, and warns below 150.""",
     "gate": """*A guard on skewed numbers*: the tail is on the side of the loss, so that a sample with little of it
   hides some of the loss, and passes.""",
 }
@@ -61,27 +56,27 @@ power, with 30 clusters above all: a difference must be larger to be found.
 """
 
 
-def page(measured: Sequence[Measure], seeds: Sequence[int], runs: int, cells: int) -> Iterator[str]:
+def page(estimates: Sequence[Measure], seeds: Sequence[int], runs: int, cells: int) -> Iterator[str]:
     given = ", ".join(map(str, seeds))
     yield INTRODUCTION.format(runs=runs, seeds=given, cells=cells, tolerance=TOLERANCE)
     yield "## In short\n"
-    yield from in_markdown([SUMMARY, *summary(measured)])
+    yield from in_markdown([SUMMARY, *summary(estimates)])
     yield ""
-    yield from _missed(measured, seeds)
+    yield from _missed(estimates, seeds)
     for kind in KINDS:
-        if rows := [one.row() for one in measured if one.cell.kind == kind]:
+        if rows := [one.row() for one in estimates if one.cell.kind == kind]:
             yield f"\n## {kind.replace('_', '-').capitalize()}: `--only {kind}`\n"
             yield from in_markdown([header(seeds), *rows])
 
 
-def _missed(measured: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
+def _missed(estimates: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
     yield f"## {TITLES[0]}\n"
-    if missed := not_held(measured):
+    if missed := not_held(estimates):
         yield from (f"- {text}" for kind, text in WHY.items() if any(one.cell.kind == kind for one in missed))
         yield ""
         yield from in_markdown([header(seeds), *(one.row() for one in missed)])
     else:
         yield "All bounds are held."
-    if cautious := [one for one in measured if one.held == "cautious"]:
+    if cautious := [one for one in estimates if one.held == "cautious"]:
         yield f"\n## {TITLES[1]}\n\n{CAUTIOUS}"
         yield from in_markdown([header(seeds), *(one.row() for one in cautious)])

@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.simulation.cells import POWER, WIDTH, Cell, Figure, Rows, covers, holds, told
 from benchmarks.simulation.worlds import FivePoint, Normal, Setting, Skewed, World, YesNo
-from stats import mean_estimate, paired_difference
-from stats.arrays import FloatArray
-from stats.prediction_powered import prediction_powered_mean
-from stats.sequential import confidence_sequence
+from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.arrays import FloatArray
+from evalflows.stats.differences.sequential import confidence_sequence
+from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
 
 BATCH, MOST = 20, 400
 LOOKS = tuple(range(BATCH, MOST + 1, BATCH))

@@ -63,10 +63,10 @@ def header(seeds: Sequence[int]) -> list[str]:
 SUMMARY = ["kind", "figure", "wanted", "cells", "held", "within error", "cautious", "NOT HELD", "the worst"]
 
 
-def summary(measured: Sequence[Measure]) -> list[list[str]]:
+def summary(estimates: Sequence[Measure]) -> list[list[str]]:
     """A row for each thing that is wanted: how many cells hold it, and what the worst of them gave."""
     groups: dict[tuple[str, str, str], list[Measure]] = {}
-    for one in measured:
+    for one in estimates:
         if one.held:
             groups.setdefault((one.cell.kind, one.figure.name, wanted(one.figure)), []).append(one)
     rows = []
@@ -77,8 +77,8 @@ def summary(measured: Sequence[Measure]) -> list[list[str]]:
     return rows
 
 
-def not_held(measured: Sequence[Measure]) -> list[Measure]:
-    return [one for one in measured if one.held == "NOT HELD"]
+def not_held(estimates: Sequence[Measure]) -> list[Measure]:
+    return [one for one in estimates if one.held == "NOT HELD"]
 
 
 def in_columns(rows: Rows) -> Iterator[str]:
@@ -94,10 +94,10 @@ def in_markdown(rows: Rows) -> Iterator[str]:
             yield "|" + "---|" * len(row)
 
 
-def plain(measured: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
-    yield from in_columns([header(seeds), *(one.row() for one in measured)])
+def plain(estimates: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
+    yield from in_columns([header(seeds), *(one.row() for one in estimates)])
     yield ""
-    yield from in_columns([SUMMARY, *summary(measured)])
-    bounded = [one for one in measured if one.figure.is_bounded]
+    yield from in_columns([SUMMARY, *summary(estimates)])
+    bounded = [one for one in estimates if one.figure.is_bounded]
     yield ""
-    yield f"{len(not_held(measured))} of {len(bounded)} bounds are not held, tolerance {TOLERANCE:g} standard errors"
+    yield f"{len(not_held(estimates))} of {len(bounded)} bounds are not held, tolerance {TOLERANCE:g} standard errors"

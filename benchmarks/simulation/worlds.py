@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from stats.arrays import FloatArray
+from evalflows.stats.arrays import FloatArray
 
 Pair = tuple[FloatArray, FloatArray]
 Sizes = Literal["even", "uneven"]
@@ -212,8 +212,8 @@ class Setting:
             yield from self._alone(rng, count) if self.sizes is None else self._in_clusters(rng, count)
 
     def _alone(self, rng: np.random.Generator, runs: int) -> Iterator[Draw]:
-        sides = self.world.pairs(rng, (runs, self.n), self.loss)
-        return (Draw(candidate, baseline, None) for candidate, baseline in zip(*sides, strict=True))
+        paired = self.world.pairs(rng, (runs, self.n), self.loss)
+        return (Draw(candidate, baseline, None) for candidate, baseline in zip(*paired, strict=True))
 
     def _in_clusters(self, rng: np.random.Generator, runs: int) -> Iterator[Draw]:
         low, high = (EVEN_SIZE, EVEN_SIZE) if self.sizes == "even" else (1, LARGEST_SIZE)

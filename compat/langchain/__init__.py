@@ -1,11 +1,11 @@
-"""LangChain's names and shapes for comparing two texts: `from compat.langchain import load_evaluator`."""
+"""LangChain's API for comparing two texts: `from evalflows.compat.langchain import load_evaluator`."""
 
-from compat.langchain.comparison import LabeledPairwiseStringEvalChain, PairwiseStringEvalChain
-from compat.langchain.criteria import ConstitutionalPrinciple, Criteria, resolve_pairwise_criteria
-from compat.langchain.loading import load_evaluator, load_evaluators
-from compat.langchain.prompts import PromptTemplate
-from compat.langchain.schema import EvaluatorType, PairwiseStringEvaluator
-from compat.langchain.verdicts import PairwiseStringResultOutputParser
+from evalflows.compat.langchain.comparison import LabeledPairwiseStringEvalChain, PairwiseStringEvalChain
+from evalflows.compat.langchain.criteria import ConstitutionalPrinciple, Criteria, resolve_pairwise_criteria
+from evalflows.compat.langchain.loading import load_evaluator, load_evaluators
+from evalflows.compat.langchain.prompts import PromptTemplate
+from evalflows.compat.langchain.schema import EvaluatorType, PairwiseStringEvaluator
+from evalflows.compat.langchain.verdicts import PairwiseStringResultOutputParser
 
 __all__ = [
     "ConstitutionalPrinciple",

@@ -1,22 +1,36 @@
-"""Two texts compared by a model, in LangChain's shape."""
+"""LangChain's evaluators that compare two texts with a model."""
 
 from typing import Any, Self
 
-from compat.langchain.criteria import lines, resolve_pairwise_criteria
-from compat.langchain.models import ByComplete, ByInvoke, Request, Said, model_of
-from compat.langchain.prompts import LABELLED, PLAIN, PromptTemplate, as_prompt, check_variables, filled, with_criteria
-from compat.langchain.schema import PairwiseStringEvaluator, refuse
-from compat.langchain.verdicts import AS_FIELDS, AS_MARK, SCHEMA, PairwiseStringResultOutputParser, of_fields
-from evaluators.fence import fenced
-from evaluators.text import as_text
-from specs.errors import InputError, short
+from evalflows.compat.langchain.criteria import lines, resolve_pairwise_criteria
+from evalflows.compat.langchain.models import Answer, ByComplete, ByInvoke, Request, model_of
+from evalflows.compat.langchain.prompts import (
+    LABELLED,
+    PLAIN,
+    PromptTemplate,
+    as_prompt,
+    check_variables,
+    filled,
+    with_criteria,
+)
+from evalflows.compat.langchain.schema import PairwiseStringEvaluator, refuse
+from evalflows.compat.langchain.verdicts import (
+    AS_FIELDS,
+    AS_TAG,
+    SCHEMA,
+    PairwiseStringResultOutputParser,
+    result_of_fields,
+)
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.text import as_text
+from evalflows.specs.errors import InputError, short
 
 
 class PairwiseStringEvalChain(PairwiseStringEvaluator):
     """Which of two texts a model prefers: {"reasoning", "value": "A", "B" or None, "score": 1, 0 or 0.5}.
 
-    It cannot see what is true where no reference says so, nor whether the model prefers whatever stands first: it is
-    asked once, in the order that is given.
+    Without a reference it cannot judge correctness. It does not detect position bias: the model is asked once, in the
+    given order.
     """
 
     requires_input = True
@@ -37,32 +51,36 @@ class PairwiseStringEvalChain(PairwiseStringEvaluator):
         llm_kwargs: dict[str, Any] | None = None,
         **options: Any,
     ) -> Self:
-        """What `load_evaluator` gives. Raises ValueError for criteria and for a prompt that cannot be used, InputError
-        for a model that cannot, and for what else LangChain takes.
+        """Build the evaluator, as `load_evaluator` does.
+
+        Raises ValueError for invalid criteria or prompts; InputError for an invalid model and for LangChain's other
+        options, which have no meaning here.
         """
         refuse("load_evaluator", options)
         if output_parser is not None and not callable(getattr(output_parser, "parse", None)):
             raise InputError(f"output_parser: got {short(output_parser)}, wanted an object with parse")
-        by, given = lines(resolve_pairwise_criteria(criteria)), None if prompt is None else as_prompt(prompt)
-        if given is not None:
+        criteria_text = lines(resolve_pairwise_criteria(criteria))
+        template = None if prompt is None else as_prompt(prompt)
+        if template is not None:
             reference = {"reference"} if cls.requires_reference else set()
-            check_variables(given, {"prediction", "prediction_b", "input", "criteria"} | reference)
+            check_variables(template, {"prediction", "prediction_b", "input", "criteria"} | reference)
         model = model_of(llm, llm_kwargs)
-        if given is None and output_parser is None and model.takes_schema:
-            return cls(model=model, prompt=cls._ours(AS_FIELDS, by), criteria=by, output_parser=None)
-        asked_with = cls._ours(AS_MARK, by) if given is None else with_criteria(given, by)
+        if template is None and output_parser is None and model.takes_schema:
+            default = cls._default_prompt(AS_FIELDS, criteria_text)
+            return cls(model=model, prompt=default, criteria=criteria_text, output_parser=None)
+        own = cls._default_prompt(AS_TAG, criteria_text) if template is None else with_criteria(template, criteria_text)
         parser = output_parser or PairwiseStringResultOutputParser()
-        return cls(model=model, prompt=asked_with, criteria=by, output_parser=parser)
+        return cls(model=model, prompt=own, criteria=criteria_text, output_parser=parser)
 
     @classmethod
-    def _ours(cls, verdict: str, criteria: str) -> PromptTemplate:
+    def _default_prompt(cls, verdict: str, criteria: str) -> PromptTemplate:
         return PromptTemplate.from_template(cls._default).partial(criteria=criteria, verdict=verdict)
 
-    def _evaluate_string_pairs(self, **given: Any) -> dict[str, Any]:
-        return self._result(self._model.ask(self._request(**given), self._schema))
+    def _evaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        return self._result(self._model.ask(self._request(**arguments), self._schema))
 
-    async def _aevaluate_string_pairs(self, **given: Any) -> dict[str, Any]:
-        return self._result(await self._model.aask(self._request(**given), self._schema))
+    async def _aevaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        return self._result(await self._model.aask(self._request(**arguments), self._schema))
 
     @property
     def _schema(self) -> Any:
@@ -82,15 +100,15 @@ class PairwiseStringEvalChain(PairwiseStringEvaluator):
         texts = {name: fenced(as_text(side)) for name, side in sides.items() if side is not None}
         return filled(self.prompt, texts | {"criteria": self._criteria})
 
-    def _result(self, said: Said) -> dict[str, Any]:
+    def _result(self, answer: Answer) -> dict[str, Any]:
         if self.output_parser is None:
-            return of_fields(said.fields)
-        result: dict[str, Any] = self.output_parser.parse(said.text)
+            return result_of_fields(answer.fields)
+        result: dict[str, Any] = self.output_parser.parse(answer.text)
         return result
 
 
 class LabeledPairwiseStringEvalChain(PairwiseStringEvalChain):
-    """The same with a reference that is right."""
+    """`PairwiseStringEvalChain` with a correct reference."""
 
     requires_reference = True
     _default = LABELLED

@@ -1,16 +1,16 @@
-"""What two texts are compared by."""
+"""Criteria for comparing two texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from evaluators.judges import CRITERIA
-from specs.errors import short
+from evalflows.evaluators.judges import CRITERIA
+from evalflows.specs.errors import short
 
 
 class Criteria(StrEnum):
-    """The criteria that have a question of ours, in `evaluators.judges.CRITERIA`."""
+    """The criteria defined in `evaluators.judges.CRITERIA`."""
 
     CONCISENESS = "conciseness"
     RELEVANCE = "relevance"
@@ -33,7 +33,7 @@ DEFAULT = (Criteria.HELPFULNESS, Criteria.RELEVANCE, Criteria.CORRECTNESS, Crite
 
 @dataclass(frozen=True, kw_only=True)
 class ConstitutionalPrinciple:
-    """A principle to criticise by, under LangChain's name. What is to be revised plays no part in a comparison."""
+    """LangChain's principle to criticise by. `revision_request` has no effect in a comparison."""
 
     critique_request: str
     revision_request: str = ""
@@ -41,9 +41,9 @@ class ConstitutionalPrinciple:
 
 
 def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
-    """Name -> what it means, of a member of Criteria, a name, a mapping, a principle, or a list of these.
+    """Return {name: description} for a member of Criteria, a name, a mapping, a principle, or a list of these.
 
-    A name that we do not know means itself: its text is empty. Raises ValueError for anything else, and for none.
+    An unknown name has an empty description. Raises ValueError for anything else, and for empty criteria.
     """
     if criteria is None:
         return resolve_pairwise_criteria(DEFAULT)
@@ -52,7 +52,7 @@ def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
     if hasattr(criteria, "critique_request"):
         return {str(criteria.name): str(criteria.critique_request)}
     if isinstance(criteria, list | tuple) and criteria:
-        return {name: text for one in criteria for name, text in resolve_pairwise_criteria(one).items()}
+        return {name: text for criterion in criteria for name, text in resolve_pairwise_criteria(criterion).items()}
     if isinstance(criteria, Mapping) and criteria and all(isinstance(text, str) for text in criteria.values()):
         return {str(name): text for name, text in criteria.items()}
     raise ValueError(
@@ -61,5 +61,5 @@ def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
 
 
 def lines(criteria: Mapping[str, str]) -> str:
-    """A line for each, as a prompt shows them."""
+    """Format the criteria for a prompt, one per line."""
     return "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in criteria.items())

@@ -1,11 +1,11 @@
-"""Evaluators by LangChain's names."""
+"""Load evaluators by LangChain's names."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compat.langchain.comparison import LabeledPairwiseStringEvalChain, PairwiseStringEvalChain
-from compat.langchain.schema import EvaluatorType
-from specs.errors import InputError, short
+from evalflows.compat.langchain.comparison import LabeledPairwiseStringEvalChain, PairwiseStringEvalChain
+from evalflows.compat.langchain.schema import EvaluatorType
+from evalflows.specs.errors import InputError, short
 
 _KINDS: Mapping[str, type[PairwiseStringEvalChain]] = {
     EvaluatorType.PAIRWISE_STRING: PairwiseStringEvalChain,
@@ -14,17 +14,16 @@ _KINDS: Mapping[str, type[PairwiseStringEvalChain]] = {
 
 
 def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **settings: Any) -> PairwiseStringEvalChain:
-    """A comparison of two texts; `labeled_pairwise_string` holds them against a reference.
+    """Load an evaluator that compares two texts; `labeled_pairwise_string` compares them with a reference.
 
-    `llm` is a connection's name (`openai` where nothing is said), a `complete` function, or an object with `invoke`.
+    `llm` is a connection's name (default `openai`), a `complete` function, or an object with `invoke`.
     Settings: `criteria` (a member of Criteria, a name, a mapping from names to texts, a principle, a list of these),
     `prompt` (a text or a template), `output_parser` (an object with `parse`), `llm_kwargs` (parameters of the model).
 
-    Raises InputError for another evaluator and for a model that cannot be asked, ValueError for a prompt or criteria
-    that cannot be used.
+    Raises InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
     """
     if not isinstance(evaluator, str) or evaluator not in _KINDS:
-        remedy = "what judges a text by itself is an evaluator of an experiment"
+        remedy = "to score single texts, use an evaluator in an experiment"
         raise InputError(f"load_evaluator: got {short(evaluator)}, wanted {' or '.join(_KINDS)}; {remedy}")
     return _KINDS[evaluator].from_llm(llm, **settings)
 
@@ -36,6 +35,6 @@ def load_evaluators(
     config: Mapping[Any, Mapping[str, Any]] | None = None,
     **settings: Any,
 ) -> list[PairwiseStringEvalChain]:
-    """Several at once. `config` has settings of one evaluator, by its name, which beat those of all."""
+    """Load several evaluators. `config` holds settings per evaluator name, which take precedence over `settings`."""
     own = config or {}
     return [load_evaluator(name, llm=llm, **{**settings, **own.get(name, {})}) for name in evaluators]

@@ -1,14 +1,14 @@
-"""The prompts of a comparison: ours, a text, or any object that is filled as LangChain's templates are."""
+"""Prompts for comparisons: the default ones, a text, or any object with the interface of LangChain's templates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.asking import shipped
-from specs.errors import InputError, short
-from specs.template import fill, placeholders
+from evalflows.evaluators.asking import shipped
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.template import fill, placeholders
 
-_THEIRS = {
+_LANGCHAIN_VARIABLES = {
     "inputs": "{input}",
     "first": "{prediction}",
     "second": "{prediction_b}",
@@ -16,16 +16,16 @@ _THEIRS = {
     "criteria": "{criteria}",
     "verdict": "{verdict}",
 }
-"""Our variables in LangChain's words."""
+"""Our prompt variables as LangChain's."""
 
-PLAIN, LABELLED = (fill(shipped(name), _THEIRS) for name in ("pairwise", "pairwise_labelled"))
-"""Those of `pairwise_preference`, without a reference and with one. Besides LangChain's variables they ask for
-{verdict}: how to give it."""
+PLAIN, LABELLED = (fill(shipped(name), _LANGCHAIN_VARIABLES) for name in ("pairwise", "pairwise_labelled"))
+"""The prompts of `pairwise_preference`, without and with a reference. Besides LangChain's variables they contain
+{verdict}: how to give the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptTemplate:
-    """A text with `{variables}`; `{{` and `}}` stand for braces. What `input_variables` are is read off the text."""
+    """A text with `{variables}`; `{{` and `}}` are literal braces. `input_variables` are found in the text."""
 
     template: str
     input_variables: list[str] = field(default_factory=list)
@@ -40,45 +40,45 @@ class PromptTemplate:
         return cls(template=template)
 
     def partial(self, **values: str) -> "PromptTemplate":
-        """The same with some variables filled already."""
+        """Return a template with some variables already filled."""
         return PromptTemplate(template=self.template, partial_variables={**self.partial_variables, **values})
 
     def format(self, **values: object) -> str:
-        """The text. Raises KeyError for a variable that has no value."""
+        """Return the filled text. Raises KeyError for a variable without a value."""
         return fill(self.template, {**self.partial_variables, **values})
 
     def __str__(self) -> str:
-        """The text as far as it is filled."""
+        """The text with the variables filled so far."""
         return self.format(**{name: f"{{{name}}}" for name in self.input_variables})
 
 
-def as_prompt(given: object) -> Any:
-    """Something with `format` and `input_variables`. Raises InputError for what can be made none."""
-    if isinstance(given, str):
-        return PromptTemplate.from_template(given)
-    if hasattr(given, "format") and hasattr(given, "input_variables"):
-        return given
-    if isinstance(template := getattr(given, "template", None), str):
+def as_prompt(prompt: object) -> Any:
+    """Return a prompt with `format` and `input_variables`. Raises InputError if the argument cannot be made one."""
+    if isinstance(prompt, str):
+        return PromptTemplate.from_template(prompt)
+    if hasattr(prompt, "format") and hasattr(prompt, "input_variables"):
+        return prompt
+    if isinstance(template := getattr(prompt, "template", None), str):
         return PromptTemplate.from_template(template)
-    raise InputError(f"prompt: got {short(given)}, wanted a text with {{prediction}} and so on, or a prompt template")
+    raise InputError(f"prompt: got {short(prompt)}, wanted a text with {{prediction}} and so on, or a prompt template")
 
 
 def check_variables(prompt: Any, wanted: set[str]) -> None:
-    """Raises ValueError unless a prompt asks for just these variables."""
-    asked = {*prompt.input_variables}
-    if asked != wanted:
-        got = ", ".join(sorted(asked)) or "none"
+    """Raise ValueError unless a prompt has exactly these variables."""
+    variables = {*prompt.input_variables}
+    if variables != wanted:
+        got = ", ".join(sorted(variables)) or "none"
         raise ValueError(f"prompt: got the variables {got}, wanted {', '.join(sorted(wanted))}")
 
 
 def with_criteria(prompt: Any, criteria: str) -> Any:
-    """The prompt with its criteria filled in, where it can be filled by and by."""
+    """Return the prompt with its criteria filled in, if it supports partial filling."""
     return prompt.partial(criteria=criteria) if hasattr(prompt, "partial") else prompt
 
 
 def filled(prompt: Any, values: Mapping[str, str]) -> str | list[Any]:
-    """A text, or of a chat's prompt its messages; of the values, those that it still asks for."""
-    asked = {name: values[name] for name in prompt.input_variables}
+    """Fill the remaining variables; return the text, or the messages of a chat prompt."""
+    variables = {name: values[name] for name in prompt.input_variables}
     if hasattr(prompt, "format_messages"):
-        return list(prompt.format_messages(**asked))
-    return str(prompt.format(**asked))
+        return list(prompt.format_messages(**variables))
+    return str(prompt.format(**variables))

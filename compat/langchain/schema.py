@@ -1,4 +1,4 @@
-"""What LangChain's comparisons of two texts have in common."""
+"""The common interface of LangChain's evaluators that compare two texts."""
 
 import asyncio
 import warnings
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from specs.errors import InputError, short
+from evalflows.specs.errors import InputError, short
 
 
 class EvaluatorType(StrEnum):
-    """The evaluators that `load_evaluator` has."""
+    """The evaluators that `load_evaluator` knows."""
 
     PAIRWISE_STRING = "pairwise_string"
     LABELED_PAIRWISE_STRING = "labeled_pairwise_string"
 
 
 class PairwiseStringEvaluator(ABC):
-    """A comparison of two texts. One of your own defines `_evaluate_string_pairs`, and if it likes the async twin."""
+    """Compares two texts. Subclasses define `_evaluate_string_pairs` and optionally `_aevaluate_string_pairs`."""
 
     requires_input: bool = False
     requires_reference: bool = False
@@ -38,7 +38,7 @@ class PairwiseStringEvaluator(ABC):
     ) -> dict[str, Any]:
         """Compare `prediction`, which is A, with `prediction_b`, which is B.
 
-        Raises ValueError where the input or the reference is required and missing; warns where it is not expected.
+        Raises ValueError if the input or the reference is required but missing; warns if it is given but not used.
         """
         self._check(input, reference)
         return self._evaluate_string_pairs(
@@ -54,30 +54,30 @@ class PairwiseStringEvaluator(ABC):
         input: str | None = None,  # noqa: A002
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The same for async callers."""
+        """Like `evaluate_string_pairs`, for async callers."""
         self._check(input, reference)
         return await self._aevaluate_string_pairs(
             prediction=prediction, prediction_b=prediction_b, reference=reference, input=input, **kwargs
         )
 
     @abstractmethod
-    def _evaluate_string_pairs(self, **given: Any) -> dict[str, Any]: ...
+    def _evaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]: ...
 
-    async def _aevaluate_string_pairs(self, **given: Any) -> dict[str, Any]:
-        """In a thread, unless it is defined anew."""
-        return await asyncio.to_thread(lambda: self._evaluate_string_pairs(**given))
+    async def _aevaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        """Run the sync method in a thread, unless overridden."""
+        return await asyncio.to_thread(lambda: self._evaluate_string_pairs(**arguments))
 
     def _check(self, input_text: str | None, reference: str | None) -> None:
-        sides = {"input": (self.requires_input, input_text), "reference": (self.requires_reference, reference)}
-        for side, (is_required, given) in sides.items():
-            if is_required and given is None:
-                raise ValueError(f"{self.evaluation_name} requires {'an' if side == 'input' else 'a'} {side} string.")
-            if given is not None and not is_required:
-                warnings.warn(f"Ignoring {side} in {self.evaluation_name}, as it is not expected.", stacklevel=3)
+        texts = {"input": (self.requires_input, input_text), "reference": (self.requires_reference, reference)}
+        for name, (is_required, text) in texts.items():
+            if is_required and text is None:
+                raise ValueError(f"{self.evaluation_name} requires {'an' if name == 'input' else 'a'} {name} string.")
+            if text is not None and not is_required:
+                warnings.warn(f"Ignoring {name} in {self.evaluation_name}, as it is not expected.", stacklevel=3)
 
 
 def refuse(where: str, options: Mapping[str, Any]) -> None:
-    """Raises InputError for the first option that asks for something. What is empty or off asks for nothing."""
+    """Raise InputError for the first unsupported option that is set. Empty and false values count as not set."""
     for name, value in options.items():
         if value:
-            raise InputError(f"{where}: {name}: got {short(value)}, wanted it left out: it has no meaning here")
+            raise InputError(f"{where}: {name}: got {short(value)}, wanted it omitted: it is not supported here")

@@ -1,10 +1,10 @@
-"""LangSmith's names and shapes: `from compat.langsmith import Client, evaluate, traceable, wrappers`."""
+"""LangSmith's API: `from evalflows.compat.langsmith import Client, evaluate, traceable, wrappers`."""
 
-from compat.langsmith import evaluation, schemas, wrappers
-from compat.langsmith.client import Client
-from compat.langsmith.evaluation import RunEvaluator, aevaluate, evaluate
-from compat.langsmith.run_helpers import traceable
-from compat.langsmith.schemas import EvaluationResult
+from evalflows.compat.langsmith import evaluation, schemas, wrappers
+from evalflows.compat.langsmith.client import Client
+from evalflows.compat.langsmith.evaluation import RunEvaluator, aevaluate, evaluate
+from evalflows.compat.langsmith.run_helpers import traceable
+from evalflows.compat.langsmith.schemas import EvaluationResult
 
 __all__ = [
     "Client",

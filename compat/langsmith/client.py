@@ -1,25 +1,27 @@
-"""LangSmith's client, over the store that EVALFLOWS_STORE names."""
+"""LangSmith's client on top of the store that EVALFLOWS_STORE names."""
 
 from collections.abc import Sequence
 from typing import Any, overload
 
-from compat.langsmith.comparison import ComparativeExperimentResults
-from compat.langsmith.dataset_methods import DatasetMethods
-from compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
-from compat.langsmith.refusal import refusing
-from compat.langsmith.run_methods import RunMethods
-from compat.langsmith.schemas import Identity
+from evalflows.compat.langsmith.comparison import ComparativeExperimentResults
+from evalflows.compat.langsmith.dataset_methods import DatasetMethods
+from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
+from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.langsmith.run_methods import RunMethods
+from evalflows.compat.langsmith.schemas import Identity
 
-_ALL_IS_KEPT = "what is recorded is kept as it is; leave out of inputs and outputs what must not be"
+_NO_REDACTION = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 
 
 class Client(DatasetMethods, RunMethods):
-    """Datasets, experiments and feedback. It holds nothing: every method reads the store as it is then.
+    """Datasets, experiments and feedback. Stateless: every method reads the store's current content.
 
-    Where a server is, and the key to it, is taken and not used: there is none.
+    A server's address and key are accepted and ignored, since there is no server.
     """
 
-    @refusing(anonymizer=_ALL_IS_KEPT, hide_inputs=_ALL_IS_KEPT, hide_outputs=_ALL_IS_KEPT, hide_metadata=_ALL_IS_KEPT)
+    @refusing(
+        anonymizer=_NO_REDACTION, hide_inputs=_NO_REDACTION, hide_outputs=_NO_REDACTION, hide_metadata=_NO_REDACTION
+    )
     def __init__(
         self,
         api_url: str | None = None,
@@ -59,7 +61,7 @@ class Client(DatasetMethods, RunMethods):
         summary_evaluators: Sequence[Any] | None = None,
         **options: Any,
     ) -> ExperimentResults | ComparativeExperimentResults:
-        """See `evaluate`; the options are the same."""
+        """Call `evaluate` with the same options."""
         return evaluate(target, data, evaluators, summary_evaluators, client=self, **options)
 
     @overload
@@ -87,8 +89,8 @@ class Client(DatasetMethods, RunMethods):
         summary_evaluators: Sequence[Any] | None = None,
         **options: Any,
     ) -> ExperimentResults | ComparativeExperimentResults:
-        """See `aevaluate`; the options are the same."""
+        """Call `aevaluate` with the same options."""
         return await aevaluate(target, data, evaluators, summary_evaluators, client=self, **options)
 
     def flush(self, timeout: float | None = None) -> None:
-        """What was recorded is on the disk already."""
+        """Do nothing: everything recorded is already on disk."""

@@ -1,4 +1,4 @@
-"""Pairwise evaluators by LangSmith's shapes: what compares two runs of an example."""
+"""LangSmith's pairwise evaluators, which compare two runs of an example."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -7,15 +7,15 @@ from functools import update_wrapper
 from inspect import Parameter, Signature
 from typing import Any
 
-from compat.langsmith.functions import as_named
-from compat.langsmith.schemas import ComparisonEvaluationResult, Example, Run
-from compat.langsmith.views import example_seen, run_key, run_seen
-from evaluators.call import Bound, bind
-from evaluators.preference import preferences
-from evaluators.subject import ExampleView, RunView
-from specs.errors import InputError
-from specs.evaluator import FallbackSpec
-from specs.reference import name_of
+from evalflows.compat.langsmith.functions import as_named
+from evalflows.compat.langsmith.schemas import ComparisonEvaluationResult, Example, Run
+from evalflows.compat.langsmith.views import example_of_view, run_key, run_of_view
+from evalflows.evaluators.call import Bound, bind
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.evaluators.preference import preferences
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import FallbackSpec
 
 Function = Callable[..., Any]
 Points = tuple[float | None, float | None]
@@ -26,13 +26,13 @@ POINTS: Mapping[str | None, Points] = {
     "tie": (0.5, 0.5),
     None: (None, None),
 }
-"""The scores of two runs, where it is known who won, and nothing else."""
+"""The scores of two runs by the winner, for preferences without scores."""
 
 
 class DynamicComparisonRunEvaluator:
-    """A function that compares runs, plain or async, and that can be called on runs without a comparison.
+    """A sync or async function that compares runs, which can also be called directly on runs.
 
-    Raises InputError for one that asks for what there is not.
+    Raises InputError if the function has parameters that cannot be filled.
     """
 
     def __init__(self, func: Function, afunc: Function | None = None) -> None:
@@ -49,40 +49,41 @@ class DynamicComparisonRunEvaluator:
         return self._bound.is_async
 
     def compare_runs(self, runs: Sequence[Run], example: Example | None = None) -> ComparisonEvaluationResult:
-        """Raises TypeError or ValueError where the function returns no preference."""
+        """Compare the runs. Raises TypeError or ValueError if the function does not return a preference."""
         if self.is_async:
             return asyncio.run(self.acompare_runs(runs, example))
-        return self._result(self._bound.call(_offered(runs, example)), runs)
+        return self._result(self._bound.call(_arguments(runs, example)), runs)
 
     async def acompare_runs(self, runs: Sequence[Run], example: Example | None = None) -> ComparisonEvaluationResult:
-        """`compare_runs`, from a program that has an event loop."""
-        returned = self._bound.call(_offered(runs, example))
+        """Like `compare_runs`, for async callers."""
+        returned = self._bound.call(_arguments(runs, example))
         return self._result(await returned if self.is_async else returned, runs)
 
     __call__ = compare_runs
 
     def _result(self, returned: object, runs: Sequence[Run]) -> ComparisonEvaluationResult:
-        found = preferences(_by_stored_ids(returned), self.__name__, [run_key(run.id) for run in runs])
-        if len(found) != 1:
-            raise ValueError(f"returned {len(found)} preferences, wanted one")
-        scores = found[0].scores or POINTS[found[0].winner]
+        results = preferences(_by_stored_ids(returned), self.__name__, [run_key(run.id) for run in runs])
+        if len(results) != 1:
+            raise ValueError(f"{self.__name__}: got {len(results)} preferences, wanted one")
+        (preference,) = results
+        scores = preference.scores or POINTS[preference.winner]
         return ComparisonEvaluationResult(
-            key=found[0].key or self.__name__,
+            key=preference.key or self.__name__,
             scores={run.id: score for run, score in zip(runs, scores, strict=True)},
-            comment=found[0].comment,
+            comment=preference.comment,
         )
 
 
 def comparison_evaluator(func: Function) -> DynamicComparisonRunEvaluator:
-    """The function as an object with `compare_runs`. Without it, a function is a pairwise evaluator as well."""
+    """Wrap a function in an object with `compare_runs`. Optional: a plain function is a pairwise evaluator too."""
     return DynamicComparisonRunEvaluator(func)
 
 
 def as_comparator(evaluator: Any) -> Any:
-    """A function that asks for what the binder offers of a pair, and is shown LangSmith's objects.
+    """Wrap a pairwise evaluator so that it receives LangSmith's objects.
 
-    Ours, by name or as a spec, are left as they are. Raises InputError for what cannot be called, or asks for what
-    there is not.
+    Our own evaluators, given by name or as a spec, are returned unchanged. Raises InputError if the evaluator cannot
+    be called or has parameters that cannot be filled.
     """
     if isinstance(evaluator, str | Mapping | FallbackSpec):
         return evaluator
@@ -90,23 +91,23 @@ def as_comparator(evaluator: Any) -> Any:
     bound = _bound(function)
 
     def call(runs: Sequence[RunView], example: ExampleView, **models: Any) -> Any:
-        return _by_stored_ids(bound.call(_offered(_linked(runs, example), example_seen(example)) | models))
+        return _by_stored_ids(bound.call(_arguments(_linked(runs, example), example_of_view(example)) | models))
 
     async def acall(runs: Sequence[RunView], example: ExampleView, **models: Any) -> Any:
-        return _by_stored_ids(await bound.call(_offered(_linked(runs, example), example_seen(example)) | models))
+        return _by_stored_ids(await bound.call(_arguments(_linked(runs, example), example_of_view(example)) | models))
 
     compare: Any = acall if bound.is_async else call
     update_wrapper(compare, function).__name__ = bound.name
-    asked = ("runs", "example", *sorted(bound.asked & {"complete", "embed"}))
-    compare.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in asked])
+    names = ("runs", "example", *sorted(bound.asked & {"complete", "embed"}))
+    compare.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])
     return compare
 
 
 def _function_of(evaluator: Any) -> Function:
-    """Of what the decorator made, LangSmith's own too, its function: whose name and version are those of the metric."""
-    compares = hasattr(evaluator, "compare_runs")
-    inner = (getattr(evaluator, name, None) for name in ("afunc", "func", "compare_runs") if compares)
-    function = next((one for one in inner if one is not None), evaluator)
+    """Return the function inside the decorator's object (LangSmith's own too): it names and versions the metric."""
+    is_decorated = hasattr(evaluator, "compare_runs")
+    inner = (getattr(evaluator, name, None) for name in ("afunc", "func", "compare_runs") if is_decorated)
+    function = next((candidate for candidate in inner if candidate is not None), evaluator)
     if not callable(function):
         kind = type(evaluator).__name__
         raise InputError(f"evaluate: evaluators: got {kind}, wanted a function or an object with compare_runs")
@@ -114,17 +115,17 @@ def _function_of(evaluator: Any) -> Function:
 
 
 def _bound(function: Function) -> Bound:
-    name = name_of(function)
-    return bind(as_named(function, name, "pair"), name=name, level="pair")
+    name = evaluator_name(function)
+    return bind(as_named(function, name, "pair"), name=name, scope="pair")
 
 
 def _linked(runs: Sequence[RunView], example: ExampleView) -> list[Run]:
-    """The runs as LangSmith has them: they name their example."""
-    return [replace(run_seen(run), reference_example_id=example.id) for run in runs]
+    """Convert the runs to LangSmith's, which refer to their example."""
+    return [replace(run_of_view(run), reference_example_id=example.id) for run in runs]
 
 
-def _offered(runs: Sequence[Run], example: Example | None) -> dict[str, Any]:
-    """What LangSmith offers, and what ours is offered besides. What there is not is empty."""
+def _arguments(runs: Sequence[Run], example: Example | None) -> dict[str, Any]:
+    """Return every argument that a pairwise evaluator may request; missing ones are empty."""
     return {
         "inputs": example.inputs if example else {},
         "outputs": [run.outputs or {} for run in runs],
@@ -137,9 +138,9 @@ def _offered(runs: Sequence[Run], example: Example | None) -> dict[str, Any]:
 
 
 def _by_stored_ids(returned: Any) -> Any:
-    """What an evaluator returned, with runs by the ids that the store has: a program may make UUIDs of them."""
+    """Replace run ids in an evaluator's result by the store's: a program may have converted them to UUIDs."""
     if isinstance(returned, list):
-        return [_by_stored_ids(one) for one in returned]
+        return [_by_stored_ids(result) for result in returned]
     if isinstance(getattr(returned, "scores", None), Mapping):
         returned = {name: getattr(returned, name, None) for name in ("key", "scores", "comment")}
     if not isinstance(returned, Mapping):

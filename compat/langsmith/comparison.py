@@ -1,50 +1,50 @@
-"""`evaluate_comparative` by LangSmith's names and shapes, over `flows.evaluate_comparative`."""
+"""LangSmith's `evaluate_comparative` on top of `evalflows.evaluate_comparative`."""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from compat.langsmith.comparators import POINTS, as_comparator
-from compat.langsmith.schemas import ComparativeExperiment, ComparisonEvaluationResult, Example, Identity, Run
-from compat.langsmith.views import dataset_id, example_of, run_of
-from specs.errors import InputError, short
-from store.lookup import find_experiments
-from store.parquet import Store
-from store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, from_json
-from store.snapshots import load_snapshot
+from evalflows.compat.langsmith.comparators import POINTS, as_comparator
+from evalflows.compat.langsmith.schemas import ComparativeExperiment, ComparisonEvaluationResult, Example, Identity, Run
+from evalflows.compat.langsmith.views import dataset_id, example_of, run_of
+from evalflows.specs.errors import InputError, short
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, from_json
+from evalflows.store.snapshots import load_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from flows import ComparativeResult
+    from evalflows import ComparativeResult
 
 Scores = Mapping[str, float | None]
 
-_OF_A_TARGET = {"data": None, "summary_evaluators": None, "num_repetitions": 1}
-"""Arguments of `evaluate` that two experiments do not go with, and their defaults."""
+_TARGET_ONLY = {"data": None, "summary_evaluators": None, "num_repetitions": 1}
+"""Arguments of `evaluate` that two experiments do not support, with their defaults."""
 
 
 class ComparativeExperimentResultRow(TypedDict):
-    """An example, its `runs`, and under `feedback.` and a metric what was said of them."""
+    """An example and its results: `runs`, and `feedback.METRIC` for each metric."""
 
     example: Example
     evaluation_results: dict[str, Any]
 
 
 class ComparativeExperimentResults:
-    """A finished comparison: its examples in the dataset's order; `results[example.id]` is what was said of one."""
+    """A finished comparison: examples in the dataset's order; `results[example.id]` has an example's results."""
 
     def __init__(self, result: "ComparativeResult") -> None:
         store = Store()
         (row,) = store.read("comparison_sets", result.comparison_id)
-        experiments: list[ExperimentRow] = [store.read("experiments", one)[0] for one in row.experiments]
-        said = _by_example(store.read("comparisons", row.comparison_id))
-        self.comparative_experiment = _described(row, experiments)
-        self.url: str | None = None  # there is no page of it
+        experiments: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in row.experiments]
+        judgements = _by_example(store.read("comparisons", row.comparison_id))
+        self.comparative_experiment = _comparative_experiment(row, experiments)
+        self.url: str | None = None  # there is no web page
         self._result = result
-        self._examples = _examples(store, experiments[0], said)
+        self._examples = _examples(store, experiments[0], judgements)
         runs = _runs(store, row, self._examples)
-        self._results = {identity: _judged(runs[identity], said[identity]) for identity in self._examples}
+        self._results = {identity: _results(runs[identity], judgements[identity]) for identity in self._examples}
 
     def __repr__(self) -> str:
         return f"<ComparativeExperimentResults {self.comparative_experiment.name}>"
@@ -56,11 +56,11 @@ class ComparativeExperimentResults:
         return self._results[str(key)]
 
     def __iter__(self) -> Iterator[ComparativeExperimentResultRow]:
-        for identity, found in self._results.items():
-            yield {"example": self._examples[identity], "evaluation_results": found}
+        for identity, results in self._results.items():
+            yield {"example": self._examples[identity], "evaluation_results": results}
 
     def to_pandas(self) -> "pd.DataFrame":
-        """A row a pair of runs and metric: who won, what was shown first, the scores, both answers."""
+        """Return one row per pair of runs and metric: the winner, which was shown first, the scores, both answers."""
         return self._result.to_pandas()
 
 
@@ -76,30 +76,30 @@ def evaluate_comparative(
     load_nested: bool = False,
     randomize_order: bool = False,
 ) -> ComparativeExperimentResults:
-    """Have evaluators say which answers are better, of two or more experiments that exist: every two are compared.
+    """Compare the answers of two or more existing experiments with pairwise evaluators; every two are compared.
 
     Args:
-        experiments: Their names or ids, or what `evaluate` or `read_project` gave back.
+        experiments: Their names or ids, or results of `evaluate` or `read_project`.
         evaluators: Functions of (runs, example), or of any of inputs, outputs (a list), reference_outputs, and so on.
-        experiment_prefix: What the comparison is called before the hyphen; the experiments' names where left out.
-        description: What it is for.
-        max_concurrency: Most pairs judged at once; 0 is one.
-        client: Changes nothing: there is one store.
-        metadata: Whatever should be found again with it.
+        experiment_prefix: The comparison's name before the hyphen; by default the experiments' names.
+        description: A description of the comparison.
+        max_concurrency: The maximum number of pairs judged at once; 0 means one.
+        client: Has no effect: there is only one store.
+        metadata: Metadata stored with the comparison.
         load_nested: Give evaluators the runs' child runs too.
-        randomize_order: Draw for each pair which answer is shown first; else that of the experiment named first is.
+        randomize_order: Draw for each pair which answer is shown first; by default the first experiment's is.
 
-    Raises InputError for what cannot work, before anything is called, and IncompleteError if not all was done; what
-    there is is kept then too.
+    Raises InputError for invalid arguments before anything is called, and IncompleteError if not everything was done;
+    finished results are stored even then.
     """
-    import flows  # loads Prefect, which takes seconds
+    import evalflows  # loads Prefect, which takes seconds
 
     store = Store()
-    found = [_experiment(store, one) for one in experiments]
-    result = flows.evaluate_comparative(
-        [row.experiment_id for row in found],
+    rows = [_experiment(store, experiment) for experiment in experiments]
+    result = evalflows.evaluate_comparative(
+        [row.experiment_id for row in rows],
         [as_comparator(evaluator) for evaluator in evaluators],
-        experiment_prefix=_named(experiment_prefix, found),
+        experiment_prefix=_comparison_name(experiment_prefix, rows),
         description=description,
         metadata=metadata,
         max_concurrency=max_concurrency,
@@ -110,41 +110,41 @@ def evaluate_comparative(
 
 
 def compare_two(
-    experiments: Sequence[Any], of_a_target: Mapping[str, Any], options: Mapping[str, Any], **shared: Any
+    experiments: Sequence[Any], target_only: Mapping[str, Any], options: Mapping[str, Any], **shared: Any
 ) -> ComparativeExperimentResults:
-    """What `evaluate` does with two experiments.
+    """Run `evaluate` on two experiments.
 
-    Raises InputError for what has a meaning only where a target runs, and for options that there are not.
+    Raises InputError for arguments that only apply to a target, and for unknown options.
     """
     if (count := len(experiments)) != 2:
         raise InputError(f"evaluate: target: got {count} experiments, wanted 2; evaluate_comparative takes more")
-    for name, default in _OF_A_TARGET.items():
-        if of_a_target[name] and of_a_target[name] != default:
-            got = short(of_a_target[name])
-            raise InputError(f"evaluate: {name}: got {got}, wanted {default}: the experiments have theirs")
+    for name, default in _TARGET_ONLY.items():
+        if target_only[name] and target_only[name] != default:
+            got = short(target_only[name])
+            raise InputError(f"evaluate: {name}: got {got}, wanted {default}: the experiments have their own")
     if unknown := options.keys() - {"load_nested", "randomize_order"}:
         raise InputError(f"evaluate: got {min(unknown)!r}, wanted only load_nested and randomize_order")
     return evaluate_comparative(experiments, **shared, **options)
 
 
 def _experiment(store: Store, experiment: Any) -> ExperimentRow:
-    """By its name or id, or by what has one. Raises InputError for one that is not there."""
-    identity = getattr(experiment, "experiment_id", None) or getattr(experiment, "id", None) or experiment
-    if not isinstance(identity, Identity):
-        wanted = "an experiment: its name or id, or what evaluate gave back"
+    """Find an experiment by name, id, or an object with an id. Raises InputError if it does not exist."""
+    reference = getattr(experiment, "experiment_id", None) or getattr(experiment, "id", None) or experiment
+    if not isinstance(reference, Identity):
+        wanted = "an experiment's name or id, or a result of evaluate"
         raise InputError(f"evaluate_comparative: experiments: got {type(experiment).__name__}, wanted {wanted}")
-    (found,) = find_experiments(store, str(identity), just_one=True)
-    row: ExperimentRow = store.read("experiments", found)[0]
+    (identity,) = find_experiments(store, str(reference), just_one=True)
+    row: ExperimentRow = store.read("experiments", identity)[0]
     return row
 
 
-def _named(prefix: str | None, experiments: Sequence[ExperimentRow]) -> str:
+def _comparison_name(prefix: str | None, experiments: Sequence[ExperimentRow]) -> str:
     if prefix:
         return f"{prefix}-{secrets.token_hex(4)}"
     return f"{' vs. '.join(row.name for row in experiments)}-{secrets.token_hex(2)}"
 
 
-def _described(row: ComparisonSetRow, experiments: Sequence[ExperimentRow]) -> ComparativeExperiment:
+def _comparative_experiment(row: ComparisonSetRow, experiments: Sequence[ExperimentRow]) -> ComparativeExperiment:
     return ComparativeExperiment(
         id=row.comparison_id,
         name=row.name,
@@ -153,26 +153,26 @@ def _described(row: ComparisonSetRow, experiments: Sequence[ExperimentRow]) -> C
         modified_at=row.ended_at or row.started_at,
         reference_dataset_id=dataset_id(experiments[0].dataset_name),
         extra={"metadata": from_json(row.metadata) or {}},
-        experiments_info=[{"id": one.experiment_id, "name": one.name} for one in experiments],
+        experiments_info=[{"id": experiment.experiment_id, "name": experiment.name} for experiment in experiments],
     )
 
 
 def _by_example(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]:
-    found: dict[str, list[ComparisonRow]] = {}
+    by_example: dict[str, list[ComparisonRow]] = {}
     for row in rows:
-        found.setdefault(row.example_id, []).append(row)
-    return found
+        by_example.setdefault(row.example_id, []).append(row)
+    return by_example
 
 
 def _examples(store: Store, experiment: ExperimentRow, wanted: Mapping[str, Any]) -> dict[str, Example]:
-    """The examples that were compared, as they are in the first experiment."""
+    """Return the compared examples, as they are in the first experiment."""
     dataset = dataset_id(experiment.dataset_name)
     rows = load_snapshot(store, experiment.snapshot_id)
     return {row.example_id: example_of(row, dataset) for row in rows if row.example_id in wanted}
 
 
 def _runs(store: Store, row: ComparisonSetRow, examples: Mapping[str, Example]) -> dict[str, list[Run]]:
-    """The runs of each example that were compared, by experiment in the order given, then by repetition."""
+    """Return each example's compared runs, by experiment in the given order, then by repetition."""
     runs: dict[str, list[Run]] = {identity: [] for identity in examples}
     for experiment in row.experiments:
         for output in sorted(store.read("outputs", experiment), key=lambda output: output.repetition):
@@ -181,7 +181,7 @@ def _runs(store: Store, row: ComparisonSetRow, examples: Mapping[str, Example]) 
     return runs
 
 
-def _judged(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> dict[str, Any]:
+def _results(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> dict[str, Any]:
     metrics = dict.fromkeys(row.metric for row in rows)
     return {"runs": list(runs)} | {
         f"feedback.{metric}": _result(metric, runs, [row for row in rows if row.metric == metric]) for metric in metrics
@@ -189,13 +189,13 @@ def _judged(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> dict[str, Any
 
 
 def _result(metric: str, runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> ComparisonEvaluationResult:
-    """What was said of an example's runs: of two, what was said; of more, the mean of what was said of each."""
+    """Return a metric's result for an example's runs; with several pairs, each run's mean score."""
     pairs = [_scores(row) for row in rows]
-    of_each = {run.id: [pair[run.id] for pair in pairs if pair.get(run.id) is not None] for run in runs}
+    by_run = {run.id: [pair[run.id] for pair in pairs if pair.get(run.id) is not None] for run in runs}
     return ComparisonEvaluationResult(
         key=metric,
-        scores={run: _mean(scores) for run, scores in of_each.items()},
-        comment=_said(rows[0]) if len(rows) == 1 else _counted(rows),
+        scores={run: _mean(scores) for run, scores in by_run.items()},
+        comment=_comment(rows[0]) if len(rows) == 1 else _counts(rows),
     )
 
 
@@ -209,11 +209,11 @@ def _mean(scores: Sequence[float | None]) -> float | None:
     return sum(score for score in scores if score is not None) / len(scores) if scores else None
 
 
-def _said(row: ComparisonRow) -> str | None:
+def _comment(row: ComparisonRow) -> str | None:
     return row.error or row.status if row.status in ("failed", "not_attempted") else row.comment
 
 
-def _counted(rows: Sequence[ComparisonRow]) -> str:
+def _counts(rows: Sequence[ComparisonRow]) -> str:
     scored = sum(row.status == "scored" for row in rows)
     missing = sum(row.status in ("failed", "not_attempted") for row in rows)
-    return f"the mean of {scored} pairs, {missing} missing"
+    return f"mean of {scored} pairs, {missing} missing"

@@ -1,28 +1,28 @@
-"""What LangSmith's client does with datasets."""
+"""The dataset methods of LangSmith's client."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from compat.langsmith import datasets
-from compat.langsmith.refusal import refusing
-from compat.langsmith.schemas import Dataset, Example, Fields, Identity
-from specs.errors import InputError
-from store.parquet import Store
+from evalflows.compat.langsmith import datasets
+from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.langsmith.schemas import Dataset, Example, Fields, Identity
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
 
-_NO_RUNS = "examples come from inputs and outputs, not from runs"
+_NO_RUNS = "create examples from inputs and outputs, not from runs"
 _NO_SCHEMA = "check a dataset with expectations: docs/specs.md"
 
 
 class DatasetMethods:
-    """A dataset is a name; what it stands for only grows."""
+    """A dataset is a name for a snapshot; it can grow, but examples are never removed."""
 
     @refusing(
-        data_type="examples are key and value",
+        data_type="examples are key-value mappings",
         inputs_schema=_NO_SCHEMA,
         outputs_schema=_NO_SCHEMA,
-        transformations="examples are kept as they are",
+        transformations="examples are stored unchanged",
     )
     def create_dataset(
         self,
@@ -35,16 +35,16 @@ class DatasetMethods:
         transformations: Sequence[Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Dataset:
-        """A dataset without examples. Raises InputError for a name that is taken."""
+        """Create a dataset without examples. Raises InputError if the name is taken."""
         return datasets.create(Store(), dataset_name, description, metadata)
 
     def has_dataset(self, *, dataset_name: str | None = None, dataset_id: Identity | None = None) -> bool:
         if (dataset_name is None) == (dataset_id is None):
-            raise InputError("has_dataset: wanted just one of dataset_name and dataset_id")
+            raise InputError("has_dataset: wanted exactly one of dataset_name and dataset_id")
         return any(d.name == dataset_name or d.id == str(dataset_id) for d in datasets.all_datasets(Store()))
 
     def read_dataset(self, *, dataset_name: str | None = None, dataset_id: Identity | None = None) -> Dataset:
-        """Raises InputError for a dataset that is not there."""
+        """Return a dataset. Raises InputError if it does not exist."""
         return datasets.find_dataset(Store(), dataset_name, dataset_id)
 
     def list_datasets(
@@ -57,26 +57,28 @@ class DatasetMethods:
         metadata: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Iterator[Dataset]:
-        """The datasets of these ids, this name and with this metadata, the newest first."""
-        wanted = None if dataset_ids is None else {str(identity) for identity in dataset_ids}
-        found = (
+        """Yield the datasets that match every given filter, newest first."""
+        ids = None if dataset_ids is None else {str(identity) for identity in dataset_ids}
+        matching = (
             dataset
             for dataset in datasets.all_datasets(Store())
-            if (wanted is None or dataset.id in wanted)
+            if (ids is None or dataset.id in ids)
             and data_type in (None, dataset.data_type)
             and dataset_name in (None, dataset.name)
             and (dataset_name_contains or "") in dataset.name
             and _has(dataset.metadata, metadata)
         )
-        return islice(found, limit)
+        return islice(matching, limit)
 
     def delete_dataset(self, *, dataset_id: Identity | None = None, dataset_name: str | None = None) -> None:
-        """Raises InputError: nothing that experiments rest on is ever removed."""
+        """Raise InputError: datasets, which experiments depend on, are never removed."""
         name = self.read_dataset(dataset_id=dataset_id, dataset_name=dataset_name).name
-        raise InputError(f"delete_dataset: dataset {name!r}: the store only grows, wanted a dataset of another name")
+        raise InputError(
+            f"delete_dataset: dataset {name!r}: cannot be deleted, wanted a new dataset under another name"
+        )
 
     @refusing(
-        created_at="an example is as old as its row",
+        created_at="an example's time is when it is added",
         source_run_id=_NO_RUNS,
         use_source_run_io=_NO_RUNS,
         use_source_run_attachments=_NO_RUNS,
@@ -98,7 +100,7 @@ class DatasetMethods:
         *,
         outputs: Mapping[str, Any] | None = None,
     ) -> Example:
-        """Let a dataset grow by one example; by many, `create_examples` is quicker. Raises InputError as that does."""
+        """Add one example to a dataset; `create_examples` is faster for many. Raises InputError as it does."""
         fields = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "metadata": metadata}
         row = datasets.as_row({**fields, "split": split, "id": example_id, "attachments": attachments})
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
@@ -113,18 +115,18 @@ class DatasetMethods:
         examples: Iterable[Any] | None = None,
         **kwargs: Sequence[Any] | None,
     ) -> Fields:
-        """Let a dataset grow: by `examples`, or by the lists inputs, outputs, metadata, splits and ids.
+        """Add examples to a dataset: `examples`, or the lists inputs, outputs, metadata, splits and ids.
 
-        Returns their number and ids. One that is there already is not added again. Raises InputError for what is no
-        example, and for the id of an example that is another; then none is added.
+        Returns their count and ids. Existing examples are not added again. Raises InputError, and adds none, if an
+        example is invalid or has the id of an existing example with other content.
         """
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
         identities = datasets.add(Store(), dataset, datasets.as_rows(examples, kwargs))
         return {"example_ids": identities, "count": len(identities)}
 
     @refusing(
-        as_of="an experiment names its snapshot; a dataset is as it is now",
-        filter="filter what is returned, or ask the store with SQL",
+        as_of="only the current version can be listed; an experiment names its snapshot",
+        filter="filter the returned examples, or query the store with SQL",
     )
     def list_examples(
         self,
@@ -141,17 +143,17 @@ class DatasetMethods:
         filter: str | None = None,  # noqa: A002
         include_attachments: bool = False,
     ) -> Iterator[Example]:
-        """The examples of a dataset that are of these ids and splits and have this metadata, in order."""
+        """Yield a dataset's examples that match every given filter, in order."""
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
-        wanted = None if example_ids is None else {str(identity) for identity in example_ids}
-        found = (
+        ids = None if example_ids is None else {str(identity) for identity in example_ids}
+        matching = (
             example
             for example in datasets.examples_of(Store(), dataset)
-            if (wanted is None or example.id in wanted)
+            if (ids is None or example.id in ids)
             and (splits is None or example.split in splits)
             and _has(example.metadata, metadata)
         )
-        return islice(found, offset, None if limit is None else offset + limit)
+        return islice(matching, offset, None if limit is None else offset + limit)
 
 
 def _has(metadata: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None) -> bool:

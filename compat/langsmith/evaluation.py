@@ -1,4 +1,4 @@
-"""`evaluate` by LangSmith's names and shapes, over `flows.evaluate`."""
+"""LangSmith's `evaluate` on top of `evalflows.evaluate`."""
 
 import asyncio
 import secrets
@@ -6,21 +6,21 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from compat.langsmith.comparators import DynamicComparisonRunEvaluator, comparison_evaluator
-from compat.langsmith.comparison import ComparativeExperimentResults, compare_two, evaluate_comparative
-from compat.langsmith.datasets import as_data
-from compat.langsmith.functions import as_evaluator, as_target
-from compat.langsmith.refusal import refusing
-from compat.langsmith.schemas import ComparisonEvaluationResult, EvaluationResult, Example, Run
-from compat.langsmith.views import dataset_id, example_of, result_of, run_of
-from specs.errors import InputError
-from specs.reference import name_of
-from store.parquet import Store
+from evalflows.compat.langsmith.comparators import DynamicComparisonRunEvaluator, comparison_evaluator
+from evalflows.compat.langsmith.comparison import ComparativeExperimentResults, compare_two, evaluate_comparative
+from evalflows.compat.langsmith.datasets import as_data
+from evalflows.compat.langsmith.functions import as_evaluator, as_target
+from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.langsmith.schemas import ComparisonEvaluationResult, EvaluationResult, Example, Run
+from evalflows.compat.langsmith.views import dataset_id, example_of, result_of, run_of
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import name_of
+from evalflows.store.parquet import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from flows import ExperimentResult
+    from evalflows import ExperimentResult
 
 __all__ = [
     "ComparativeExperimentResults",
@@ -39,17 +39,17 @@ __all__ = [
 ]
 
 Pair = tuple[Any, Any] | list[Any]
-"""Two experiments: their names or ids, or what `evaluate` gave back."""
+"""Two experiments: their names or ids, or results of `evaluate`."""
 
 
 class EvaluationResults(TypedDict):
-    """Several judgements at once."""
+    """Several judgements."""
 
     results: list[EvaluationResult]
 
 
 class ExperimentResultRow(TypedDict):
-    """One run, the example that it is of, and its judgements."""
+    """One run, its example and its judgements."""
 
     run: Run
     example: Example
@@ -57,25 +57,25 @@ class ExperimentResultRow(TypedDict):
 
 
 class RunEvaluator:
-    """What has evaluate_run may stand for an evaluator; it need not be of this class."""
+    """Any object with `evaluate_run` can be used as an evaluator; it need not inherit from this class."""
 
     def evaluate_run(self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None) -> Any:
         raise NotImplementedError
 
 
 def run_evaluator(func: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is: any function may be an evaluator."""
+    """Return the function unchanged: any function can be an evaluator."""
     return func
 
 
 class ExperimentResults:
-    """A finished experiment: its rows in the dataset's order, each repetition after the other."""
+    """A finished experiment: its rows in the dataset's order, one repetition after the other."""
 
     def __init__(self, result: "ExperimentResult") -> None:
         (row,) = Store().read("experiments", result.experiment_id)
         self.experiment_id: str = row.experiment_id
         self.experiment_name: str = row.name
-        self.url: str | None = None  # there is no page of it
+        self.url: str | None = None  # there is no web page
         self._dataset = dataset_id(row.dataset_name)
         self._rows = [
             ExperimentResultRow(
@@ -100,14 +100,14 @@ class ExperimentResults:
             yield row
 
     def get_dataset_id(self) -> str | None:
-        """None where the examples were not those of a dataset."""
+        """Return the dataset's id; None if the examples were not from a named dataset."""
         return self._dataset
 
     def wait(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: the experiment is finished."""
 
     def to_pandas(self, start: int | None = 0, end: int | None = None) -> "pd.DataFrame":
-        """A row a run: inputs.*, outputs.*, error, reference.*, feedback.*, execution_time, example_id, id."""
+        """Return one row per run: inputs.*, outputs.*, error, reference.*, feedback.*, execution_time and ids."""
         import pandas as pd
 
         return pd.DataFrame([_flat(row) for row in self._rows[start:end]])
@@ -129,10 +129,10 @@ def evaluate(
 
 
 @refusing(
-    experiment="each call is an experiment of its own; `evalflows resume` goes on with one",
-    blocking="the results are there when the experiment is done",
-    upload_results="every result is kept in the store",
-    error_handling="an answer that failed is a row with the error, and counts as missing",
+    experiment="each call starts a new experiment; `evalflows resume` continues an interrupted one",
+    blocking="results are returned when the experiment is finished",
+    upload_results="all results are stored in the store",
+    error_handling="a failed answer is a row with the error and counts as missing",
 )
 def evaluate(
     target: Any,
@@ -153,29 +153,30 @@ def evaluate(
     error_handling: str = "log",
     **kwargs: Any,
 ) -> ExperimentResults | ComparativeExperimentResults:
-    """Run a target on a dataset and judge every answer; or, of two experiments, compare their answers in pairs.
+    """Run a target on a dataset and evaluate every answer, or compare the answers of two experiments in pairs.
 
-    What it makes bears a name that no other has.
+    The experiment or comparison gets a unique name.
 
     Args:
-        target: A function of the inputs as one dict, plain or async, or LangChain's runnable; or two experiments that
-            exist, for which see `evaluate_comparative`.
-        data: A dataset, its name or its id, or examples.
+        target: A sync or async function of the inputs as one dict, or a LangChain runnable; or two existing
+            experiments, for which see `evaluate_comparative`.
+        data: A dataset, its name or id, or examples.
         evaluators: Functions of (run, example), or of any of inputs, outputs, reference_outputs, and so on.
-        summary_evaluators: The same, of the lists of them.
-        metadata: Whatever should be found again with it.
-        experiment_prefix: What the experiment is called before the hyphen; the target's name where left out.
-        description: What it is for.
-        max_concurrency: Most items in the target, or in the evaluators, at once; 0 is one, None is as many as fit.
-        num_repetitions: How often each example is answered.
-        client: Changes nothing: there is one store.
-        disable_evaluator_tracing: Changes nothing: evaluators' calls are in the ledger, and no runs.
-        kwargs: load_nested and randomize_order, of two experiments.
+        summary_evaluators: Likewise, with lists over all runs.
+        metadata: Metadata stored with the experiment.
+        experiment_prefix: The experiment's name before the hyphen; by default the target's name.
+        description: A description of the experiment.
+        max_concurrency: The maximum number of items in the target, or in the evaluators, at once; 0 means one, None
+            as many as the limits allow.
+        num_repetitions: The number of answers per example.
+        client: Has no effect: there is only one store.
+        disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
+        kwargs: load_nested and randomize_order, for two experiments.
 
-    Raises InputError for what cannot work and for options that cannot be honoured, before anything is called, and
-    IncompleteError if not all was done, or nothing was answered; what there is is kept then too.
+    Raises InputError for invalid arguments and unsupported options before anything is called, and IncompleteError if
+    not everything was done or no answer succeeded; finished results are stored even then.
     """
-    import flows  # loads Prefect, which takes seconds
+    import evalflows  # loads Prefect, which takes seconds
 
     if isinstance(target, tuple | list):
         return compare_two(
@@ -189,9 +190,9 @@ def evaluate(
             metadata=metadata,
         )
     if kwargs:
-        raise InputError(f"evaluate: got {min(kwargs)!r}, which only two experiments as the target may have")
+        raise InputError(f"evaluate: got {min(kwargs)!r}, wanted it only with two experiments as the target")
     function = as_target(target)
-    result = flows.evaluate(
+    result = evalflows.evaluate(
         function,
         as_data(Store(), data),
         [as_evaluator(evaluator) for evaluator in evaluators or ()],
@@ -228,9 +229,9 @@ async def aevaluate(
     summary_evaluators: Sequence[Any] | None = None,
     **options: Any,
 ) -> ExperimentResults | ComparativeExperimentResults:
-    """`evaluate`, from a program that has an event loop: that goes on meanwhile. The options are the same.
+    """Like `evaluate`, for async callers, whose event loop it does not block. The options are the same.
 
-    `data` may also be examples to iterate over asynchronously, and the results can be.
+    `data` may also be an async iterable of examples, and the results can be iterated asynchronously.
     """
     if hasattr(data, "__aiter__"):
         data = [example async for example in data]

@@ -1,4 +1,4 @@
-"""Targets and evaluators as LangSmith calls them, as functions that `flows.evaluate` can call."""
+"""Adapt LangSmith's targets and evaluators to functions that `evalflows.evaluate` can call."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -6,52 +6,53 @@ from functools import update_wrapper
 from itertools import takewhile
 from typing import Any
 
-from compat.langsmith.run_helpers import untraced
-from compat.langsmith.views import example_seen, run_seen
-from evaluators.call import OFFERED, Level
-from evaluators.subject import ExampleView, RunView
-from specs.errors import InputError
-from specs.evaluator import EvaluatorSpec
-from specs.reference import name_of, parameters_of
+from evalflows.compat.langsmith.run_helpers import untraced
+from evalflows.compat.langsmith.views import example_of_view, run_of_view
+from evalflows.evaluators.call import OFFERED, Scope
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.reference import name_of, parameters_of
 
 Function = Callable[..., Any]
 
 TARGET_OFFERED = ("inputs", "attachments", "metadata")
-LEGACY: dict[Level, tuple[str, str]] = {
+LEGACY: dict[Scope, tuple[str, str]] = {
     "item": ("run", "example"),
     "run": ("runs", "examples"),
     "pair": ("runs", "example"),
 }
-"""What an evaluator with two parameters of any other names gets."""
+"""The arguments of an evaluator with two parameters of any other names."""
 
 
 def as_target(target: object) -> Function:
-    """A function of the inputs as one dict, whatever its parameter is called; a traceable one, or LangChain's runnable.
+    """Adapt a target: a function (traceable or not) of the inputs as one dict, or a LangChain runnable.
 
-    Raises InputError for anything else.
+    The function's parameter may have any name. Raises InputError for anything else.
     """
     function: Function = untraced(getattr(target, "invoke", target))
     if not callable(function):
         kind = type(target).__name__
-        remedy = "for an experiment's answers use flows.evaluate({'kind': 'recorded', 'experiment': …}, …)"
+        remedy = "for an experiment's answers use evalflows.evaluate({'kind': 'recorded', 'experiment': …}, …)"
         raise InputError(f"evaluate: target: got {kind}, wanted a function of the inputs; {remedy}")
-    what = f"target {name_of(function)!r}"
-    found = parameters_of(function, what)
-    positional = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    asked = list(takewhile(TARGET_OFFERED.__contains__, [p.name for p in positional])) or ["inputs"]
-    unfilled = [p.name for p in positional[len(asked) :] if p.default is p.empty]
+    where = f"target {name_of(function)!r}"
+    parameters = parameters_of(function, where)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = list(takewhile(TARGET_OFFERED.__contains__, [p.name for p in positional])) or ["inputs"]
+    unfilled = [p.name for p in positional[len(names) :] if p.default is p.empty]
     if not positional or unfilled:
-        got = f"asks for {unfilled[0]!r}" if unfilled else "takes no argument"
-        raise InputError(f"{what}: {got}, wanted the inputs, then at most {' and '.join(TARGET_OFFERED[1:])}")
-    if [p.name for p in found] == ["inputs"]:
-        return function  # as it is, so that a spec can name it
-    return _called_with(function, asked)
+        got = f"parameter {unfilled[0]!r}" if unfilled else "no parameter"
+        raise InputError(f"{where}: got {got}, wanted the inputs, then at most {' and '.join(TARGET_OFFERED[1:])}")
+    if [p.name for p in parameters] == ["inputs"]:
+        return function  # unchanged, so that a spec can name it
+    return _called_with(function, names)
 
 
-def as_evaluator(evaluator: Any, level: Level = "item") -> Any:
-    """A function that asks for what the binder offers, and is shown LangSmith's objects.
+def as_evaluator(evaluator: Any, scope: Scope = "item") -> Any:
+    """Wrap an evaluator so that it receives LangSmith's objects.
 
-    Ours, by name or as a spec, are left as they are. Raises InputError for what cannot be called.
+    Our own evaluators, given by name or as a spec, are returned unchanged. Raises InputError if it cannot be called.
     """
     if isinstance(evaluator, str | Mapping | EvaluatorSpec):
         return evaluator
@@ -59,55 +60,55 @@ def as_evaluator(evaluator: Any, level: Level = "item") -> Any:
     if not callable(function):
         kind = type(evaluator).__name__
         raise InputError(f"evaluate: evaluators: got {kind}, wanted a function or an object with evaluate_run")
-    name = name_of(function if function is evaluator else type(evaluator))
-    return _shown(as_named(function, name, level), name)
+    name = evaluator_name(function if function is evaluator else type(evaluator))
+    return _with_langsmith_objects(as_named(function, name, scope), name)
 
 
-def as_named(function: Function, name: str, level: Level) -> Function:
-    """The function, if need be as one that asks by LangSmith's names for what it takes as two arguments of any names.
+def as_named(function: Function, name: str, scope: Scope) -> Function:
+    """Return the function; one with two parameters of unknown names is wrapped to receive LangSmith's two arguments.
 
-    Raises InputError where its parameters cannot be read.
+    Raises InputError if its parameters cannot be read.
     """
-    found = parameters_of(function, f"evaluator {name!r}")
-    needed = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if len(needed) == 2 and not {*needed} <= {*OFFERED[level]}:
-        return _called_with(function, LEGACY[level])
+    parameters = parameters_of(function, f"evaluator {name!r}")
+    required = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(required) == 2 and not {*required} <= {*OFFERED[scope]}:
+        return _called_with(function, LEGACY[scope])
     return function
 
 
 def _called_with(function: Function, names: Sequence[str]) -> Function:
-    """The function as one that asks for these names, and is called with their values by position."""
+    """Wrap a function: keyword parameters with these names, passed on by position."""
 
-    def call(**given: Any) -> Any:
-        return function(*(given[name] for name in names))
+    def call(**arguments: Any) -> Any:
+        return function(*(arguments[name] for name in names))
 
-    update_wrapper(call, function).__name__ = name_of(function)
+    update_wrapper(call, function).__name__ = evaluator_name(function)
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
 
 
-def _shown(function: Function, name: str) -> Function:
-    """The function, given LangSmith's objects where it would be given ours. It asks for the same."""
+def _with_langsmith_objects(function: Function, name: str) -> Function:
+    """Wrap a function so that it receives LangSmith's objects instead of ours; its signature stays the same."""
     signature = inspect.signature(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        for parameter, value in given.arguments.items():
-            given.arguments[parameter] = _as_theirs(parameter, value)
-        return function(*given.args, **given.kwargs)
+        bound = signature.bind(*args, **kwargs)
+        for parameter, value in bound.arguments.items():
+            bound.arguments[parameter] = _converted(parameter, value)
+        return function(*bound.args, **bound.kwargs)
 
     update_wrapper(call, function).__name__ = name
     return call
 
 
-def _as_theirs(parameter: str, value: Any) -> Any:
+def _converted(parameter: str, value: Any) -> Any:
     if isinstance(value, RunView):
-        return run_seen(value)
+        return run_of_view(value)
     if isinstance(value, ExampleView):
-        return example_seen(value)
+        return example_of_view(value)
     if value is None and parameter in ("outputs", "reference_outputs"):
         return {}
     if isinstance(value, list) and parameter in ("runs", "examples", "outputs", "reference_outputs"):
-        return [_as_theirs(parameter, one) for one in value]
+        return [_converted(parameter, item) for item in value]
     return value

@@ -1,20 +1,20 @@
-"""Options of LangSmith's that have no meaning here: refused where they are given, rather than passed over."""
+"""Reject LangSmith's options that are not supported here, instead of ignoring them."""
 
 import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from specs.errors import InputError
+from evalflows.specs.errors import InputError
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
 
 def refusing(**remedies: str) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
-    """Make a function raise InputError where one of these parameters is given and is not its default.
+    """Make a function raise InputError if one of these parameters is given a value other than its default.
 
-    The texts say why, or what to do instead.
+    The values are the reasons, or what to do instead.
     """
 
     def decorated(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
@@ -23,11 +23,11 @@ def refusing(**remedies: str) -> Callable[[Callable[Parameters, Returned]], Call
 
         @wraps(function)
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
             for name, remedy in remedies.items():
                 default = signature.parameters[name].default
-                if given.get(name, default) != default:
-                    raise InputError(f"{where}: {name}: got {given[name]!r:.60}, wanted {default!r}: {remedy}")
+                if arguments.get(name, default) != default:
+                    raise InputError(f"{where}: {name}: got {arguments[name]!r:.60}, wanted {default!r}: {remedy}")
             return function(*args, **kwargs)
 
         return call

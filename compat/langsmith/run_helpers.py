@@ -1,4 +1,4 @@
-"""`traceable`: a function whose calls are steps of the run at hand."""
+"""`traceable`: record a function's calls as steps of the current run."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from compat.langsmith.refusal import refusing
-from llm.recorder import current
-from llm.wrapped import step
-from specs.errors import InputError
-from specs.reference import is_async, name_of
+from evalflows.compat.langsmith.refusal import refusing
+from evalflows.llm.recorder import current
+from evalflows.llm.wrapped import step
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import is_async, name_of
 
 Function = Callable[..., Any]
 
@@ -20,7 +20,7 @@ _MARK = "__langsmith_traceable__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tracing:
-    """How the calls of a function are noted."""
+    """How a function's calls are recorded."""
 
     name: str
     run_type: str
@@ -30,7 +30,7 @@ class _Tracing:
     process_outputs: Callable[..., Any] | None
 
     def changed(self, extra: Mapping[str, Any] | None) -> "_Tracing":
-        """With what one call says of itself. Raises InputError for what cannot be kept."""
+        """Return a copy with one call's `langsmith_extra`. Raises InputError for unknown keys."""
         extra = extra or {}
         if unknown := extra.keys() - {"name", "metadata", "tags", "client"}:
             raise InputError(f"langsmith_extra: got {min(unknown)!r}, wanted only name, metadata and tags")
@@ -45,16 +45,16 @@ class _Tracing:
         return step(self.run_type, self.name, self.process_inputs(inputs) if self.process_inputs else inputs)
 
     def end(self, note: dict[str, Any], returned: Any) -> None:
-        if not isinstance(returned, Iterator | AsyncIterator):  # what it yields is not ours to take
+        if not isinstance(returned, Iterator | AsyncIterator):  # reading an iterator would consume it
             outputs = self.process_outputs(returned) if self.process_outputs else returned
             note["outputs"] = outputs if isinstance(outputs, Mapping) else {"output": outputs}
         note |= {"metadata": dict(self.metadata), "tags": list(self.tags)}
 
 
 @refusing(
-    project_name="a step belongs to the run that it is made in",
-    reduce_fn="what a generator yields is not recorded",
-    enabled="a step is recorded where there is a run",
+    project_name="a step belongs to the run in which it is called",
+    reduce_fn="the items that a generator yields are not recorded",
+    enabled="a step is recorded whenever there is a run",
 )
 def traceable(
     function: Function | str | None = None,
@@ -71,10 +71,10 @@ def traceable(
     process_outputs: Callable[..., Any] | None = None,
     enabled: bool | None = None,
 ) -> Any:
-    """Record each call of a function, plain or async, as a step of the run at hand. Without a run it is just called.
+    """Record each call of a sync or async function as a step of the current run; outside a run, just call it.
 
-    As `@traceable`, or with arguments; the first may be the run type. `client` changes nothing: there is one store.
-    Raises InputError for the options that cannot be honoured.
+    Use it as `@traceable`, or with arguments, of which the first may be the run type. `client` has no effect, since
+    there is only one store. Raises InputError for unsupported options.
     """
 
     def decorated(function: Function) -> Function:
@@ -95,7 +95,7 @@ def traceable(
 
 
 def untraced(function: Any) -> Any:
-    """The function that a traceable one is made of: as a target it is the run itself, not a step in it."""
+    """Return the function inside a traceable one: a target is the run itself, not a step in it."""
     mark = getattr(function, _MARK, None)
     is_traced = mark is not None and mark is function  # another decorator may have copied the mark
     return untraced(function.__wrapped__) if is_traced else function
@@ -107,7 +107,7 @@ def _called(function: Function, tracing: _Tracing) -> Function:
         own = tracing.changed(langsmith_extra)
         if current() is None:
             return function(*args, **kwargs)
-        with own.begin(_named(function, args, kwargs)) as note:
+        with own.begin(_arguments(function, args, kwargs)) as note:
             returned = function(*args, **kwargs)
             own.end(note, returned)
         return returned
@@ -121,7 +121,7 @@ def _awaited(function: Function, tracing: _Tracing) -> Function:
         own = tracing.changed(langsmith_extra)
         if current() is None:
             return await function(*args, **kwargs)
-        with own.begin(_named(function, args, kwargs)) as note:
+        with own.begin(_arguments(function, args, kwargs)) as note:
             returned = await function(*args, **kwargs)
             own.end(note, returned)
         return returned
@@ -129,10 +129,10 @@ def _awaited(function: Function, tracing: _Tracing) -> Function:
     return traced
 
 
-def _named(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by their parameters' names; by none where the call will fail for them."""
+def _arguments(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by parameter name; as `args` and `kwargs` if they do not fit the signature."""
     try:
-        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         return {"args": args, "kwargs": kwargs}
-    return {name: value for name, value in given.items() if name not in ("self", "cls")}
+    return {name: value for name, value in bound.items() if name not in ("self", "cls")}

@@ -1,23 +1,23 @@
-"""What LangSmith's client does with experiments, their runs and their feedback."""
+"""The methods of LangSmith's client for experiments, runs and feedback."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from compat.langsmith import runs
-from compat.langsmith.refusal import refusing
-from compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
-from compat.langsmith.views import run_key
-from specs.errors import InputError
-from store.parquet import Store
+from evalflows.compat.langsmith import runs
+from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
+from evalflows.compat.langsmith.views import run_key
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
 
-_NO_LANGUAGE = "filter what is returned, or ask the store with SQL: store.connect()"
-_ROOTS_ONLY = "what happened in a run is in its child_runs"
+_NO_LANGUAGE = "filter the returned runs, or query the store with SQL: store.connect()"
+_ROOTS_ONLY = "the steps of a run are in its child_runs"
 
 
 class RunMethods:
-    """A project is an experiment, a run is what its target made of one example."""
+    """A project is an experiment; a run is one answer of its target to one example."""
 
     @refusing(
         run_type=_ROOTS_ONLY,
@@ -27,7 +27,7 @@ class RunMethods:
         filter=_NO_LANGUAGE,
         trace_filter=_NO_LANGUAGE,
         tree_filter=_NO_LANGUAGE,
-        select="a run is given whole",
+        select="runs are always returned whole",
     )
     def list_runs(
         self,
@@ -49,26 +49,26 @@ class RunMethods:
         select: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Iterator[Run]:
-        """The runs of experiments (an id or a name, which means the newest so called), the newest first.
+        """Yield the root runs of experiments, newest first; a name means the newest experiment of that name.
 
-        Each is a root. Raises InputError where nothing says which, and for what cannot be found by.
+        Raises InputError if nothing identifies the experiments, and for unsupported filters.
         """
         if is_root is False:
             raise InputError(f"list_runs: is_root: got False, wanted True: {_ROOTS_ONLY}")
         example = None if reference_example_id is None else str(reference_example_id)
-        wanted = None if run_ids is None else {run_key(identity) for identity in run_ids}
-        experiments = runs.experiments_of(Store(), _several(project_id, project_name), wanted or (), example)
-        found = (
+        ids = None if run_ids is None else {run_key(identity) for identity in run_ids}
+        experiments = runs.experiments_of(Store(), _flattened(project_id, project_name), ids or (), example)
+        matching = (
             run
             for run in runs.runs_of(Store(), experiments)
-            if (wanted is None or run.id in wanted)
+            if (ids is None or run.id in ids)
             and example in (None, run.reference_example_id)
             and error in (None, run.error is not None)
             and (start_time is None or (run.start_time is not None and run.start_time >= start_time))
         )
-        return islice(found, limit)
+        return islice(matching, limit)
 
-    @refusing(start_time="a run is found by its id")
+    @refusing(start_time="a run is found by its id alone")
     def read_run(
         self,
         run_id: Identity,
@@ -77,13 +77,13 @@ class RunMethods:
         project_id: Identity | None = None,
         start_time: datetime | None = None,
     ) -> Run:
-        """A run, always with its child runs. Raises InputError for one that is not there."""
-        found = next(self.list_runs(run_ids=[run_id], project_id=project_id), None)
-        if found is None:
+        """Return a run, always with its child runs. Raises InputError if it does not exist."""
+        run = next(self.list_runs(run_ids=[run_id], project_id=project_id), None)
+        if run is None:
             raise InputError(f"run {str(run_id)!r}: not in the store")
-        return found
+        return run
 
-    @refusing(feedback_source_type="filter what is returned")
+    @refusing(feedback_source_type="filter the returned feedback")
     def list_feedback(
         self,
         *,
@@ -92,10 +92,10 @@ class RunMethods:
         feedback_source_type: Any = None,
         limit: int | None = None,
     ) -> Iterator[Feedback]:
-        """The judgements of runs, the oldest first; one that failed has no score, and its error as the comment."""
+        """Yield the judgements of runs, oldest first; a failed one has no score, and its error as the comment."""
         return islice(runs.feedback_of(Store(), run_ids, feedback_key), limit)
 
-    @refusing(correction="keep it in the comment, or as an example of a dataset")
+    @refusing(correction="put it in the comment, or add it as an example to a dataset")
     def create_feedback(
         self,
         run_id: Identity | None = None,
@@ -108,7 +108,7 @@ class RunMethods:
         comment: str | None = None,
         source_info: Mapping[str, Any] | None = None,
     ) -> Feedback:
-        """Keep what somebody says of a run. Raises InputError for a run that is not there."""
+        """Store a person's feedback on a run. Raises InputError if the run does not exist."""
         run = run_id if run_id is not None else trace_id
         if run is None:
             raise InputError("create_feedback: run_id: got None, wanted the id of a run")
@@ -117,18 +117,18 @@ class RunMethods:
     def read_project(
         self, *, project_id: Identity | None = None, project_name: str | None = None, include_stats: bool = False
     ) -> TracerSession:
-        """An experiment. Raises InputError for one that is not there."""
-        named = _several(project_id, project_name)
-        if len(named) != 1:
-            raise InputError("read_project: wanted just one of project_name and project_id")
-        return runs.project_of(Store(), named[0], include_stats=include_stats)
+        """Return an experiment. Raises InputError if it does not exist."""
+        references = _flattened(project_id, project_name)
+        if len(references) != 1:
+            raise InputError("read_project: wanted exactly one of project_name and project_id")
+        return runs.project_of(Store(), references[0], include_stats=include_stats)
 
 
-def _several(*given: Identity | Sequence[Identity] | None) -> list[Identity]:
-    """One or several of each, together."""
+def _flattened(*arguments: Identity | Sequence[Identity] | None) -> list[Identity]:
+    """Return the ids of all arguments, each of which is None, one id or several."""
     return [
         identity
-        for one in given
-        if one is not None
-        for identity in (one if isinstance(one, Sequence) and not isinstance(one, str) else [one])
+        for argument in arguments
+        if argument is not None
+        for identity in (argument if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument])
     ]

@@ -1,19 +1,19 @@
-"""Runs, feedback and experiments by LangSmith's shapes, read from the store."""
+"""Read runs, feedback and experiments from the store as LangSmith's objects."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
-from compat.langsmith.views import dataset_id, run_key, run_of, score_of
-from specs.errors import InputError
-from store.lookup import find_experiments
-from store.parquet import Store
-from store.records import DataType, ExperimentRow, LabelRow, derived_id, new_id, to_json
-from store.snapshots import load_snapshot
+from evalflows.compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
+from evalflows.compat.langsmith.views import dataset_id, run_key, run_of, score_of
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import DataType, ExperimentRow, LabelRow, derived_id, new_id, to_json
+from evalflows.store.snapshots import load_snapshot
 
-SOURCE = "compat.langsmith"
+SOURCE = "evalflows.compat.langsmith"
 
 _FEEDBACK = """
 select * from (
@@ -54,12 +54,12 @@ from source.scores where experiment_id = ? and turn is null group by all order b
 
 
 def experiments_of(store: Store, projects: Iterable[Identity], runs: Iterable[str], example: str | None) -> list[str]:
-    """The experiments that projects name, or else those that the runs, or the answers to an example, are of.
+    """Return the experiments named by `projects`, or else those that contain the runs or the example.
 
-    Raises InputError for a project that is not there, and where nothing says which are meant.
+    Raises InputError for an unknown project, and if nothing identifies the experiments.
     """
-    if named := [find_experiments(store, str(project), just_one=True)[0] for project in projects]:
-        return named
+    if experiments := [find_experiments(store, str(project), just_one=True)[0] for project in projects]:
+        return experiments
     if not (runs := list(runs)) and example is None:
         raise InputError("list_runs: wanted project_name or project_id, run_ids, or reference_example_id")
     query = "select distinct experiment_id from source.outputs where list_contains($1, run_id) or example_id = $2"
@@ -67,7 +67,7 @@ def experiments_of(store: Store, projects: Iterable[Identity], runs: Iterable[st
 
 
 def runs_of(store: Store, experiments: Iterable[str]) -> list[Run]:
-    """Every run of the experiments, the newest first."""
+    """Return every run of the experiments, newest first."""
     runs = []
     for identity in experiments:
         (row,) = store.read("experiments", identity)
@@ -77,7 +77,7 @@ def runs_of(store: Store, experiments: Iterable[str]) -> list[Run]:
 
 
 def feedback_of(store: Store, runs: Sequence[Identity] | None, keys: str | Sequence[str] | None) -> list[Feedback]:
-    """The judgements of some runs, or of all, and what people said of them, the oldest first."""
+    """Return the judgements and human labels of some runs, or of all, oldest first."""
     identities = None if runs is None else [run_key(run) for run in runs]
     metrics = [keys] if isinstance(keys, str) else None if keys is None else list(keys)
     return [_feedback(row) for row in store.query(_FEEDBACK, [identities, metrics])]
@@ -110,10 +110,10 @@ def label_run(
     comment: str | None,
     metadata: Mapping[str, Any] | None,
 ) -> Feedback:
-    """Keep what somebody says of a run, as a row of `labels`. Raises InputError for a run that is not there."""
+    """Store a person's feedback on a run as a row of `labels`. Raises InputError if the run does not exist."""
     run = run_key(run_id)
-    found = store.query("select experiment_id, example_id from source.outputs where run_id = ?", [run])
-    if not found:
+    outputs = store.query("select experiment_id, example_id from source.outputs where run_id = ?", [run])
+    if not outputs:
         raise InputError(f"create_feedback: run {str(run_id)!r}: not in the store")
     label, number = (value, score) if isinstance(value, str) else (None, value if score is None else score)
     kind: DataType = "BOOLEAN" if isinstance(number, bool) else "NUMERIC" if number is not None else "CATEGORICAL"
@@ -123,8 +123,8 @@ def label_run(
         batch_id=batch,
         subject_kind="run",
         subject_id=run,
-        experiment_id=found[0][0],
-        example_id=found[0][1],
+        experiment_id=outputs[0][0],
+        example_id=outputs[0][1],
         metric=key,
         value=None if number is None else float(number),
         label=label,
@@ -134,11 +134,11 @@ def label_run(
         metadata=None if metadata is None else to_json(dict(metadata)),
     )
     store.publish("labels", batch, [row])
-    return next(one for one in feedback_of(store, [run], key) if one.id == row.label_id)
+    return next(feedback for feedback in feedback_of(store, [run], key) if feedback.id == row.label_id)
 
 
 def project_of(store: Store, reference: Identity, *, include_stats: bool) -> TracerSession:
-    """An experiment, with its statistics where they are wanted. Raises InputError for one that is not there."""
+    """Return an experiment, optionally with its statistics. Raises InputError if it does not exist."""
     (identity,) = find_experiments(store, str(reference), just_one=True)
     row: ExperimentRow = store.read("experiments", identity)[0]
     return TracerSession(
@@ -154,21 +154,25 @@ def project_of(store: Store, reference: Identity, *, include_stats: bool) -> Tra
 
 
 def _statistics(store: Store, experiment: str) -> Fields:
-    """Over its runs, and over their judgements: `n` of each were scored, and `missing` were not."""
-    count, errors, middle, slow, tokens_in, tokens_out, cost = store.query(_OUTPUTS, [experiment])[0]
+    """Return statistics of the runs and, per metric, of the judgements: `n` were scored, `missing` were not."""
+    count, error_rate, p50, p99, tokens_in, tokens_out, cost = store.query(_OUTPUTS, [experiment])[0]
     scores = store.query(_SCORES, [experiment])
 
-    def summed(subject: str) -> Fields:
-        return {key: {"n": n, "avg": mean, "missing": lost} for kind, key, n, mean, lost in scores if kind == subject}
+    def by_metric(subject: str) -> Fields:
+        return {
+            metric: {"n": n, "avg": mean, "missing": missing}
+            for kind, metric, n, mean, missing in scores
+            if kind == subject
+        }
 
     return {
         "run_count": count,
-        "error_rate": errors,
-        "latency_p50": None if middle is None else timedelta(seconds=middle),
-        "latency_p99": None if slow is None else timedelta(seconds=slow),
+        "error_rate": error_rate,
+        "latency_p50": None if p50 is None else timedelta(seconds=p50),
+        "latency_p99": None if p99 is None else timedelta(seconds=p99),
         "prompt_tokens": tokens_in,
         "completion_tokens": tokens_out,
         "total_cost": cost,
-        "feedback_stats": summed("run"),
-        "session_feedback_stats": summed("experiment"),
+        "feedback_stats": by_metric("run"),
+        "session_feedback_stats": by_metric("experiment"),
     }

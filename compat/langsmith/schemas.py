@@ -1,4 +1,4 @@
-"""LangSmith's objects: their attribute names, over what the store has. Ids are texts, and those of the store."""
+"""LangSmith's objects, with its attribute names and the store's data. Ids are the store's, as text."""
 
 import uuid
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Identity = str | uuid.UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A name, and what it stands for now."""
+    """A named dataset in its current version."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """`outputs` are the reference outputs. `split` and `cluster` are ours."""
+    """An example; `outputs` are the reference outputs. `split` and `cluster` are additions of ours."""
 
     id: str
     inputs: Fields
@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a target made of one example; `child_runs` are the steps in it, nested as they were."""
+    """One answer of a target to one example; `child_runs` are its nested steps."""
 
     id: str
     name: str = "Target"
@@ -58,7 +58,7 @@ class Run:
     child_runs: list["Run"] = field(default_factory=list)
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    total_cost: float | None = None  # None where a price is not known
+    total_cost: float | None = None  # None if a price is not known
     metadata: Fields = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
 
@@ -68,14 +68,14 @@ class Run:
 
     @property
     def latency(self) -> float | None:
-        """Seconds."""
+        """Latency in seconds."""
         if self.start_time is None or self.end_time is None:
             return None
         return (self.end_time - self.start_time).total_seconds()
 
     @property
     def total_tokens(self) -> int | None:
-        """None unless both are known."""
+        """The sum of prompt and completion tokens; None unless both are known."""
         if self.prompt_tokens is None or self.completion_tokens is None:
             return None
         return self.prompt_tokens + self.completion_tokens
@@ -83,9 +83,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResult:
-    """A judgement, as an evaluator may return it and as the results have it.
+    """A judgement, as returned by an evaluator and as found in results.
 
-    One that failed has no score, its error as the comment, and `{"error": True}` in `extra`.
+    A failed one has no score, its error as the comment, and `{"error": True}` in `extra`.
     """
 
     key: str
@@ -98,14 +98,14 @@ class EvaluationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonEvaluationResult:
-    """A preference, as a pairwise evaluator may return it and as the results have it: scores, the higher the better.
+    """A preference, as returned by a pairwise evaluator and as found in results: scores, higher is better.
 
-    One that failed, or does not apply, has None for every score; of one that failed the comment is the error.
+    If it failed or does not apply, every score is None; if it failed, the comment is the error.
     """
 
     key: str
     scores: Mapping[Identity, float | bool | None]  # by run
-    source_run_id: Identity | None = None  # what an evaluator does is no run here
+    source_run_id: Identity | None = None  # evaluators' work is not recorded as runs here
     comment: str | Mapping[Identity, str] | None = None
 
 
@@ -129,10 +129,7 @@ class ComparativeExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """A judgement of a run as the store has it, or what a person said of it.
-
-    Of a preference, each of the two runs has its own.
-    """
+    """An evaluator's judgement of a run, or a person's label. A preference gives feedback on each of its two runs."""
 
     id: str
     run_id: str
@@ -152,7 +149,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracerSession:
-    """An experiment, which LangSmith keeps as a project. The statistics are there where they were asked for."""
+    """An experiment, which LangSmith calls a project. Statistics are None unless requested."""
 
     id: str
     name: str

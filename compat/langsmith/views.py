@@ -1,4 +1,4 @@
-"""From the store's rows, and from what evaluators are shown, to LangSmith's objects."""
+"""Convert the store's rows, and evaluators' views of them, to LangSmith's objects."""
 
 import json
 import uuid
@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
-from evaluators.subject import ExampleView, RunView
-from store.records import ExampleRow, OutputRow, ScoreRow, from_json
+from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 Step = Mapping[str, Any]
 
 
 def dataset_id(name: str | None) -> str | None:
-    """The id of a dataset of this name: our datasets are names, so an id that any process finds again."""
+    """Return a dataset's id, derived from its name, so that every process gets the same id."""
     return None if name is None else str(uuid.uuid5(uuid.NAMESPACE_URL, f"evalflows:dataset/{name}"))
 
 
 def run_key(identity: Identity) -> str:
-    """A run's id as the store has it, which a UUID may be made of."""
+    """Return a run's id as in the store, also if it was converted to a UUID."""
     return str(identity).replace("-", "")
 
 
@@ -56,7 +56,7 @@ def run_of(row: OutputRow, inputs: Fields) -> Run:
     )
 
 
-def run_seen(view: RunView) -> Run:
+def run_of_view(view: RunView) -> Run:
     return Run(
         id=view.id,
         inputs=view.inputs,
@@ -72,7 +72,7 @@ def run_seen(view: RunView) -> Run:
     )
 
 
-def example_seen(view: ExampleView) -> Example:
+def example_of_view(view: ExampleView) -> Example:
     return Example(
         id=view.id,
         inputs=view.inputs,
@@ -101,17 +101,17 @@ def score_of(value: float | None, data_type: str | None) -> float | bool | None:
 
 
 def _children(steps: Sequence[Step], root: str) -> list[Run]:
-    """The steps of a run as a tree. One whose parent is not among them stands below the run itself."""
+    """Return a run's steps as a tree. A step whose parent is unknown becomes a child of the run itself."""
     known = {step.get("id") for step in steps} - {None}
-    inner: defaultdict[str, list[Step]] = defaultdict(list)
+    by_parent: defaultdict[str, list[Step]] = defaultdict(list)
     for step in steps:
-        inner[step["parent"] if step.get("parent") in known else root].append(step)
-    return [_child(step, root, root, inner) for step in inner[root]]
+        by_parent[step["parent"] if step.get("parent") in known else root].append(step)
+    return [_child(step, root, root, by_parent) for step in by_parent[root]]
 
 
-def _child(step: Step, parent: str, root: str, inner: Mapping[str, Sequence[Step]]) -> Run:
-    start, identity = step.get("started_at"), str(step.get("id") or "")
-    began = None if start is None else datetime.fromisoformat(start)
+def _child(step: Step, parent: str, root: str, by_parent: Mapping[str, Sequence[Step]]) -> Run:
+    started_at, identity = step.get("started_at"), str(step.get("id") or "")
+    start = None if started_at is None else datetime.fromisoformat(started_at)
     return Run(
         id=identity,
         name=str(step.get("name") or ""),
@@ -119,11 +119,11 @@ def _child(step: Step, parent: str, root: str, inner: Mapping[str, Sequence[Step
         inputs=_fields(step.get("inputs"), "input") or {},
         outputs=_fields(step.get("outputs"), "output"),
         error=step.get("error"),
-        start_time=began,
-        end_time=_end(began, step.get("latency_s")),
+        start_time=start,
+        end_time=_end(start, step.get("latency_s")),
         trace_id=root,
         parent_run_id=parent,
-        child_runs=[_child(one, identity, root, inner) for one in inner.get(identity, ())],
+        child_runs=[_child(child, identity, root, by_parent) for child in by_parent.get(identity, ())],
         prompt_tokens=step.get("tokens_in"),
         completion_tokens=step.get("tokens_out"),
         metadata=step.get("metadata") or {},
@@ -131,8 +131,8 @@ def _child(step: Step, parent: str, root: str, inner: Mapping[str, Sequence[Step
     )
 
 
-def _fields(value: Any, only: str) -> Fields | None:
-    return value if value is None or isinstance(value, dict) else {only: value}
+def _fields(value: Any, name: str) -> Fields | None:
+    return value if value is None or isinstance(value, dict) else {name: value}
 
 
 def _end(start: datetime | None, latency_s: float | None) -> datetime | None:

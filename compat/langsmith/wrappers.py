@@ -1,14 +1,14 @@
-"""`wrap_openai`: `llm.wrap` by LangSmith's name."""
+"""`wrap_openai`: LangSmith's name for `llm.wrap`."""
 
 from typing import Any
 
-from compat.langsmith.refusal import refusing
-from llm.wrapped import SomeClient, wrap
+from evalflows.compat.langsmith.refusal import refusing
+from evalflows.llm.wrapped import SomeClient, wrap
 
 
 @refusing(
-    tracing_extra="what is said of a call is its request",
-    completions_name="the legacy completions are not recorded",
+    tracing_extra="a call is recorded with its request only",
+    completions_name="calls of the legacy completions API are not recorded",
 )
 def wrap_openai(
     client: SomeClient,
@@ -17,8 +17,8 @@ def wrap_openai(
     chat_name: str = "ChatOpenAI",
     completions_name: str = "OpenAI",
 ) -> SomeClient:
-    """Record the calls of an OpenAI client, plain or async, in the run that they are made for. Returns the client.
+    """Record the calls of a sync or async OpenAI client in the current run. Return the client.
 
-    `chat_name` is what the steps are called. Raises InputError for another client, and for the other options.
+    `chat_name` is the name of the steps. Raises InputError for any other client, and for the other options.
     """
     return wrap(client, name=chat_name)

@@ -2,16 +2,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evaluators.agents.arguments import Rule
-from evaluators.agents.final_answer import How, final_answer
-from evaluators.agents.step_efficiency import step_efficiency
-from evaluators.agents.tool_arguments import tool_arguments
-from evaluators.agents.tool_order import Mode, tool_order
-from evaluators.agents.tool_selection import tool_selection
-from evaluators.direction import Direction, declares, zero_to_one
-from evaluators.score import Score
-from evaluators.subject import RunView
-from specs.errors import short
+from evalflows.evaluators.agents.arguments import Rule
+from evalflows.evaluators.agents.final_answer import How, final_answer
+from evalflows.evaluators.agents.step_efficiency import step_efficiency
+from evalflows.evaluators.agents.tool_arguments import tool_arguments
+from evalflows.evaluators.agents.tool_order import Mode, tool_order
+from evalflows.evaluators.agents.tool_selection import tool_selection
+from evalflows.evaluators.direction import Direction, declares, zero_to_one
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
+from evalflows.specs.errors import short
 
 PARTS = ("selection", "arguments", "order", "efficiency", "answer")
 
@@ -38,17 +38,16 @@ def agent(
     key: str | None = None,
     answer_key: str | None = None,
 ) -> list[Score] | None:
-    """The weighted mean of the parts that apply, 0 to 1; each part is a metric beside it, `agent_` and its name.
+    """The weighted mean of the parts that apply, 0 to 1; each part is also a metric, named `agent_` and the part.
 
-    The parts, each as the evaluator of that name finds it: selection (`tool_selection`'s F1), arguments
-    (`tool_arguments`, with `arguments`, `tools`, `extra_calls`), order (`tool_order`, with `order` as its mode),
-    efficiency (`step_efficiency`), answer (`final_answer`, with `answer` as its how, `ignore_case`, and `answer_key` as
-    its key).
-    `weights` is part -> weight: all 1 where nothing is said, else only the named parts are judged; 0 reports a part
-    without counting it. A part that does not apply is left out with its weight. None where none applies. It cannot see
-    what none of its parts sees, and one mean hides which part is bad: look at the parts.
+    The parts are the scores of other evaluators: selection (`tool_selection`'s F1), arguments (`tool_arguments`, with
+    `arguments`, `tools`, `extra_calls`), order (`tool_order`, with `order` as its mode), efficiency
+    (`step_efficiency`), answer (`final_answer`, with `answer` as its how, `ignore_case`, and `answer_key` as its key).
+    `weights` maps parts to weights: by default all are 1; if set, only the named parts are judged, and a part with
+    weight 0 is reported but not counted. A part that does not apply is left out with its weight. None if no part
+    applies. It cannot see more than its parts do, and a mean hides which part is bad: look at the parts.
     """
-    weighed = _weights(weights)
+    part_weights = _weights(weights)
     sides: Any = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
     of_calls: Any = sides | {"run": run, "key": key}
     judged: dict[str, Callable[[], Score | list[Score] | None]] = {
@@ -58,8 +57,8 @@ def agent(
         "efficiency": lambda: step_efficiency(**of_calls),
         "answer": lambda: final_answer(**sides, how=answer, ignore_case=ignore_case, key=answer_key),
     }
-    parts = {part: _first(judged[part]()) for part in PARTS if part in weighed}
-    return _combined(parts, weighed)
+    parts = {part: _first(judged[part]()) for part in PARTS if part in part_weights}
+    return _combined(parts, part_weights)
 
 
 def _first(returned: Score | list[Score] | None) -> Score:
@@ -73,22 +72,22 @@ def _combined(parts: Mapping[str, Score], weights: Mapping[str, float]) -> list[
         return None
     total = sum(weights[part] for part in known)
     mean = sum(weights[part] * value for part, value in known.items()) / total if total else None
-    said = ", ".join(f"{part} {value:.2f}" for part, value in known.items())
-    beside = [Score(key=f"agent_{part}", value=score.value, comment=score.comment) for part, score in parts.items()]
-    return [Score(value=mean, comment=said), *beside]
+    comment = ", ".join(f"{part} {value:.2f}" for part, value in known.items())
+    metrics = [Score(key=f"agent_{part}", value=score.value, comment=score.comment) for part, score in parts.items()]
+    return [Score(value=mean, comment=comment), *metrics]
 
 
-def _weights(given: Mapping[str, float] | None) -> Mapping[str, float]:
-    if given is None:
+def _weights(weights: Mapping[str, float] | None) -> Mapping[str, float]:
+    if weights is None:
         return dict.fromkeys(PARTS, 1.0)
-    if not isinstance(given, Mapping) or not given:
-        raise ValueError(f"weights: got {short(given)}, wanted a mapping from parts to weights")
-    for part, weight in given.items():
+    if not isinstance(weights, Mapping) or not weights:
+        raise ValueError(f"weights: got {short(weights)}, wanted a mapping from parts to weights")
+    for part, weight in weights.items():
         if part not in PARTS:
             raise ValueError(f"weights: got {short(part)}, wanted any of {', '.join(PARTS)}")
         is_number = isinstance(weight, int | float) and not isinstance(weight, bool) and math.isfinite(weight)
         if not is_number or weight < 0:
             raise ValueError(f"weights: {part}: got {short(weight)}, wanted a number of at least 0")
-    if not any(given.values()):
+    if not any(weights.values()):
         raise ValueError("weights: got weights that are all 0, wanted one above 0")
-    return given
+    return weights

@@ -1,19 +1,19 @@
-"""How right the arguments of a call are, as a share from 0 to 1, by one of four rules."""
+"""Score the arguments of a call from 0 to 1, by one of four rules."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from evaluators.agents.calls import Call
-from specs.errors import short
+from evalflows.evaluators.agents.calls import Call
+from evalflows.specs.errors import short
 
 Rule = Literal["exact", "per_argument", "types", "allowed"]
 Right = Callable[[Call, Call], float]
-"""Of the call that was wanted and the one that was made: how right the second is, 0 where the names differ."""
+"""A function of the expected and the actual call: the score of the actual call, 0 if the names differ."""
 
-_LEFT_OUT = ("", None)  # among the allowed values: the argument may be left out
+_LEFT_OUT = ("", None)  # among the allowed values, these mean that the argument is optional
 _IGNORED = re.compile(r"[ ,./\-_*^]")
-_JSON_TYPES: Mapping[str, tuple[str, ...]] = {  # by a schema's word; beside JSON schema's, those that BFCL writes
+_JSON_TYPES: Mapping[str, tuple[str, ...]] = {  # by the schema's type name: JSON schema's and BFCL's
     "float": ("number", "integer"),
     "number": ("number", "integer"),
     "dict": ("object",),
@@ -23,30 +23,30 @@ _JSON_TYPES: Mapping[str, tuple[str, ...]] = {  # by a schema's word; beside JSO
 
 
 def rule(arguments: Any, tools: Any = None) -> Right:
-    """The function that judges a pair of calls. Raises ValueError for another name than the four."""
+    """Return the function that scores a pair of calls. Raise ValueError for an unknown rule."""
     if arguments not in get_args(Rule):
         raise ValueError(f"arguments: got {short(arguments)}, wanted one of {', '.join(get_args(Rule))}")
     if tools is not None:
         schemas = _schemas(tools)
         if arguments != "types":
-            raise ValueError(f"tools: got them with arguments {arguments!r}, wanted arguments 'types'")
+            raise ValueError(f"tools: got tools with arguments {arguments!r}, wanted arguments 'types'")
         return _of_one_name(lambda wanted, made: _share_of_schema(schemas.get(made.name), made.arguments or {}))
     return _of_one_name(_RULES[arguments])
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal, deeply: 1 is 1.0, and neither True nor "1"; a tuple is a list."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+def same(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are deeply equal: 1 equals 1.0, but not True or "1"; a tuple equals a list."""
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(same(value, second[name]) for name, value in first.items())
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == second)
 
 
 def json_type(value: Any) -> str:
-    """JSON's name for the type of a value; integer for a number without a fraction."""
+    """Return the JSON type of a value; integer for a number without a fraction."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     if isinstance(value, int | float):
@@ -70,7 +70,7 @@ def _per_argument(wanted: Call, made: Call) -> float:
 
 
 def _types(wanted: Call, made: Call) -> float:
-    return _share(wanted.arguments or {}, made.arguments or {}, lambda one, other: _type(one) == _type(other))
+    return _share(wanted.arguments or {}, made.arguments or {}, lambda first, second: _type(first) == _type(second))
 
 
 def _type(value: Any) -> str:
@@ -79,7 +79,7 @@ def _type(value: Any) -> str:
 
 
 def _share(wanted: Mapping[str, Any], made: Mapping[str, Any], alike: Callable[[Any, Any], bool]) -> float:
-    """Of all arguments that either call has, the share that both have, and alike."""
+    """Return the share of all arguments of either call that both have and that are alike."""
     names = wanted.keys() | made.keys()
     right = [name for name in wanted.keys() & made.keys() if alike(wanted[name], made[name])]
     return len(right) / len(names) if names else 1.0
@@ -97,7 +97,7 @@ def _fits_fields(given: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
     allowed = {name: values if isinstance(values, list | tuple) else [values] for name, values in truth.items()}
     needed = {name for name, values in allowed.items() if not any(value in _LEFT_OUT for value in values)}
     return needed <= given.keys() <= allowed.keys() and all(
-        any(_fits(value, one) for one in allowed[name]) for name, value in given.items()
+        any(_fits(value, option) for option in allowed[name]) for name, value in given.items()
     )
 
 
@@ -112,7 +112,7 @@ def _fits(value: Any, allowed: Any) -> bool:
 
 
 def _folded(text: str) -> str:
-    """As BFCL's checker compares texts: without case, spaces and , . / - _ * ^, and with one kind of quotes."""
+    """Normalise a text as BFCL's checker does: ignore case, spaces and , . / - _ * ^, and use one kind of quotes."""
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
@@ -120,7 +120,7 @@ _RULES: Mapping[Rule, Right] = {"exact": _exact, "per_argument": _per_argument, 
 
 
 def _schemas(tools: Any) -> dict[str, Mapping[str, Any]]:
-    """The parameters of each tool, by its name."""
+    """Return the parameters of each tool by name."""
     if not isinstance(tools, Sequence) or isinstance(tools, str) or not tools:
         raise ValueError(f"tools: got {short(tools)}, wanted a list of tools")
     schemas: dict[str, Mapping[str, Any]] = {}
@@ -133,7 +133,7 @@ def _schemas(tools: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def _share_of_schema(schema: Mapping[str, Any] | None, made: Mapping[str, Any]) -> float:
-    """Of all arguments that were given or are required, the share that was given and is of the schema's type."""
+    """Return the share of all given or required arguments that are given and have the schema's type."""
     if schema is None:
         return 0.0
     fields = schema.get("properties") or {}
@@ -143,7 +143,7 @@ def _share_of_schema(schema: Mapping[str, Any] | None, made: Mapping[str, Any]) 
 
 
 def _is_of(value: Any, field: Any) -> bool:
-    wanted = field.get("type", "any") if isinstance(field, Mapping) else "any"
-    words = [wanted] if isinstance(wanted, str) else wanted
-    types = [kind for word in words for kind in _JSON_TYPES.get(word, (word,))]
+    declared = field.get("type", "any") if isinstance(field, Mapping) else "any"
+    names = [declared] if isinstance(declared, str) else declared
+    types = [kind for name in names for kind in _JSON_TYPES.get(name, (name,))]
     return "any" in types or json_type(value) in types

@@ -1,4 +1,4 @@
-"""Pairing two lists one to one, so that what the pairs are worth together is the most."""
+"""Optimal one-to-one assignment between two lists."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,10 +7,10 @@ FloatArray = NDArray[np.float64]
 
 
 def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
-    """The pairs (row, column) whose worth has the largest sum, each row and each column in one pair at most.
+    """Return the pairs (row, column) with the largest total worth, with each row and each column in at most one pair.
 
-    `worth` is of shape (n, m), none of it below 0; pairs that are worth nothing are left out. Exact, in
-    O(n² m) for n <= m: the Hungarian method by shortest augmenting paths (Kuhn 1955; Jonker & Volgenant 1987).
+    `worth` has shape (n, m) and no negative values; pairs worth 0 are left out. Exact, in O(n² m) for n <= m: the
+    Hungarian method with shortest augmenting paths (Kuhn 1955; Jonker & Volgenant 1987).
     """
     if worth.size == 0:
         return []
@@ -19,7 +19,7 @@ def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
     cost = worth.max() - worth
     columns, rows = cost.shape[1], cost.shape[0]
     of_row, of_column = np.zeros(rows), np.zeros(columns)  # the dual prices
-    taken = np.full(columns, -1)  # which row has this column
+    taken = np.full(columns, -1)  # the row assigned to each column
     for row in range(rows):
         _place(row, cost, of_row, of_column, taken)
     pairs = sorted((int(row), column) for column, row in enumerate(taken) if row >= 0)
@@ -27,7 +27,7 @@ def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
 
 
 def _place(row: int, cost: FloatArray, of_row: FloatArray, of_column: FloatArray, taken: NDArray[np.int_]) -> None:
-    """Give one more row a column, by the cheapest chain of rows that move on to another; the arrays change."""
+    """Assign a column to one more row along the cheapest augmenting path. Changes the arrays in place."""
     columns = taken.size
     least, before = np.full(columns, np.inf), np.full(columns, -1)
     done = np.zeros(columns, dtype=bool)

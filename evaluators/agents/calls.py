@@ -1,58 +1,59 @@
-"""One tool call, in the shapes in which agents and published truths write it down."""
+"""Read tool calls in the formats of agents and published datasets."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from specs.errors import short
+from evalflows.specs.errors import short
 
 _ARGUMENTS = ("arguments", "args", "input", "kwargs", "parameters")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool's name and what it was called with; None where that is no JSON object, which matches nothing."""
+    """A tool's name and arguments; None for arguments that are not a JSON object, which match nothing."""
 
     name: str
     arguments: dict[str, Any] | None
 
     def __str__(self) -> str:
-        given = "not a JSON object" if self.arguments is None else json.dumps(self.arguments, ensure_ascii=False)
-        return f"{self.name}({given})"
+        arguments = "not a JSON object" if self.arguments is None else json.dumps(self.arguments, ensure_ascii=False)
+        return f"{self.name}({arguments})"
 
 
 def read_calls(given: Any, where: str) -> tuple[Call, ...]:
-    """A list of calls. An element is {"name", "arguments"} (or args, input, kwargs, parameters), the same within
-    "function" as OpenAI has it, or {name: arguments}.
+    """Read a list of calls.
 
-    Raises ValueError, which begins with `where`, for what is no list, and for an element without a name.
+    An element is {"name", "arguments"} (or args, input, kwargs, parameters), the same inside "function" as in OpenAI's
+    format, or {name: arguments}. Raise ValueError, with `where` first, for a value that is not a list, and for an
+    element without a name.
     """
     if not isinstance(given, list | tuple):
         raise ValueError(f"{where}: got {short(given)}, wanted a list of calls")
-    return tuple(_read_call(one, f"{where}[{place}]") for place, one in enumerate(given))
+    return tuple(_read_call(item, f"{where}[{place}]") for place, item in enumerate(given))
 
 
-def _read_call(one: Any, where: str) -> Call:
-    if isinstance(one, Mapping):
-        fields = one["function"] if _names_one(one.get("function")) else one
-        if _names_one(fields):
+def _read_call(item: Any, where: str) -> Call:
+    if isinstance(item, Mapping):
+        fields = item["function"] if _has_name(item.get("function")) else item
+        if _has_name(fields):
             return Call(
                 fields["name"], read_arguments(next((fields[key] for key in _ARGUMENTS if key in fields), None))
             )
-        if len(one) == 1:
-            ((name, arguments),) = one.items()
+        if len(item) == 1:
+            ((name, arguments),) = item.items()
             if isinstance(arguments, Mapping):
                 return Call(str(name), read_arguments(arguments))
-    raise ValueError(f"{where}: got {short(one)}, wanted a call: name and arguments")
+    raise ValueError(f"{where}: got {short(item)}, wanted a call: name and arguments")
 
 
-def _names_one(fields: Any) -> bool:
+def _has_name(fields: Any) -> bool:
     return isinstance(fields, Mapping) and isinstance(fields.get("name"), str)
 
 
 def read_arguments(given: Any) -> dict[str, Any] | None:
-    """Arguments by name, out of a mapping or of a JSON text. None for anything else; nothing at all is no argument."""
+    """Read arguments by name from a mapping or a JSON text; None for anything else. Null or an empty text is {}."""
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}
     if isinstance(given, str):
@@ -64,4 +65,4 @@ def read_arguments(given: Any) -> dict[str, Any] | None:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")

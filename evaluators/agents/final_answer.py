@@ -1,17 +1,18 @@
 from typing import Any, Literal
 
-from evaluators.agents.trajectory import answer_of
-from evaluators.contains import contains
-from evaluators.direction import declares, share
-from evaluators.exact_match import exact_match
-from evaluators.numeric_closeness import numeric_closeness
-from evaluators.score import Score
-from specs.errors import short
+from evalflows.evaluators.agents.trajectory import answer_of
+from evalflows.evaluators.contains import contains
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.exact_match import exact_match
+from evalflows.evaluators.numeric_closeness import numeric_closeness
+from evalflows.evaluators.score import Score
+from evalflows.specs.errors import short
 
 How = Literal["exact", "contains", "number"]
 
 
 @declares(share)
+@needs_reference
 def final_answer(
     inputs: dict[str, Any] | None,
     outputs: dict[str, Any],
@@ -21,29 +22,28 @@ def final_answer(
     ignore_case: bool = False,
     key: str | None = None,
 ) -> Score | None:
-    """Whether the agent's final answer is the reference's: what it said in the end, whatever it did before.
+    """Whether the agent's final answer matches the reference's, whatever the agent did before.
 
-    `how` is exact, as `exact_match` compares; contains: the reference, or each element of a list, occurs in the answer,
-    as `contains` looks; number: the answer's last number is the reference's, as `numeric_closeness` reads. On both
-    sides the answer is `final_answer`, else the assistant's last text in `messages` that comes without a call, else
-    `output` or `answer`, else the only field; of the reference the field `key`, where that is given. None without an
-    answer in the reference; no answer of the agent is wrong. It cannot see how the agent came by it, nor, by
-    these rules, the same said in other words.
+    `how` is exact, as in `exact_match`; contains: the reference, or each element of a list, occurs in the answer, as in
+    `contains`; number: the answer's last number is the reference's, as in `numeric_closeness`. On both sides the answer
+    is `final_answer`, else the assistant's last text without a call in `messages`, else `output` or `answer`, else the
+    only field; with `key`, the reference's answer is that field. None if the reference has no answer; a missing answer
+    of the agent is wrong. It cannot see how the agent reached its answer, nor recognise a paraphrase.
     """
     if how not in ("exact", "contains", "number"):
         raise ValueError(f"how: got {short(how)}, wanted one of exact, contains, number")
-    held = reference_outputs or {}
-    wanted = answer_of(held, inputs) if key is None else held.get(key)
-    if wanted is None:
+    fields = reference_outputs or {}
+    expected = answer_of(fields, inputs) if key is None else fields.get(key)
+    if expected is None:
         return None
     answer = answer_of(outputs, inputs)
     if answer is None:
         return Score(value=False, comment="no final answer")
-    made, reference = {"output": answer}, {"output": wanted}
+    output, reference = {"output": answer}, {"output": expected}
     if how == "number":
-        return numeric_closeness(made, reference)
+        return numeric_closeness(output, reference)
     if how == "contains":
-        found = contains(made, reference, ignore_case=ignore_case)
+        matches = contains(output, reference, ignore_case=ignore_case)
     else:
-        found = exact_match(made, reference, ignore_case=ignore_case)
-    return None if found is None else Score(value=found)
+        matches = exact_match(output, reference, ignore_case=ignore_case)
+    return None if matches is None else Score(value=matches)

@@ -1,11 +1,11 @@
-"""What an assistant did in chat messages: its calls, what it said with them, and what it answered in the end."""
+"""Read chat messages: the assistant's calls, its texts alongside calls, and its final answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.agents.calls import Call, read_calls
-from specs.errors import short
+from evalflows.evaluators.agents.calls import Call, read_calls
+from evalflows.specs.errors import short
 
 Message = Mapping[str, Any]
 
@@ -16,7 +16,7 @@ _TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """The assistant's part in some messages."""
+    """The assistant's part of some messages."""
 
     calls: tuple[Call, ...] = ()
     reasoning: tuple[str, ...] = ()
@@ -24,39 +24,39 @@ class Said:
 
 
 def is_conversation(value: Any) -> bool:
-    """Whether it is a list of chat messages, or of the items that OpenAI's Responses give."""
-    return isinstance(value, list | tuple) and bool(value) and all(_kind(one) for one in value)
+    """Return whether the value is a non-empty list of chat messages or of items of OpenAI's Responses API."""
+    return isinstance(value, list | tuple) and bool(value) and all(_kind(item) for item in value)
 
 
 def read_messages(given: Any, where: str) -> list[Message]:
-    """Chat messages as they are. Raises ValueError for what is no list of them; a list may be empty."""
+    """Return chat messages unchanged. Raise ValueError for a value that is not a list of them; it can be empty."""
     if not isinstance(given, list | tuple):
         raise ValueError(f"{where}: got {short(given)}, wanted a list of messages")
-    for place, one in enumerate(given):
-        if not _kind(one):
-            raise ValueError(f"{where}[{place}]: got {short(one)}, wanted a message: role and content")
+    for place, item in enumerate(given):
+        if not _kind(item):
+            raise ValueError(f"{where}[{place}]: got {short(item)}, wanted a message: role and content")
     return list(given)
 
 
 def own_messages(messages: Iterable[Message], inputs: Mapping[str, Any] | None) -> list[Message]:
-    """The messages that came after the inputs' conversation, where they begin with it; system messages left out."""
-    rest = [one for one in messages if _kind(one) not in _SYSTEM]
-    begun = next((value for value in (inputs or {}).values() if is_conversation(value)), ())
-    before = [_mark(one) for one in begun if _kind(one) not in _SYSTEM]
-    return rest[len(before) :] if [_mark(one) for one in rest[: len(before)]] == before else rest
+    """Return the messages without system messages and, if they begin with the inputs' conversation, without that."""
+    rest = [message for message in messages if _kind(message) not in _SYSTEM]
+    earlier = next((value for value in (inputs or {}).values() if is_conversation(value)), ())
+    before = [_identity(message) for message in earlier if _kind(message) not in _SYSTEM]
+    return rest[len(before) :] if [_identity(message) for message in rest[: len(before)]] == before else rest
 
 
 def said(messages: Iterable[Message]) -> Said:
-    """The assistant's calls in order; its texts that come with calls; its last text that comes without."""
+    """Return the assistant's calls in order, its texts with calls, and its last text without a call."""
     calls: list[Call] = []
     reasoning: list[str] = []
     answer: str | None = None
-    for one in messages:
-        made, text = calls_of(one), text_of(one)
-        calls += made
-        if text and (made or _kind(one) == "reasoning"):
+    for message in messages:
+        new_calls, text = calls_of(message), text_of(message)
+        calls += new_calls
+        if text and (new_calls or _kind(message) == "reasoning"):
             reasoning.append(text)
-        elif text and is_assistant(one):
+        elif text and is_assistant(message):
             answer = text
     return Said(calls=tuple(calls), reasoning=tuple(reasoning), answer=answer)
 
@@ -66,7 +66,7 @@ def is_assistant(message: Message) -> bool:
 
 
 def calls_of(message: Message) -> tuple[Call, ...]:
-    """The calls of an assistant's message (OpenAI's, LangChain's, Anthropic's), or of one item of a response."""
+    """Return the calls of an assistant's message (OpenAI, LangChain, Anthropic), or of one item of a response."""
     if _kind(message) == "function_call":
         return read_calls([message], "function_call")
     if not is_assistant(message):
@@ -77,7 +77,7 @@ def calls_of(message: Message) -> tuple[Call, ...]:
 
 
 def text_of(message: Message) -> str:
-    """Its text, of all parts that are text."""
+    """Return the text of a message, from all its text parts."""
     content = message.get("summary") if _kind(message) == "reasoning" else message.get("content")
     texts = [part if isinstance(part, str) else _text_of_part(part) for part in _parts(content)]
     return "\n".join(text for text in texts if text.strip())
@@ -93,12 +93,12 @@ def _parts(content: Any) -> Sequence[Any]:
 
 
 def _kind(message: Any) -> str:
-    """Its role, in LangChain and for an item of a response its type."""
+    """Return the role of a message, or the type in LangChain and for an item of a response; "" for anything else."""
     kind = (message.get("role") or message.get("type")) if isinstance(message, Mapping) else None
     return kind if isinstance(kind, str) else ""
 
 
-def _mark(message: Message) -> tuple[str, str]:
-    """By what a message is known again: the two spellings of a role are one."""
+def _identity(message: Message) -> tuple[str, str]:
+    """Return what identifies a message: its role, in one spelling, and its text."""
     kind = _kind(message)
     return {"ai": "assistant", "human": "user"}.get(kind, kind), text_of(message)

@@ -1,13 +1,14 @@
 from collections import Counter
 from typing import Any
 
-from evaluators.agents.trajectory import expected_calls, read_trajectory
-from evaluators.direction import declares, share
-from evaluators.score import Score
-from evaluators.subject import RunView
+from evalflows.evaluators.agents.trajectory import expected_calls, read_trajectory
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
 
 
 @declares(share)
+@needs_reference
 def step_efficiency(
     inputs: dict[str, Any] | None,
     outputs: dict[str, Any],
@@ -16,13 +17,13 @@ def step_efficiency(
     *,
     key: str | None = None,
 ) -> Score | None:
-    """The number of steps that were wanted by the number that was taken, at most 1; a step is a tool call.
+    """The expected number of steps divided by the actual number, at most 1; a step is a tool call.
 
-    The wanted number is that of the reference's calls (`tool_calls`, `messages`, or the field `key`), or the field
-    `key` itself where that is a whole number. None without it. 0 where none of the wanted tools was called: to do
-    nothing is not efficient; and where calls were made and none was wanted. 1 where none was wanted and none made. It
-    cannot see whether the task was done: who breaks off half way has taken few steps. Read it beside `tool_selection`
-    and `final_answer`.
+    The expected number is that of the reference's calls (`tool_calls`, `messages`, or the field `key`), or the field
+    `key` itself if it is a whole number. None without it. 0 if none of the expected tools was called, since doing
+    nothing is not efficient, and if calls were made but none expected. 1 if no call was expected and none made. It
+    cannot see whether the task was done: an agent that stops half way has taken few steps. Read it together with
+    `tool_selection` and `final_answer`.
     """
     made = Counter(call.name for call in read_trajectory(outputs, inputs, run).tool_calls)
     count = None if key is None else (reference_outputs or {}).get(key)

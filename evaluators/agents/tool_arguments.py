@@ -1,16 +1,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluators.agents.arguments import Rule, rule
-from evaluators.agents.pairs import paired
-from evaluators.agents.trajectory import expected_calls, read_trajectory
-from evaluators.direction import declares, share
-from evaluators.score import Score
-from evaluators.subject import RunView
-from specs.errors import short
+from evalflows.evaluators.agents.arguments import Rule, rule
+from evalflows.evaluators.agents.pairs import paired
+from evalflows.evaluators.agents.trajectory import expected_calls, read_trajectory
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
+from evalflows.specs.errors import short
 
 
 @declares(share)
+@needs_reference
 def tool_arguments(
     inputs: dict[str, Any] | None,
     outputs: dict[str, Any],
@@ -22,24 +23,24 @@ def tool_arguments(
     extra_calls: str = "wrong",
     key: str | None = None,
 ) -> Score | None:
-    """How right the calls are, names and arguments, 0 to 1; the comment has those that are not.
+    """How correct the calls are, names and arguments, 0 to 1; the comment lists the wrong ones.
 
-    Each wanted call is paired with a made one of its name, so that the pairs are right the most together, whatever the
-    order. Their sum is divided by the number of the wanted calls or of the made ones, whichever is larger; with
-    `extra_calls` "ignored" by that of the wanted ones, where there are any. How right a pair is, `arguments` says:
+    Each expected call is paired with an actual call of the same tool so that the total score is largest, whatever the
+    order. The total is divided by the number of expected or of actual calls, whichever is larger; with `extra_calls`
+    "ignored" by the number of expected calls, if there are any. `arguments` says how a pair is scored:
 
-    - exact: 1 where all arguments are equal, else 0. 1 is 1.0, and not "1"; lists and mappings are compared deeply.
-    - per_argument: of all arguments that either has, the share that both have, and equal.
-    - types: the same share, of arguments whose JSON types are equal. With `tools` (name and parameters, or OpenAI's
-      form) the types are the schema's and its required arguments are the needed ones, and without wanted calls in the
-      reference all that were made are judged.
-    - allowed: 1 or 0, where the reference has a list of allowed values for each argument, as the Berkeley Function
-      Calling Leaderboard (BFCL) publishes it. "" or null in the list: the argument may be left out. Mappings within
-      have lists of allowed values too. Texts are equal but for case, kind of quotes, spaces and , . / - _ * ^
+    - exact: 1 if all arguments are equal, else 0. 1 equals 1.0, but not "1"; lists and mappings are compared deeply.
+    - per_argument: the share of all arguments of either call that both have and that are equal.
+    - types: the same share for arguments with equal JSON types. With `tools` (name and parameters, or OpenAI's format)
+      the types and the required arguments come from the schema, and if the reference has no calls, all actual calls are
+      judged.
+    - allowed: 1 or 0; the reference has a list of allowed values for each argument, as published by the Berkeley
+      Function Calling Leaderboard (BFCL). "" or null in the list makes the argument optional. Nested mappings have
+      lists of allowed values too. Texts are compared without case, kind of quotes, spaces and , . / - _ * ^
 
-    None without wanted calls in the reference. No call where none is wanted is 1. Arguments that are no JSON object
-    match nothing. It cannot see the order, nor what a call gave, nor that another value would have done as well; by
-    types it sees nothing within lists and mappings, and by allowed values it takes "-1.5" for "15", the texts.
+    None without calls in the reference. No call where none is expected is 1. Arguments that are not a JSON object match
+    nothing. It cannot see the order, nor what a call returned, nor that another value would do as well; `types` ignores
+    the content of lists and mappings, and `allowed` takes the text "-1.5" for "15".
     """
     right = rule(arguments, tools)
     if extra_calls not in ("wrong", "ignored"):
@@ -50,7 +51,7 @@ def tool_arguments(
         if tools is None or not made:
             return None
         wanted = made
-    found = paired(wanted, made, right)
+    pairing = paired(wanted, made, right)
     extra = extra_calls == "wrong" or not wanted
     most = max(len(wanted), len(made)) if extra else len(wanted)
-    return Score(value=found.total / most if most else 1.0, comment=found.faults(extra=extra))
+    return Score(value=pairing.total / most if most else 1.0, comment=pairing.faults(extra=extra))

@@ -1,19 +1,20 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from evaluators.agents.arguments import Right, rule
-from evaluators.agents.calls import Call
-from evaluators.agents.pairs import paired
-from evaluators.agents.trajectory import expected_calls, read_trajectory
-from evaluators.direction import declares, share
-from evaluators.score import Score
-from evaluators.subject import RunView
-from specs.errors import short
+from evalflows.evaluators.agents.arguments import Right, rule
+from evalflows.evaluators.agents.calls import Call
+from evalflows.evaluators.agents.pairs import paired
+from evalflows.evaluators.agents.trajectory import expected_calls, read_trajectory
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
+from evalflows.specs.errors import short
 
 Mode = Literal["strict", "unordered", "subset", "superset"]
 
 
 @declares(share)
+@needs_reference
 def tool_order(
     inputs: dict[str, Any] | None,
     outputs: dict[str, Any],
@@ -24,13 +25,13 @@ def tool_order(
     arguments: Literal["ignored", "exact", "types", "allowed"] = "ignored",
     key: str | None = None,
 ) -> Score | None:
-    """Whether the calls that were made stand in a relation to the wanted ones; the comment has both.
+    """Whether the actual calls match the expected calls in the given mode; if not, the comment lists both.
 
     `mode` is strict: the same calls in the same order; unordered: the same calls, each as often; subset: no call that
-    is not wanted; superset: all calls that are wanted, others as well. Where calls are wanted and none is made it is
-    false, also for a subset. Calls are the same by name, and with `arguments` also by these: exact, types or allowed,
-    as in `tool_arguments`. None without wanted calls in the reference. It cannot see how near a wrong order comes (one
-    call too many makes strict false), nor whether the order matters.
+    is not expected; superset: all expected calls, and possibly others. If calls are expected and none is made it is
+    false, also for subset. Calls are compared by name and, with `arguments`, also by their arguments: exact, types or
+    allowed, as in `tool_arguments`. None without calls in the reference. It cannot see how close a wrong order is (one
+    extra call makes strict false), nor whether the order matters.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"mode: got {short(mode)}, wanted one of {', '.join(get_args(Mode))}")

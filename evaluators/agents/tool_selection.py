@@ -2,10 +2,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from evaluators.agents.trajectory import expected_calls, read_trajectory
-from evaluators.direction import Direction, declares, zero_to_one
-from evaluators.score import Score
-from evaluators.subject import RunView
+from evalflows.evaluators.agents.trajectory import expected_calls, read_trajectory
+from evalflows.evaluators.direction import Direction, declares, needs_reference, zero_to_one
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
 
 
 def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
@@ -13,6 +13,7 @@ def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
 
 
 @declares(_metrics)
+@needs_reference
 def tool_selection(
     inputs: dict[str, Any] | None,
     outputs: dict[str, Any],
@@ -21,13 +22,12 @@ def tool_selection(
     *,
     key: str | None = None,
 ) -> list[Score] | None:
-    """F1 of the tools that were called against those that were wanted, 0 to 1; the comment has what differs.
+    """F1 of the called tools against the expected tools, 0 to 1; the comment lists the differences.
 
-    Beside it `tool_precision` (of the calls that were made, the share that was wanted) and `tool_recall` (of the calls
-    that were wanted, the share that was made). A tool that is wanted twice counts twice. None without wanted calls in
-    the reference (its `tool_calls`, `messages`, or the field `key`). Where none are wanted and none are made, all three
-    are 1; where there are calls on one side only, all three are 0. It cannot see what the tools were called with, nor
-    in which order, nor what they gave.
+    Two more metrics are `tool_precision` (the share of actual calls that were expected) and `tool_recall` (the share of
+    expected calls that were made). A tool that is expected twice counts twice. None without calls in the reference (its
+    `tool_calls`, `messages`, or the field `key`). If no call is expected and none is made, all three are 1; with calls
+    on one side only, all three are 0. It cannot see the arguments, the order, or what the tools returned.
     """
     wanted_calls = expected_calls(reference_outputs, key, inputs)
     if wanted_calls is None:
@@ -44,7 +44,7 @@ def tool_selection(
 
 
 def _differs(wanted: Counter[str], made: Counter[str]) -> str | None:
-    lacks, extra = wanted - made, made - wanted
-    says = [f"not called: {', '.join(lacks.elements())}"] if lacks else []
-    says += [f"not wanted: {', '.join(extra.elements())}"] if extra else []
-    return "; ".join(says) or None
+    missing, extra = wanted - made, made - wanted
+    parts = [f"not called: {', '.join(missing.elements())}"] if missing else []
+    parts += [f"not wanted: {', '.join(extra.elements())}"] if extra else []
+    return "; ".join(parts) or None

@@ -1,21 +1,21 @@
-"""What an agent did, read out of its outputs; and what it was wanted to do, read out of a reference."""
+"""Read an agent's trajectory from its outputs, and the expected calls from a reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.agents.calls import Call, read_arguments, read_calls
-from evaluators.agents.messages import Message, Said, is_conversation, own_messages, read_messages, said
-from evaluators.subject import RunView
-from evaluators.text import as_text
-from specs.errors import short
+from evalflows.evaluators.agents.calls import Call, read_arguments, read_calls
+from evalflows.evaluators.agents.messages import Message, Said, is_conversation, own_messages, read_messages, said
+from evalflows.evaluators.subject import RunView
+from evalflows.evaluators.text import as_text
+from evalflows.specs.errors import short
 
 _NO_ANSWERS = ("tool_calls", "messages", "reasoning_steps")
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """An agent's calls in order, its reasoning in order, and its final answer as text, None where there is none."""
+    """An agent's calls in order, its reasoning in order, and its final answer as text; None without an answer."""
 
     tool_calls: tuple[Call, ...]
     reasoning_steps: tuple[str, ...]
@@ -25,14 +25,14 @@ class Trajectory:
 def read_trajectory(
     outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None
 ) -> Trajectory:
-    """The trajectory of a run.
+    """Return the trajectory of a run.
 
-    Calls come from `tool_calls`; without that field from `messages` (or from `output`, where that is a conversation),
-    but for those that the inputs held already; and where these hold none, from the run's steps: those of kind "tool",
-    else the calls in the recorded answers of models. Reasoning comes from `reasoning_steps`, else from what was said
-    with calls. The final answer: see `answer_of`. Arguments that are no JSON object are None.
+    Calls come from `tool_calls`; without that field from `messages` (or `output`, if it is a conversation), except
+    those already in the inputs; and if there are none, from the run's steps: those of kind "tool", else the calls in
+    recorded model responses. Reasoning comes from `reasoning_steps`, else from texts alongside calls. The final answer
+    is that of `answer_of`. Arguments that are not a JSON object are None.
 
-    Raises ValueError for fields that are no list of calls, messages or steps.
+    Raise ValueError for fields that are not a list of calls, messages or steps.
     """
     messages = messages_of(outputs, inputs)
     spoken, recorded = said(messages), said(_recorded(run))
@@ -49,7 +49,7 @@ def read_trajectory(
 
 
 def messages_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> list[Message]:
-    """The conversation in `messages` or `output`, without what the inputs held already; empty where there is none."""
+    """Return the conversation in `messages` or `output` without the inputs' messages; empty without a conversation."""
     given = fields.get("messages")
     if given is None:
         given = fields["output"] if is_conversation(fields.get("output")) else []
@@ -57,30 +57,30 @@ def messages_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> 
 
 
 def answer_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> Any:
-    """The final answer as it is: `final_answer`, else the last text of the assistant that comes without a call, else
-    `output` or `answer`, else the only field. None where there is none."""
+    """Return the final answer unchanged, or None: `final_answer`, else the assistant's last text without a call, else
+    `output` or `answer`, else the only field."""
     return _answer(fields, said(messages_of(fields, inputs)))
 
 
 def expected_calls(
     reference_outputs: Mapping[str, Any] | None, key: str | None, inputs: Mapping[str, Any] | None = None
 ) -> tuple[Call, ...] | None:
-    """The calls of a reference: of the field `key`, else of `tool_calls`, else of `messages`. None where it has none.
+    """Return the calls of a reference: of the field `key`, else of `tool_calls`, else of `messages`; None without any.
 
-    Raises ValueError for what is no list of calls or messages, and for arguments that are no JSON object.
+    Raise ValueError for a value that is not a list of calls or messages, and for arguments that are not a JSON object.
     """
-    fields = (key,) if key is not None else ("tool_calls", "messages")
-    held = reference_outputs if isinstance(reference_outputs, Mapping) else {}
-    field = next((name for name in fields if held.get(name) is not None), None)
+    names = (key,) if key is not None else ("tool_calls", "messages")
+    fields = reference_outputs if isinstance(reference_outputs, Mapping) else {}
+    field = next((name for name in names if fields.get(name) is not None), None)
     if field is None:
         return None
-    given, where = held[field], f"reference: {field}"
+    given, where = fields[field], f"reference: {field}"
     if field == "messages" or (is_conversation(given) and "role" in given[0]):
         calls = said(own_messages(read_messages(given, where), inputs)).calls
     else:
         calls = read_calls(given, where)
     if broken := [call.name for call in calls if call.arguments is None]:
-        raise ValueError(f"{where}: {broken[0]}: got arguments that are no JSON object")
+        raise ValueError(f"{where}: {broken[0]}: got arguments that are not a JSON object, wanted one")
     return calls
 
 
@@ -100,7 +100,7 @@ def _reasoning(outputs: Mapping[str, Any]) -> tuple[str, ...] | None:
         return None
     if not isinstance(given, list | tuple):
         raise ValueError(f"reasoning_steps: got {short(given)}, wanted a list of texts")
-    return tuple(as_text(one) for one in given)
+    return tuple(as_text(step) for step in given)
 
 
 def _tools(run: RunView | None) -> tuple[Call, ...]:
@@ -109,7 +109,7 @@ def _tools(run: RunView | None) -> tuple[Call, ...]:
 
 
 def _recorded(run: RunView | None) -> list[Message]:
-    """What models answered: of each recorded call the message of a chat completion, or the items of a response."""
+    """Return the messages in recorded model responses: of a chat completion, or the items of a response."""
     messages: list[Message] = []
     for step in _steps(run):
         outputs = step.get("outputs")

@@ -2,23 +2,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from evaluators.agents.trajectory import read_trajectory
-from evaluators.agents.transcript import transcript
-from evaluators.direction import declares, on_the_scale
-from evaluators.rubric import rubric as judged
-from evaluators.score import Score
-from evaluators.sheet import SCALE, Combine, Reasoning
-from evaluators.subject import RunView
-from specs.protocols import Complete
+from evalflows.evaluators.agents.trajectory import read_trajectory
+from evalflows.evaluators.agents.transcript import transcript
+from evalflows.evaluators.direction import declares, on_the_scale
+from evalflows.evaluators.rubric import rubric as judged
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.sheet import SCALE, Combine, Reasoning
+from evalflows.evaluators.subject import RunView
+from evalflows.specs.protocols import Complete
 
 PROMPT = (Path(__file__).parent.parent / "prompts" / "trajectory.md").read_text(encoding="utf-8")
 RUBRIC = """\
-- Each step serves the task and follows from what was known by then; none is made up, repeated or for nothing.
-- The tools are the fitting ones, and their arguments come from the task or from earlier results.
+- Each step serves the task and follows from what was known by then; no step is made up, repeated or useless.
+- The tools are suitable, and their arguments come from the task or from earlier results.
 - Errors and surprising results are noticed and dealt with.
-- The task is done in the end, and the final answer says what the results bear out."""
+- The task is done in the end, and the final answer is supported by the results."""
 
-_WAYS = ("tool_calls", "messages", "reasoning_steps")
+_STEP_FIELDS = ("tool_calls", "messages", "reasoning_steps")
 
 
 @declares(on_the_scale)
@@ -41,30 +41,30 @@ async def trajectory(
     repeats: int = 1,
     combine: Combine | None = None,
 ) -> Score | list[Score]:
-    """How well a model finds that the agent went about the task, from its first step to its answer.
+    """How well the agent handled the task, from its first step to its answer, as judged by a model.
 
-    It is shown everything at once, as numbered entries in one fence: what was said, called and given back, as far as
-    the outputs or the run's steps hold it. So it is with the reference, where that has `tool_calls`, `messages` or
-    `reasoning_steps`, or a final answer; with `reference` false it is not shown. The other settings are those of
+    The model sees everything at once, as numbered entries in one fence: texts, calls and results, as far as the outputs
+    or the run's steps have them. The reference is shown the same way if it has `tool_calls`, `messages`,
+    `reasoning_steps` or a final answer; with `reference` false it is not shown. The other settings are those of
     `rubric`: what to judge by, one score from 1 to 5 or labels or several criteria, repeats. Higher is better.
 
-    Raises ValueError for a setting that cannot be used, before anything is asked. It cannot see what neither outputs
-    nor steps hold, nor whether a tool's result was true; long trajectories may not fit into the model; and it is as
-    good as its model: compare it with people before you rely on it.
+    Raise ValueError before any call for an invalid setting. It cannot see what is in neither outputs nor steps, nor
+    whether a tool's result was true; long trajectories may not fit into the model's context; and it is only as good as
+    its model: validate it against people before you rely on it.
     """
     if not isinstance(reference, bool):
         raise ValueError(f"reference: got {reference!r}, wanted true or false")
-    way = _reference(reference_outputs, inputs) if reference else None
-    did = {"output": transcript(outputs, inputs, run)}
+    expected = _reference(reference_outputs, inputs) if reference else None
+    actual = {"output": transcript(outputs, inputs, run)}
     settings: Any = {"rubric": rubric, "prompt": prompt, "criteria": criteria, "scale": scale, "labels": labels}
     settings |= {"reasoning": reasoning, "temperature": temperature, "repeats": repeats, "combine": combine}
-    return await judged(inputs, did, way, metadata, complete, **settings)
+    return await judged(inputs, actual, expected, metadata, complete, **settings)
 
 
 def _reference(reference_outputs: dict[str, Any] | None, inputs: dict[str, Any]) -> dict[str, Any] | None:
-    """The reference as the judge reads it; None where it holds nothing of a trajectory."""
-    held = reference_outputs or {}
-    has_one = any(held.get(name) is not None for name in _WAYS)
-    if not has_one and read_trajectory(held, inputs).final_answer is None:
+    """Return the reference as the judge reads it; None if it has no part of a trajectory."""
+    fields = reference_outputs or {}
+    has_steps = any(fields.get(name) is not None for name in _STEP_FIELDS)
+    if not has_steps and read_trajectory(fields, inputs).final_answer is None:
         return None
-    return {"output": transcript(held, inputs)}
+    return {"output": transcript(fields, inputs)}

@@ -1,24 +1,27 @@
-"""A trajectory as a text that a judge reads: one numbered entry for everything that was said, called or given back."""
+"""Write a trajectory as text for a judge: one numbered entry per message, call or result."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evaluators.agents.messages import Message, calls_of, is_assistant, text_of
-from evaluators.agents.trajectory import Trajectory, messages_of, read_trajectory
-from evaluators.subject import RunView
-from evaluators.text import as_text
+from evalflows.evaluators.agents.messages import Message, calls_of, is_assistant, text_of
+from evalflows.evaluators.agents.trajectory import Trajectory, messages_of, read_trajectory
+from evalflows.evaluators.subject import RunView
+from evalflows.evaluators.text import as_text
 
 NOTHING = "(no step and no answer)"
 
 
 def transcript(outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None) -> str:
-    """What the agent did, in order. Out of `messages` with what users and tools said; else its reasoning, its calls,
-    with what the tools gave where the run's steps have that, and its final answer."""
+    """Return the agent's actions in order.
+
+    They come from `messages`, including those of users and tools; else from its reasoning, its calls, with the tools'
+    results if the run's steps have them, and its final answer.
+    """
     messages, trajectory = messages_of(outputs, inputs), read_trajectory(outputs, inputs, run)
-    told = any(calls_of(one) for one in messages) or not trajectory.tool_calls
-    if messages and told:
-        entries = [entry for one in messages for entry in _of_message(one)]
+    messages_have_calls = any(calls_of(message) for message in messages) or not trajectory.tool_calls
+    if messages and messages_have_calls:
+        entries = [entry for message in messages for entry in _of_message(message)]
         if outputs.get("final_answer") is not None:
             entries.append(f"final answer: {trajectory.final_answer}")
     else:
@@ -50,7 +53,7 @@ def _of_trajectory(trajectory: Trajectory, outputs: Mapping[str, Any], run: RunV
 
 
 def _results(run: RunView | None) -> list[str]:
-    """What each tool among the run's steps gave, or the error that it raised."""
+    """Return the result, or the error, of each tool among the run's steps."""
     tools = [step for step in (run.steps if run else []) if step.get("kind") == "tool"]
     return [f"error: {step['error']}" if step.get("error") else _shown(step.get("outputs")) for step in tools]
 

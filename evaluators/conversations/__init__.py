@@ -1,11 +1,11 @@
-"""Judging conversations: turn by turn, as a whole, where errors began, and whether what was said is used."""
+"""Judges of conversations: each turn, the whole, the origin of errors, and the use of earlier statements."""
 
-from evaluators.conversations.context_use import context_use
-from evaluators.conversations.conversation_quality import conversation_quality
-from evaluators.conversations.messages import Conversation, conversation
-from evaluators.conversations.truncate import Truncated, estimated_tokens, truncated
-from evaluators.conversations.turn_errors import turn_errors
-from evaluators.conversations.turn_quality import turn_quality
+from evalflows.evaluators.conversations.context_use import context_use
+from evalflows.evaluators.conversations.conversation_quality import conversation_quality
+from evalflows.evaluators.conversations.messages import Conversation, conversation
+from evalflows.evaluators.conversations.truncate import Truncated, estimated_tokens, truncated
+from evalflows.evaluators.conversations.turn_errors import turn_errors
+from evalflows.evaluators.conversations.turn_quality import turn_quality
 
 __all__ = [
     "Conversation",

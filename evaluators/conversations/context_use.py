@@ -2,15 +2,15 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from evaluators.asking import Temperature, ask, shipped
-from evaluators.conversations.messages import Conversation, conversation
-from evaluators.conversations.show import shown_whole
-from evaluators.direction import Direction, declares, zero_to_one
-from evaluators.prompt import prompt_hash
-from evaluators.score import Score
-from evaluators.sheet import verdict_schema
-from specs.errors import short
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, ask, shipped
+from evalflows.evaluators.conversations.messages import Conversation, conversation
+from evalflows.evaluators.conversations.show import shown_whole
+from evalflows.evaluators.direction import Direction, declares, zero_to_one
+from evalflows.evaluators.prompt import prompt_hash
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.sheet import verdict_schema
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("context_use")
 USES = ("used", "ignored", "contradicted")
@@ -32,37 +32,37 @@ async def context_use(
     prompt: str = PROMPT,
     temperature: Temperature = 0.0,
 ) -> list[Score] | None:
-    """Whether the answers rest on what the user said earlier, where that matters. Higher is better, 0 to 1.
+    """Whether the answers use what the user said earlier, where it matters. Higher is better, 0 to 1.
 
     In one call over the whole conversation a model lists the facts that the user stated before one turn and that matter
     for a later one, each as used, ignored or contradicted. The score is the share that is used; `context_contradicted`
-    is the share that is contradicted, of which less is better. The facts stand in the metadata, the comment is the
-    model's reasoning. Judged are the turns of the target, or with `given` also those that the inputs hold.
-    `instructions` are added to the prompt; a `prompt` of your own asks for {conversation}, {turns} and {instructions}.
+    is the share that is contradicted, for which lower is better. The metadata has the facts, the comment is the model's
+    reasoning. The target's turns are judged, with `given` also those in the inputs. `instructions` are added to the
+    prompt; a custom `prompt` uses {conversation}, {turns} and {instructions}.
 
-    None where neither inputs nor outputs hold messages, where nothing comes before the turns to judge but what they
-    answer directly (then nothing is asked), and where the model finds that nothing said earlier matters. The answer is
-    a list, which a connection with `answer_form: text` cannot give. Raises ValueError where the outputs hold no turn,
-    and for a fact that the model places where the user says nothing. It cannot see what the assistant itself said or
-    read earlier, facts that its model overlooks, nor whether what the user said is true.
+    None if neither inputs nor outputs have messages, if only the directly preceding messages come before the turns to
+    judge (no call is made), and if the model finds that nothing said earlier matters. The answer is a list, which a
+    connection with `answer_form: text` cannot give. Raise ValueError if the outputs have no turn, and for a fact that
+    the model places where the user says nothing. It cannot see what the assistant itself said or read earlier, facts
+    that its model overlooks, nor whether what the user said is true.
     """
-    found = conversation(inputs, outputs)
-    if found is None:
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
         return None
-    numbers = [turn.number for turn in found.judged(given)]
-    told = _told(found, max(numbers))
-    if not told:
+    numbers = [turn.number for turn in dialogue.judged(given)]
+    user_turns = _user_turns(dialogue, max(numbers))
+    if not user_turns:
         return None
     asked = await ask(
         complete,
         prompt,
-        {"conversation": shown_whole(found), "turns": ", ".join(map(str, numbers))},
-        verdict_schema("context_use", {"facts": _facts(max(told))}, "before"),
+        {"conversation": shown_whole(dialogue), "turns": ", ".join(map(str, numbers))},
+        verdict_schema("context_use", {"facts": _facts(max(user_turns))}, "before"),
         needed=["conversation"],
         temperature=temperature,
         said={"instructions": instructions},
     )
-    facts = _checked(asked.verdict["facts"], told)
+    facts = _checked(asked.verdict["facts"], user_turns)
     if not facts:
         return None
     used, contradicted = (fmean(fact["use"] == use for fact in facts) for use in ("used", "contradicted"))
@@ -73,9 +73,9 @@ async def context_use(
     ]
 
 
-def _told(found: Conversation, last: int) -> set[int]:
-    """The numbers of the turns, but for the last to judge, directly before which the user says something."""
-    return {turn.number for turn in found.turns if turn.number < last and found.speaks_before(turn)}
+def _user_turns(dialogue: Conversation, last: int) -> set[int]:
+    """Return the numbers of the turns, before the last one to judge, that directly follow a message of the user."""
+    return {turn.number for turn in dialogue.turns if turn.number < last and dialogue.speaks_before(turn)}
 
 
 def _facts(last: int) -> dict[str, Any]:
@@ -88,10 +88,10 @@ def _facts(last: int) -> dict[str, Any]:
     return {"type": "array", "items": fact}
 
 
-def _checked(facts: Sequence[Mapping[str, Any]], told: set[int]) -> list[dict[str, Any]]:
+def _checked(facts: Sequence[Mapping[str, Any]], user_turns: set[int]) -> list[dict[str, Any]]:
     for fact in facts:
-        if fact["before_turn"] not in told:
-            where = ", ".join(map(str, sorted(told)))
+        if fact["before_turn"] not in user_turns:
+            where = ", ".join(map(str, sorted(user_turns)))
             got = f"{short(fact['fact'])} before turn {fact['before_turn']}"
             raise ValueError(f"facts: the judge says {got}, wanted one of the turns {where}")
         if fact["use"] not in USES:

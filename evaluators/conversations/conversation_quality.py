@@ -1,15 +1,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluators.asking import Temperature, shipped
-from evaluators.conversations.messages import conversation
-from evaluators.conversations.show import in_place_of, shown_within
-from evaluators.direction import declares, on_the_scale
-from evaluators.rubric import rubric as by_rubric
-from evaluators.score import Score
-from evaluators.settings import a_count
-from evaluators.sheet import SCALE, Combine, Reasoning
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, shipped
+from evalflows.evaluators.conversations.messages import conversation
+from evalflows.evaluators.conversations.show import in_place_of, shown_within
+from evalflows.evaluators.direction import declares, on_the_scale
+from evalflows.evaluators.rubric import rubric as by_rubric
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.settings import a_count
+from evalflows.evaluators.sheet import SCALE, Combine, Reasoning
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("conversation")
 GOOD_CONVERSATION = (
@@ -37,29 +37,29 @@ async def conversation_quality(
     repeats: int = 1,
     combine: Combine | None = None,
 ) -> Score | list[Score] | None:
-    """How well a model finds that a whole conversation meets a rubric. Higher is better.
+    """How well a whole conversation meets a rubric, as judged by a model. Higher is better.
 
-    It is the evaluator `rubric` on the conversation as one: `rubric`, `criteria`, `scale`, `labels`, `reasoning`,
-    `temperature`, `repeats` and `combine` are the same. A `prompt` of your own asks for {outputs}, the conversation,
-    and for {rubric} and {scale}. With `budget_tokens` only the system messages and the newest exchanges that fit are
-    shown, and the prompt says how many messages are left out; without, all of it.
+    This is the evaluator `rubric` applied to the whole conversation, with the same settings `rubric`, `criteria`,
+    `scale`, `labels`, `reasoning`, `temperature`, `repeats` and `combine`. A custom `prompt` uses {outputs} (the
+    conversation), {rubric} and {scale}. With `budget_tokens` only the system messages and the newest exchanges that fit
+    are shown, and the prompt says how many messages are left out; without it, everything is shown.
 
-    None where neither inputs nor outputs hold messages. Raises ValueError for a setting that cannot be used, and where
-    the outputs hold no turn. It cannot see which turns the inputs held already: these are judged with the others, so a
-    conversation that is only continued is better judged by `turn_quality`. Nor can it see the system message of a
-    target that keeps it to itself, images and files, nor what the user would have said to other answers.
+    None if neither inputs nor outputs have messages. Raise ValueError for an invalid setting, and if the outputs have
+    no turn. It cannot see which turns were already in the inputs: they are judged with the others, so use
+    `turn_quality` for conversations that the target only continues. Nor can it see the target's own system message,
+    images and files, or what the user would have said to other answers.
     """
-    found = conversation(inputs, outputs)
-    if found is None:
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
         return None
-    found.judged(given=False)
+    dialogue.judged(given=False)
     budget = None if budget_tokens is None else a_count("budget_tokens", budget_tokens)
     return await by_rubric(
         {},
         {"output": _WHOLE},
         None,
         None,
-        in_place_of(complete, {_WHOLE: shown_within(found, len(found.messages), budget)}),
+        in_place_of(complete, {_WHOLE: shown_within(dialogue, len(dialogue.messages), budget)}),
         rubric=rubric,
         prompt=prompt,
         criteria=criteria,

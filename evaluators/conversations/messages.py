@@ -1,62 +1,62 @@
-"""The conversation of a run: its messages, the assistant's turns, and which of them are the target's doing."""
+"""The conversation of a run: its messages, the assistant's turns, and which turns are the target's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.answer import answer_text
-from evaluators.text import as_text
-from specs.conversation import SYSTEM, Turn, checked_messages, turns_of
-from specs.protocols import Message
+from evalflows.evaluators.text import answer_text, as_text
+from evalflows.specs.conversation import SYSTEM, Turn, checked_messages, turns_of
+from evalflows.specs.protocols import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """A conversation as it went. The first `n_given` messages are the example's, the others the target's."""
+    """A conversation. The first `n_given` messages are the example's, the others the target's."""
 
     messages: list[Message]
     turns: list[Turn]
     n_given: int = 0
 
     def judged(self, given: bool) -> list[Turn]:
-        """The target's turns, or with `given` also those that the example holds. Raises ValueError for none."""
+        """Return the target's turns, with `given` also the example's. Raise ValueError if there are none."""
         turns = [turn for turn in self.turns if given or turn.ends > self.n_given]
         if not turns:
-            raise ValueError("messages: got no turn of the assistant's in the outputs, wanted one to judge")
+            raise ValueError("messages: got no turn of the assistant in the outputs, wanted at least one to judge")
         return turns
 
     def asked(self, turn: Turn) -> range:
-        """The places of the user's messages directly before a turn."""
+        """Return the indices of the user's messages directly before a turn."""
         begins = turn.begins
         while begins and self.messages[begins - 1]["role"] == "user":
             begins -= 1
         return range(begins, turn.begins)
 
     def speaks_before(self, turn: Turn) -> bool:
-        """Whether the user says something between a turn and the one before it."""
+        """Return whether the user says something between a turn and the one before it."""
         begins = self.turns[turn.number - 2].ends if turn.number > 1 else 0
         return any(message["role"] == "user" for message in self.messages[begins : turn.begins])
 
     def turn_at(self, place: int) -> int | None:
-        """The number of the turn that the message at a place is part of, or comes before. None after the last."""
+        """Return the number of the turn that the message at an index belongs to or precedes; None after the last."""
         return next((turn.number for turn in self.turns if place < turn.ends), None)
 
 
 def conversation(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Conversation | None:
-    """The conversation of a run; None where neither side holds messages.
+    """Return the conversation of a run; None if neither inputs nor outputs have messages.
 
-    `outputs["messages"]` is the whole, if it begins with what the inputs hold (system messages aside), or else what
-    comes behind that. Without it the answer is one more message of the assistant's behind the messages of the inputs:
-    their `messages`, or their only field, if that is a list of messages. Raises ValueError for messages that are none.
+    `outputs["messages"]` is the whole conversation if it begins with the inputs' messages (system messages aside), and
+    otherwise their continuation. Without it, the answer is one more message of the assistant after the inputs'
+    messages: their `messages`, or their only field if that is a list of messages. Raise ValueError for invalid
+    messages.
     """
     before = _given(inputs)
     if outputs.get("messages") is None:
-        return None if before is None else _made([*before, _answer(outputs)], len(before))
+        return None if before is None else _conversation([*before, _answer(outputs)], len(before))
     return _joined(before or [], checked_messages(outputs["messages"]))
 
 
 def said(message: Mapping[str, Any]) -> str:
-    """What a message says, as text: its text, and the calls that it makes. Of an image or a file, that it is there."""
+    """Return a message as text: its text and its calls, and a placeholder for each image or file."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
     texts = [_part(part) for part in parts]
@@ -70,34 +70,34 @@ def _given(inputs: Mapping[str, Any]) -> list[Message] | None:
     if inputs.get("messages") is not None:
         return checked_messages(inputs["messages"])
     only = next(iter(inputs.values())) if len(inputs) == 1 else None
-    named = isinstance(only, list) and only and all(isinstance(one, Mapping) and "role" in one for one in only)
-    return checked_messages(only) if named else None
+    has_roles = isinstance(only, list) and only and all(isinstance(item, Mapping) and "role" in item for item in only)
+    return checked_messages(only) if has_roles else None
 
 
 def _answer(outputs: Mapping[str, Any]) -> Message:
-    """The answer as a message; what a chat target calls stands beside it."""
+    """Return the answer as a message, with the tool calls of a chat target."""
     calls, rest = outputs.get("tool_calls"), {name: outputs[name] for name in outputs if name != "tool_calls"}
     message = {"role": "assistant", "content": answer_text(rest, None) if rest else None}
     return checked_messages([message | ({"tool_calls": calls} if calls else {})])[0]
 
 
 def _joined(before: list[Message], added: list[Message]) -> Conversation:
-    known = [_same(message) for message in before if message["role"] not in SYSTEM]
+    known = [_identity(message) for message in before if message["role"] not in SYSTEM]
     spoken = [place for place, message in enumerate(added) if message["role"] not in SYSTEM]
-    if [_same(added[place]) for place in spoken[: len(known)]] != known:
-        return _made([*before, *added], len(before))
-    there = [_same(message) for message in added]
-    head = [message for message in before if message["role"] in SYSTEM and _same(message) not in there]
+    if [_identity(added[place]) for place in spoken[: len(known)]] != known:
+        return _conversation([*before, *added], len(before))
+    present = [_identity(message) for message in added]
+    head = [message for message in before if message["role"] in SYSTEM and _identity(message) not in present]
     n_known = spoken[len(known) - 1] + 1 if known else 0
-    return _made([*head, *added], len(head) + n_known)
+    return _conversation([*head, *added], len(head) + n_known)
 
 
-def _made(messages: list[Message], n_given: int) -> Conversation:
+def _conversation(messages: list[Message], n_given: int) -> Conversation:
     return Conversation(messages=messages, turns=turns_of(messages), n_given=n_given)
 
 
-def _same(message: Message) -> tuple[str, str]:
-    """What tells two messages apart, whatever ids and empty fields they bear."""
+def _identity(message: Message) -> tuple[str, str]:
+    """Return what identifies a message, ignoring ids and empty fields."""
     return message["role"], said(message)
 
 

@@ -1,42 +1,42 @@
-"""A conversation inside a judge's prompt: every message fenced, its heading outside of the fence."""
+"""A conversation in a judge's prompt: each message fenced, with its heading outside the fence."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evaluators.asking import NONE
-from evaluators.conversations.messages import Conversation, said
-from evaluators.conversations.truncate import truncated
-from evaluators.fence import fenced
-from specs.conversation import SYSTEM
-from specs.protocols import Complete, Completion, Message
+from evalflows.evaluators.asking import NONE
+from evalflows.evaluators.conversations.messages import Conversation, said
+from evalflows.evaluators.conversations.truncate import truncated
+from evalflows.evaluators.fence import fenced
+from evalflows.specs.conversation import SYSTEM
+from evalflows.specs.protocols import Complete, Completion, Message
 
 
-def shown_messages(found: Conversation, places: Iterable[int], left_out: int = 0) -> str:
-    """The messages at some places, each fenced behind a heading that says who speaks, in which turn or before it.
+def shown_messages(dialogue: Conversation, places: Iterable[int], left_out: int = 0) -> str:
+    """Return the messages at some indices, each fenced under a heading with the speaker and the turn.
 
-    A heading is made of a role and a number alone, so that nothing that is said can pass for one.
+    A heading consists only of a role and a number, and the messages are fenced, so no message can imitate a heading.
     """
-    gap = [f"(Messages that are left out here, since there are too many: {left_out})"] if left_out else []
-    parts = [f"{_heading(found, place)}\n{fenced(said(found.messages[place]))}" for place in places]
+    gap = [f"(Messages left out here, since there are too many: {left_out})"] if left_out else []
+    parts = [f"{_heading(dialogue, place)}\n{fenced(said(dialogue.messages[place]))}" for place in places]
     return "\n\n".join([*gap, *parts]) or NONE
 
 
-def shown_whole(found: Conversation) -> str:
-    return shown_messages(found, range(len(found.messages)))
+def shown_whole(dialogue: Conversation) -> str:
+    return shown_messages(dialogue, range(len(dialogue.messages)))
 
 
-def shown_within(found: Conversation, end: int, budget_tokens: int | None) -> str:
-    """The messages before a place, as many as fit into a budget; the newest are kept."""
-    part = truncated(found.messages[:end], budget_tokens)
-    return shown_messages(found, part.kept, part.left_out)
+def shown_within(dialogue: Conversation, end: int, budget_tokens: int | None) -> str:
+    """Return the newest messages before an index that fit into a budget."""
+    part = truncated(dialogue.messages[:end], budget_tokens)
+    return shown_messages(dialogue, part.kept, part.left_out)
 
 
 def in_place_of(complete: Complete, texts: Mapping[str, str]) -> Complete:
-    """`complete`, with a text in place of each fenced name.
+    """Wrap `complete` so that it replaces each fenced name in the request by a text.
 
-    A rubric fences what it shows as one text. So it is given names to show, and where it has fenced them, messages
-    that are fenced one by one take their place: all at once, so that no message is searched for names.
+    `rubric` fences what it shows as a single text. So it is given names to show, and its fenced names are then replaced
+    by messages that are fenced one by one. The replacement is a single pass, so no message is searched for names.
     """
     fences = {fenced(name): text for name, text in texts.items()}
     pattern = re.compile("|".join(map(re.escape, fences)))
@@ -48,8 +48,8 @@ def in_place_of(complete: Complete, texts: Mapping[str, str]) -> Complete:
     return asked
 
 
-def _heading(found: Conversation, place: int) -> str:
-    role, turn = found.messages[place]["role"], found.turn_at(place)
+def _heading(dialogue: Conversation, place: int) -> str:
+    role, turn = dialogue.messages[place]["role"], dialogue.turn_at(place)
     if role in SYSTEM:
         return "System message:"
     if role == "user":

@@ -1,43 +1,43 @@
-"""A long conversation cut to a budget of tokens, from its beginning."""
+"""Truncate a long conversation to a token budget, dropping the oldest messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.conversations.messages import said
-from evaluators.settings import a_count
-from specs.conversation import SYSTEM
-from specs.protocols import Message
+from evalflows.evaluators.conversations.messages import said
+from evalflows.evaluators.settings import a_count
+from evalflows.specs.conversation import SYSTEM
+from evalflows.specs.protocols import Message
 
 BYTES_A_TOKEN = 3
-"""As the estimates of what a call costs have it: too many tokens rather than too few."""
+"""The same rate as in cost estimates: it overestimates tokens rather than underestimating them."""
 OF_A_MESSAGE = 4
-"""Tokens for the role of a message, and what marks its ends."""
+"""Tokens for a message's role and delimiters."""
 
 Count = Callable[[Mapping[str, Any]], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated:
-    """What was kept of a conversation, in its order."""
+    """The kept messages of a conversation, in order."""
 
     messages: list[Message]
-    kept: list[int]  # their places in the whole, from 0
-    left_out: int  # how many messages were not kept
+    kept: list[int]  # their indices in the whole conversation, from 0
+    left_out: int  # the number of dropped messages
 
 
 def estimated_tokens(message: Mapping[str, Any]) -> int:
-    """About the tokens of a message, from above: a token for every 3 bytes, and some for the message itself."""
+    """Return an upper estimate of a message's tokens: one for every 3 bytes, and a few for the message itself."""
     return OF_A_MESSAGE - -len(said(message).encode("utf-8", "surrogatepass")) // BYTES_A_TOKEN
 
 
 def truncated(messages: Sequence[Message], budget_tokens: int | None, count: Count = estimated_tokens) -> Truncated:
-    """The system messages, and as many of the newest exchanges as fit with them into the budget; None is no limit.
+    """Keep the system messages and as many of the newest exchanges as fit into the budget; None is no limit.
 
-    An exchange is the user's messages in a row and all that follows until the user speaks again. It is kept whole or
-    not at all, and nothing older than one that does not fit is kept. System messages and the newest exchange are kept
-    even where they alone exceed the budget, since without them there is nothing to judge. A tool's message is never
-    kept without the call that it answers, also where the whole lacks that call. Raises ValueError for no budget.
+    An exchange is a row of user messages and everything until the user speaks again. It is kept whole or not at all,
+    and nothing older than the first exchange that does not fit is kept. System messages and the newest exchange are
+    kept even if they exceed the budget, since without them there is nothing to judge. A tool message is dropped if the
+    call that it answers is not kept or does not exist. Raise ValueError for an invalid budget.
     """
     system = [place for place, message in enumerate(messages) if message["role"] in SYSTEM]
     left = None if budget_tokens is None else a_count("budget_tokens", budget_tokens)
@@ -55,7 +55,7 @@ def truncated(messages: Sequence[Message], budget_tokens: int | None, count: Cou
 
 
 def _exchanges(messages: Sequence[Message]) -> list[list[int]]:
-    """The places of each exchange; system messages belong to none."""
+    """Return the indices of each exchange; system messages are in no exchange."""
     exchanges: list[list[int]] = []
     before = None
     for place, message in enumerate(messages):
@@ -69,7 +69,7 @@ def _exchanges(messages: Sequence[Message]) -> list[list[int]]:
 
 
 def _answered(messages: Sequence[Message], kept: Sequence[int]) -> list[int]:
-    """The kept places without those of tools' messages whose call is not kept before them."""
+    """Return the kept indices without tool messages whose call is not kept before them."""
     called: set[str] = set()
     sound = []
     for place in kept:

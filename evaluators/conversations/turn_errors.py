@@ -2,22 +2,23 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from evaluators.asking import Temperature, ask, shipped
-from evaluators.conversations.messages import conversation
-from evaluators.conversations.show import shown_whole
-from evaluators.conversations.weights import a_weight, weights_of
-from evaluators.direction import declares, share
-from evaluators.prompt import prompt_hash
-from evaluators.score import Score
-from evaluators.sheet import verdict_schema
-from specs.conversation import Turn
-from specs.errors import short
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, ask, shipped
+from evalflows.evaluators.conversations.messages import conversation
+from evalflows.evaluators.conversations.show import shown_whole
+from evalflows.evaluators.conversations.weights import a_weight, weights_of
+from evalflows.evaluators.direction import declares, share
+from evalflows.evaluators.prompt import prompt_hash
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.sheet import verdict_schema
+from evalflows.specs.conversation import Turn
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("turn_errors")
 GOOD, OWN_FAULT = "good", "own fault"
 MOST_TURNS = 40
-"""Of a conversation: each turn may follow every earlier one, and providers take about 1000 values of enums a schema."""
+"""The most turns of a conversation: each turn can follow every earlier one, and providers allow about 1000 enum values
+per schema."""
 
 
 @declares(share)
@@ -35,42 +36,42 @@ async def turn_errors(
 ) -> list[Score] | None:
     """Which turns of the assistant are wrong, and whether by their own fault or by following an earlier error.
 
-    A model sees the whole conversation, its turns numbered, in one call. Each turn has a score with its number: `good`
-    is 1, `own fault` is 0, `follows turn N` is 1 - `following_weight`. The run has
+    A model sees the whole conversation with numbered turns in one call. Each turn has a score with its number: `good`
+    is 1, `own fault` is 0, `follows turn N` is 1 - `following_weight`. The run's score is
 
         sum(w * score) / sum(w),  w = `early_weight` for a turn of the first half (number <= turns / 2), else 1
 
-    over the turns of the target, or with `given` also over those that the inputs hold; an error may follow from any
-    turn. So 1 is a conversation without errors, 0 one of nothing but faults; an error early on costs more, and one
-    that only follows costs less. The comment is the model's reasoning. `instructions` are added to the prompt; a
-    `prompt` of your own asks for {conversation} and {instructions}.
+    over the target's turns, with `given` also those in the inputs; an error can follow from any turn. 1 is a
+    conversation without errors, 0 one with an own fault in every turn; early errors cost more, and errors that only
+    follow cost less. The comment is the model's reasoning. `instructions` are added to the prompt; a custom `prompt`
+    uses {conversation} and {instructions}.
 
-    None where neither inputs nor outputs hold messages. Raises ValueError for a setting that cannot be used, where the
-    outputs hold no turn, for more than 40 turns, and where the model says of a turn that it follows one that is good,
-    or not earlier. It cannot see an error that takes knowledge which its model lacks; and as it knows how the
-    conversation went on, it may find fault with what was reasonable at the time.
+    None if neither inputs nor outputs have messages. Raise ValueError for an invalid setting, if the outputs have no
+    turn, for more than 40 turns, and if the model says that a turn follows one that is good or not earlier. It cannot
+    see an error that takes knowledge its model lacks; and since it knows how the conversation continued, it may fault
+    what was reasonable at the time.
     """
     early, following = a_weight("early_weight", early_weight), a_weight("following_weight", following_weight, 1.0)
-    found = conversation(inputs, outputs)
-    if found is None:
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
         return None
-    turns = found.judged(given)
-    if len(found.turns) > MOST_TURNS:
-        raise ValueError(f"messages: got {len(found.turns)} turns of the assistant's, wanted at most {MOST_TURNS}")
+    turns = dialogue.judged(given)
+    if len(dialogue.turns) > MOST_TURNS:
+        raise ValueError(f"messages: got {len(dialogue.turns)} turns of the assistant, wanted at most {MOST_TURNS}")
     asked = await ask(
         complete,
         prompt,
-        {"conversation": shown_whole(found)},
-        verdict_schema("turn_errors", {_field(turn.number): _choice(turn.number) for turn in found.turns}, "before"),
+        {"conversation": shown_whole(dialogue)},
+        verdict_schema("turn_errors", {_field(turn.number): _choice(turn.number) for turn in dialogue.turns}, "before"),
         needed=["conversation"],
         temperature=temperature,
         said={"instructions": instructions},
     )
     hashed = prompt_hash(prompt, instructions)
-    labels = _checked(asked.verdict, found.turns)
+    labels = _checked(asked.verdict, dialogue.turns)
     values = {GOOD: 1.0, OWN_FAULT: 0.0}
     numbers = [values.get(labels[turn.number], 1 - following) for turn in turns]
-    mean = fmean(numbers, weights_of(turns, len(found.turns), early))
+    mean = fmean(numbers, weights_of(turns, len(dialogue.turns), early))
     each = [
         Score(value=value, label=labels[turn.number], turn=turn.number, prompt_hash=hashed)
         for turn, value in zip(turns, numbers, strict=True)
@@ -91,13 +92,13 @@ def _choice(number: int) -> dict[str, Any]:
 
 
 def _checked(verdict: Mapping[str, Any], turns: Sequence[Turn]) -> dict[int, str]:
-    """The label of each turn by its number. Raises ValueError for an answer that contradicts itself."""
+    """Return the label of each turn by number. Raise ValueError for an answer that contradicts itself."""
     labels = {turn.number: verdict.get(_field(turn.number)) for turn in turns}
     wrong = {_follows(number) for number, label in labels.items() if label != GOOD}
     for number, label in labels.items():
-        earlier = {_follows(one) for one in range(1, number)}
+        earlier = {_follows(earlier_number) for earlier_number in range(1, number)}
         if label not in (GOOD, OWN_FAULT) and label not in earlier:
             raise ValueError(f"turn {number}: the judge says {short(label)}, wanted one of its choices")
         if label in earlier and label not in wrong:
-            raise ValueError(f"turn {number}: the judge says {label!r}, which it finds good")
+            raise ValueError(f"turn {number}: the judge says {label!r}, but rates that turn good")
     return {number: str(label) for number, label in labels.items()}

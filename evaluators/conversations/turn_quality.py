@@ -4,17 +4,17 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from evaluators.asking import Temperature, shipped
-from evaluators.conversations.messages import Conversation, conversation
-from evaluators.conversations.show import in_place_of, shown_messages, shown_within
-from evaluators.conversations.weights import a_weight, weights_of
-from evaluators.direction import declares, on_the_scale
-from evaluators.rubric import rubric as by_rubric
-from evaluators.score import Score
-from evaluators.settings import a_count
-from evaluators.sheet import SCALE
-from specs.conversation import Turn
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, shipped
+from evalflows.evaluators.conversations.messages import Conversation, conversation
+from evalflows.evaluators.conversations.show import in_place_of, shown_messages, shown_within
+from evalflows.evaluators.conversations.weights import a_weight, weights_of
+from evalflows.evaluators.direction import declares, on_the_scale
+from evalflows.evaluators.rubric import rubric as by_rubric
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.settings import a_count
+from evalflows.evaluators.sheet import SCALE
+from evalflows.specs.conversation import Turn
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("turns")
 GOOD_TURN = (
@@ -41,35 +41,34 @@ async def turn_quality(
     early_weight: float = 1.0,
     temperature: Temperature = 0.0,
 ) -> list[Score] | None:
-    """How well a model finds that each turn of the assistant meets a rubric, by what came before it. Higher is better.
+    """How well each turn of the assistant meets a rubric, given what came before it, as judged by a model.
 
-    Each turn is asked about by itself and sees nothing that comes after it; it has a score of its own, with its number,
-    and the run has their weighted mean, with the comment of the worst turn. A turn of the first half (number <= turns
-    / 2) weighs `early_weight`, the others 1. `rubric`, `criteria`, `scale` and `temperature` are those of the
-    evaluator `rubric`; a `prompt` of your own asks for {outputs}, the turn, {inputs}, what came before, {rubric} and
+    Higher is better. Each turn is judged in its own call, without what comes after it. It has its own score, with its
+    number, and the run has their weighted mean, with the comment of the worst turn. A turn of the first half (number <=
+    turns / 2) has the weight `early_weight`, the others 1. `rubric`, `criteria`, `scale` and `temperature` are those of
+    the evaluator `rubric`; a custom `prompt` uses {outputs} (the turn), {inputs} (what came before), {rubric} and
     {scale}.
 
-    Judged are the turns of the target; with `given` those too that the inputs hold. With `segments` a turn is shown
-    only the user's messages directly before it: nothing earlier, and no system message. Else it is shown the system
-    messages and the newest exchanges that fit into `budget_tokens` (estimated: a token for 3 bytes); the turn itself
-    is shown whole.
+    The target's turns are judged, with `given` also those in the inputs. With `segments` only the user's messages
+    directly before a turn are shown with it: nothing earlier, and no system message. Otherwise the system messages and
+    the newest exchanges that fit into `budget_tokens` (estimated at 3 bytes per token) are shown. The turn itself is
+    always shown whole.
 
-    None where neither inputs nor outputs hold messages. If one turn's call fails, so does the judgement. Raises
-    ValueError for a setting that cannot be used, and where the outputs hold no turn. It cannot see the system message
-    of a target that keeps it to itself, images and files, nor whether what a turn says of the world is true, unless
-    its model knows.
+    None if neither inputs nor outputs have messages. If one turn's call fails, the judgement fails. Raise ValueError
+    for an invalid setting, and if the outputs have no turn. It cannot see the target's own system message, images and
+    files, nor whether what a turn says about the world is true, unless its model knows.
     """
-    found = conversation(inputs, outputs)
-    if found is None:
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
         return None
-    turns = found.judged(given)
-    weights = weights_of(turns, len(found.turns), a_weight("early_weight", early_weight))
+    turns = dialogue.judged(given)
+    weights = weights_of(turns, len(dialogue.turns), a_weight("early_weight", early_weight))
     a_count("budget_tokens", budget_tokens)
 
     async def judged(turn: Turn) -> list[Score]:
-        before = _before(found, turn, segments, budget_tokens)
-        shown = {_BEFORE: before, _TURN: shown_messages(found, range(turn.begins, turn.ends))}
-        said = await by_rubric(
+        before = _before(dialogue, turn, segments, budget_tokens)
+        shown = {_BEFORE: before, _TURN: shown_messages(dialogue, range(turn.begins, turn.ends))}
+        scores = await by_rubric(
             {"input": _BEFORE},
             {"output": _TURN},
             None,
@@ -81,33 +80,33 @@ async def turn_quality(
             scale=scale,
             temperature=temperature,
         )
-        return [replace(score, turn=turn.number) for score in (said if isinstance(said, list) else [said])]
+        return [replace(score, turn=turn.number) for score in (scores if isinstance(scores, list) else [scores])]
 
-    each = await _all([judged(turn) for turn in turns])
-    by_metric = list(zip(*each, strict=True))
+    by_turn = await _all([judged(turn) for turn in turns])
+    by_metric = list(zip(*by_turn, strict=True))
     return [
         *(_of_the_run(scores, weights) for scores in by_metric),
         *(score for scores in by_metric for score in scores),
     ]
 
 
-def _before(found: Conversation, turn: Turn, segments: bool, budget_tokens: int) -> str:
+def _before(dialogue: Conversation, turn: Turn, segments: bool, budget_tokens: int) -> str:
     if segments:
-        return shown_messages(found, found.asked(turn))
-    return shown_within(found, turn.begins, budget_tokens)
+        return shown_messages(dialogue, dialogue.asked(turn))
+    return shown_within(dialogue, turn.begins, budget_tokens)
 
 
 async def _all(judgements: Sequence[Coroutine[Any, Any, list[Score]]]) -> list[list[Score]]:
-    """All are waited for, also where one fails: what they cost is this judgement's."""
-    done = await asyncio.gather(*judgements, return_exceptions=True)
-    for one in done:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in done if not isinstance(one, BaseException)]
+    """Wait for all, even if one fails, so that their cost counts for this judgement; then raise the first failure."""
+    results = await asyncio.gather(*judgements, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def _of_the_run(scores: Sequence[Score], weights: Sequence[float]) -> Score:
-    """The weighted mean of one metric's scores; it says which turn is the worst, the first of several."""
+    """Return the weighted mean of one metric's scores, with the comment of the first worst turn."""
     values = [float(score.value or 0) for score in scores]
     worst = scores[values.index(min(values))]
     comment = f"turn {worst.turn}: {worst.comment}" if worst.comment else None

@@ -1,29 +1,29 @@
-"""What every adapter gives, and what a version is made of where an object's settings lie deep in it."""
+"""The common result of all adapters, and plain values for the version of an object with nested settings."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.subject import ExampleView, RunView
-from specs.reference import comes_from, held_by, version_of
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.specs.reference import comes_from, held_by, version_of
 
 _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """An evaluator of another project: how it judges a run, and what it is made of, as plain values."""
+    """An adapted evaluator of another project."""
 
-    judge: Callable[[ExampleView, RunView], Any]  # plain or async; it gives a list of scores
-    parts: object
-    is_share: bool = False  # whether what it gives is from 0 (worst) to 1 (best)
+    judge: Callable[[ExampleView, RunView], Any]  # sync or async; returns a list of scores
+    parts: object  # plain values that determine its version
+    is_share: bool = False  # whether its scores are from 0 (worst) to 1 (best)
 
 
 def made_of(value: object, path: tuple[int, ...] = ()) -> object:
-    """A value as plain values that are the same in every process: an object by its class' source and its settings.
+    """Return plain values that are the same in every process; for an object, its class's source and its settings.
 
-    Of an OpenAI client only its address counts. What begins with an underscore does not: keys and locks are there.
+    Of an OpenAI client only the base URL counts. Attributes with a leading underscore, such as keys and locks, do not.
     """
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return value
@@ -48,7 +48,7 @@ def _of_code(value: Any, path: tuple[int, ...]) -> object:
 
 
 def _of_object(value: object, path: tuple[int, ...]) -> object:
-    if comes_from(value, "autoevals") and hasattr(value, "openai"):  # its client around a client
+    if comes_from(value, "autoevals") and hasattr(value, "openai"):  # a wrapper around a client
         return made_of(value.openai, path)
     settings = {name: item for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
     return [version_of(type(value)), made_of(settings, path)]

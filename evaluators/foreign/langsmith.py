@@ -1,4 +1,4 @@
-"""LangSmith's RunEvaluator: objects with `evaluate_run(run, example)`. Its plain functions need no adapter."""
+"""Adapter for LangSmith's RunEvaluator: objects with `evaluate_run(run, example)`. Plain functions need none."""
 
 import inspect
 import uuid
@@ -7,16 +7,17 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from evaluators.foreign.judge import Foreign, made_of
-from evaluators.score import Score
-from evaluators.subject import ExampleView, RunView
-from specs.errors import InputError
-from specs.reference import comes_from, name_of
+from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.foreign.names import evaluator_name
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import comes_from
 
 PACKAGE = "langsmith"
 
 _MORE = ("correction", "evaluator_info", "feedback_config", "extra")
-"""Of a result, what goes to the metadata: not the ids of traces, which are not kept anywhere."""
+"""Fields of a result that go to the metadata. Trace ids do not, since no traces are stored."""
 
 
 def is_one(found: object) -> bool:
@@ -28,17 +29,17 @@ def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], d
 
 
 def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
-    """It is shown a `Run` and an `Example` of its own package, with UUIDs made of our ids, which are in the metadata.
+    """Adapt a RunEvaluator. It gets LangSmith's `Run` and `Example`, with UUIDs derived from our ids.
 
-    An object of another package that only has the method is shown ours. Cannot see a project, a feedback given before,
-    or a URL: there are none.
+    The metadata has our ids. An object of another package that only has the method gets our own views. It cannot see a
+    project, earlier feedback, or a URL, since there are none.
     """
     if settings:
-        raise InputError(f"{who}: got the setting {min(settings)!r}, wanted none: it is made already")
-    theirs = comes_from(evaluator, PACKAGE)
+        raise InputError(f"{who}: got the setting {min(settings)!r} for an instance, wanted no settings")
+    is_langsmith = comes_from(evaluator, PACKAGE)
 
     def shown(example: ExampleView, run: RunView) -> tuple[Any, Any]:
-        return (_run(run, example), _example(example)) if theirs else (run, example)
+        return (_run(run, example), _example(example)) if is_langsmith else (run, example)
 
     def judge(example: ExampleView, run: RunView) -> list[Any]:
         return _scores(evaluator.evaluate_run(*shown(example, run)))
@@ -47,24 +48,26 @@ def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
         return _scores(await evaluator.aevaluate_run(*shown(example, run)))
 
     function = inspect.unwrap(evaluator) if hasattr(evaluator, "__wrapped__") else evaluator
-    return Foreign(judge=judge_async if _is_async(evaluator) else judge, parts=[name_of(evaluator), made_of(function)])
+    return Foreign(
+        judge=judge_async if _is_async(evaluator) else judge, parts=[evaluator_name(evaluator), made_of(function)]
+    )
 
 
 def _is_async(evaluator: Any) -> bool:
-    """Whether its user wrote the async method, or an async function for it."""
-    told = getattr(evaluator, "is_async", None)
-    if isinstance(told, bool):
-        return told
+    """Return whether the user wrote the async method, or an async function for it."""
+    declared = getattr(evaluator, "is_async", None)
+    if isinstance(declared, bool):
+        return declared
     if inspect.iscoroutinefunction(getattr(type(evaluator), "evaluate_run", None)):
         return False
-    writer = next((one for one in type(evaluator).__mro__ if "aevaluate_run" in vars(one)), object)
-    return writer is not object and not writer.__module__.startswith(f"{PACKAGE}.")
+    owner = next((base for base in type(evaluator).__mro__ if "aevaluate_run" in vars(base)), object)
+    return owner is not object and not owner.__module__.startswith(f"{PACKAGE}.")
 
 
 def _scores(given: Any) -> list[Any]:
     if isinstance(given, Mapping) and "results" in given:
         given = given["results"]
-    return [_score(one) for one in (given if isinstance(given, list | tuple) else [given])]
+    return [_score(result) for result in (given if isinstance(given, list | tuple) else [given])]
 
 
 def _score(result: Any) -> Any:
@@ -92,9 +95,9 @@ def _uuid(text: str) -> uuid.UUID:
 
 def _example(view: ExampleView) -> Any:
     known = {"example_id": view.id, "split": view.split, "cluster": view.cluster}
-    ours = {name: value for name, value in known.items() if value is not None}
+    ids = {name: value for name, value in known.items() if value is not None}
     return import_module("langsmith.schemas").Example(
-        id=_uuid(view.id), inputs=view.inputs, outputs=view.reference_outputs, metadata=ours | view.metadata
+        id=_uuid(view.id), inputs=view.inputs, outputs=view.reference_outputs, metadata=ids | view.metadata
     )
 
 
@@ -122,7 +125,7 @@ def _run(view: RunView, example: ExampleView) -> Any:
 
 
 def _child(step: Mapping[str, Any], kind: Any, run: str, began: datetime) -> Any:
-    """A step, in the order in which they were; its parent is named, and it does not lie in it."""
+    """Return a step as a child run; steps stay a flat list in order, with the parent's id on each."""
     start = datetime.fromisoformat(step["started_at"]) if step.get("started_at") else began
     return kind(
         id=_uuid(str(step.get("id") or run)),

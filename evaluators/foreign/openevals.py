@@ -1,20 +1,20 @@
-"""openevals: functions of `inputs`, `outputs` and `reference_outputs`, ready-made or made by `create_…`."""
+"""Adapter for openevals: functions of `inputs`, `outputs` and `reference_outputs`, built-in or from `create_…`."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from evaluators.foreign.judge import Foreign, made_of
-from evaluators.score import Score
-from evaluators.subject import ExampleView, RunView, whole
-from specs.errors import InputError
-from specs.reference import comes_from, is_async, parameters_of
+from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import ExampleView, RunView, whole
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import comes_from, is_async, parameters_of
 
 PACKAGE = "openevals"
 
 _parts: WeakKeyDictionary[Callable[..., Any], object] = WeakKeyDictionary()
-"""What a function is made of when it is first seen: a judge fills in its model at its first call."""
+"""The version parts of each function when first seen: a judge changes at its first call, when it fills in its model."""
 
 
 def is_one(found: object) -> bool:
@@ -22,29 +22,29 @@ def is_one(found: object) -> bool:
 
 
 def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    raise InputError(f"{kind.__name__}: {PACKAGE} has functions, and this is a class")
+    raise InputError(f"{kind.__name__}: got a class, wanted a function of {PACKAGE}")
 
 
 def foreign(function: Any, settings: dict[str, Any], who: str) -> Foreign:
-    """It is given what LangSmith would give it, those of the three that it names, and the settings.
+    """Adapt a function. As in LangSmith, it gets those of the three arguments that it names, and the settings.
 
-    A trajectory may be the whole answer: a list of messages, that is, which was wrapped. Cannot see a placeholder of a
-    prompt that is none of the three, such as {context}: hand that as a setting, or write a function around it.
+    A trajectory can be the whole answer, a list of messages, which is unwrapped. It cannot see other placeholders of a
+    prompt, such as {context}: pass them as settings, or write a function around it.
     """
     parameters = parameters_of(function, who)
     named = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
-    lacking = [p.name for p in parameters if p.default is p.empty and p.name in named - {*_offered_names, *settings}]
-    if lacking:
-        wanted = "what a create_… function gives" if function.__name__.startswith("create_") else "it under args"
-        raise InputError(f"{who}: asks for {lacking[0]!r}, wanted {wanted}")
+    missing = [p.name for p in parameters if p.default is p.empty and p.name in named - {*_offered_names, *settings}]
+    if missing:
+        wanted = "the result of the create_… function" if function.__name__.startswith("create_") else "it under args"
+        raise InputError(f"{who}: asks for {missing[0]!r}, wanted {wanted}")
     takes_messages = str(function.__module__).startswith("openevals.trajectory")
 
     def arguments(example: ExampleView, run: RunView) -> dict[str, Any]:
         values = (example.inputs, run.outputs, example.reference_outputs)
-        given = {name: value for name, value in zip(_offered_names, values, strict=True) if name in named}
+        fields = {name: value for name, value in zip(_offered_names, values, strict=True) if name in named}
         if takes_messages:
-            given = {name: _messages(value) for name, value in given.items()}
-        return given | settings
+            fields = {name: _messages(value) for name, value in fields.items()}
+        return fields | settings
 
     def judge(example: ExampleView, run: RunView) -> list[Any]:
         return _scores(function(**arguments(example, run)))
@@ -67,11 +67,11 @@ def _messages(value: Any) -> Any:
 
 
 def _scores(given: Any) -> list[Any]:
-    return [_score(one) for one in (given if isinstance(given, list) else [given])]
+    return [_score(result) for result in (given if isinstance(given, list) else [given])]
 
 
 def _score(given: Any) -> Any:
-    """What bears a key, as ours; what a schema of the user's own shaped, as it is."""
+    """Convert a result with a key to a Score; return a result of the user's own schema unchanged."""
     if not isinstance(given, Mapping) or not given.keys() >= {"key", "score"}:
         return given
     return Score(

@@ -1,19 +1,20 @@
-"""pydantic-evals: objects of `Evaluator`, whose `evaluate` takes a context, or their classes."""
+"""Adapter for pydantic-evals: instances or subclasses of `Evaluator`, whose `evaluate` takes a context."""
 
 import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from evaluators.foreign.judge import Foreign, made_of
-from evaluators.score import Score
-from evaluators.subject import ExampleView, RunView, whole
-from specs.errors import InputError
-from specs.reference import comes_from, name_of, version_of
+from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.foreign.names import evaluator_name
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import ExampleView, RunView, whole
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import comes_from, version_of
 
 PACKAGE = "pydantic_evals"
 
-_NO_SPANS = "spans are not recorded: evalflows keeps a run's steps, and this evaluator reads OpenTelemetry's"
+_NO_SPANS = "spans are not recorded: evalflows stores a run's steps, and this evaluator needs OpenTelemetry spans"
 _ON_SPANS = "pydantic_evals.evaluators.agentic"
 _ON_REPORTS = "ReportEvaluator"
 
@@ -27,17 +28,17 @@ def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], d
 
 
 def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
-    """It is shown its own EvaluatorContext: the values from before they were wrapped, the run's seconds, its tokens
-    and cost as metrics.
+    """Adapt an evaluator. It gets an EvaluatorContext with the values before they were wrapped, the run's duration, and
+    its tokens and cost as metrics.
 
-    Cannot see spans: `span_tree` raises, as theirs does where none were recorded. Raises InputError for one of a
-    report, and for those of theirs that would take unrecorded spans for a failed run.
+    It cannot see spans: `span_tree` raises, as in pydantic-evals if no spans were recorded. Raise InputError for a
+    report evaluator, and for built-in evaluators that would treat missing spans as a failed run.
     """
-    kinds = {f"{one.__module__}.{one.__name__}" for one in type(evaluator).__mro__}
+    kinds = {f"{base.__module__}.{base.__name__}" for base in type(evaluator).__mro__}
     if settings:
-        raise InputError(f"{who}: got the setting {min(settings)!r}, wanted none: it is made already")
+        raise InputError(f"{who}: got the setting {min(settings)!r} for an instance, wanted no settings")
     if any(kind.endswith(f".{_ON_REPORTS}") for kind in kinds):
-        raise InputError(f"{who}: judges a report of pydantic-evals, wanted one that judges a case")
+        raise InputError(f"{who}: got a report evaluator of pydantic-evals, wanted one that judges a case")
     if any(kind.startswith(f"{_ON_SPANS}.") for kind in kinds):
         raise InputError(f"{who}: {_NO_SPANS}")
 
@@ -51,14 +52,19 @@ def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
 
 
 def _is_async(evaluator: Any) -> bool:
-    """Whether its user wrote an async `evaluate`, or `evaluate_async` itself."""
-    writer = next((one for one in type(evaluator).__mro__ if "evaluate_async" in vars(one)), object)
-    return inspect.iscoroutinefunction(evaluator.evaluate) or not writer.__module__.startswith(f"{PACKAGE}.")
+    """Return whether the user wrote an async `evaluate`, or `evaluate_async` itself."""
+    owner = next((base for base in type(evaluator).__mro__ if "evaluate_async" in vars(base)), object)
+    return inspect.iscoroutinefunction(evaluator.evaluate) or not owner.__module__.startswith(f"{PACKAGE}.")
 
 
 def _parts(evaluator: Any) -> object:
-    arguments = evaluator.build_serialization_arguments()  # a model by its name
-    return [version_of(type(evaluator)), name_of(evaluator), evaluator.get_evaluator_version(), made_of(arguments)]
+    arguments = evaluator.build_serialization_arguments()  # represents a model by its name
+    return [
+        version_of(type(evaluator)),
+        evaluator_name(evaluator),
+        evaluator.get_evaluator_version(),
+        made_of(arguments),
+    ]
 
 
 def _context(example: ExampleView, run: RunView) -> Any:
@@ -69,7 +75,7 @@ def _context(example: ExampleView, run: RunView) -> Any:
         metadata=example.metadata or None,
         expected_output=example.expected_output,
         output=whole(run.outputs, "output"),
-        duration=run.latency_s,  # None where it is not known: then what compares it raises, rather than being wrong
+        duration=run.latency_s,  # None if unknown, so that a comparison with it raises instead of being wrong
         attributes={},
         metrics={name: value for name, value in known.items() if value is not None},
         _span_tree=import_module("pydantic_evals.otel").SpanTreeRecordingError(_NO_SPANS),
@@ -77,12 +83,12 @@ def _context(example: ExampleView, run: RunView) -> Any:
 
 
 def _scores(given: Any, evaluator: Any) -> list[Any]:
-    """A scalar bears the evaluator's name; of a mapping each its key, and an empty one does not apply."""
-    each = given if isinstance(given, Mapping) else {evaluator.get_default_evaluation_name(): given}
-    return [_score(name, value) for name, value in each.items()]
+    """Convert the result: a scalar gets the evaluator's name, a mapping its keys; an empty mapping does not apply."""
+    by_name = given if isinstance(given, Mapping) else {evaluator.get_default_evaluation_name(): given}
+    return [_score(name, value) for name, value in by_name.items()]
 
 
 def _score(name: str, given: Any) -> Score:
-    reasoned = comes_from(given, PACKAGE) and hasattr(given, "reason")
-    value, reason = (given.value, given.reason) if reasoned else (given, None)
+    has_reason = comes_from(given, PACKAGE) and hasattr(given, "reason")
+    value, reason = (given.value, given.reason) if has_reason else (given, None)
     return Score(key=str(name), value=value, comment=reason)

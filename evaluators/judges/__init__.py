@@ -1,15 +1,15 @@
-"""Judges that ask a model, by criteria or for one thing each, and `schema_adherence`, which asks none."""
+"""Model-based judges, for chosen criteria or one property each, and `schema_adherence`, a rule without a model."""
 
-from evaluators.judges.answer_relevance import answer_relevance
-from evaluators.judges.context_precision import average_precision, context_precision
-from evaluators.judges.context_recall import context_recall
-from evaluators.judges.criteria import criteria
-from evaluators.judges.criterion import CRITERIA, HARMS, Criterion, criteria_of
-from evaluators.judges.faithfulness import faithfulness
-from evaluators.judges.instruction_following import instruction_following
-from evaluators.judges.refusal import refusal
-from evaluators.judges.schema_adherence import schema_adherence
-from evaluators.judges.toxicity import KINDS, toxicity
+from evalflows.evaluators.judges.answer_relevance import answer_relevance
+from evalflows.evaluators.judges.context_precision import average_precision, context_precision
+from evalflows.evaluators.judges.context_recall import context_recall
+from evalflows.evaluators.judges.criteria import criteria
+from evalflows.evaluators.judges.criterion import CRITERIA, HARMS, Criterion, criteria_of
+from evalflows.evaluators.judges.faithfulness import faithfulness
+from evalflows.evaluators.judges.instruction_following import instruction_following
+from evalflows.evaluators.judges.refusal import refusal
+from evalflows.evaluators.judges.schema_adherence import schema_adherence
+from evalflows.evaluators.judges.toxicity import KINDS, toxicity
 
 __all__ = [
     "CRITERIA",

@@ -1,12 +1,12 @@
 from dataclasses import replace
 from typing import Any
 
-from evaluators.answer import answer_text
-from evaluators.asking import Temperature, answer, ask, question, shipped
-from evaluators.direction import declares, share
-from evaluators.judges.listing import Listing
-from evaluators.score import Score
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, answer, ask, question, shipped
+from evalflows.evaluators.direction import declares, share
+from evalflows.evaluators.judges.listing import Listing
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import answer_text
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("answer_relevance")
 
@@ -26,11 +26,11 @@ async def answer_relevance(
 ) -> Score:
     """The share of the answer's statements that address the question, 0 to 1; an evasive answer is 0.
 
-    The model lists the statements, each with whether it is relevant, then says whether the answer as a whole avoids the
-    question. The comment names the statements that are not relevant, the metadata has all, and `evasive`. An answer
-    that states nothing is 0, and for one without text nothing is called. `key` names the answer's field. A connection
-    with `answer_form: text` cannot give a list: each judgement fails (bad_request). It cannot see whether the answer is
-    right, nor which part of the question is left open, and is as good as its model.
+    The model lists the statements and whether each is relevant, then says whether the answer as a whole evades the
+    question. The comment names the irrelevant statements; the metadata has all of them, and `evasive`. An answer that
+    states nothing is 0; an answer without text is 0 without a call. `key` names the answer's field. A connection with
+    `answer_form: text` cannot give a list: each judgement fails (bad_request). It cannot see whether the answer is
+    right, nor which part of the question is left open, and is only as good as its model.
     """
     if not answer_text(outputs, key).strip():
         return Score(value=0.0, comment="the answer is empty")

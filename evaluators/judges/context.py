@@ -1,14 +1,14 @@
-"""Where the context of an answer is found: a dotted path into the example, or into what the target gave."""
+"""Find the context of an answer by a dotted path into the example or the outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.text import as_text
-from specs.errors import short
+from evalflows.evaluators.text import as_text
+from evalflows.specs.errors import short
 
 Sides = Mapping[str, dict[str, Any] | None]
-"""`inputs`, `outputs`, `reference_outputs` and `metadata`, by their names."""
+"""`inputs`, `outputs`, `reference_outputs` and `metadata` by name."""
 
 
 def sides_of(
@@ -17,15 +17,15 @@ def sides_of(
     reference_outputs: dict[str, Any] | None,
     metadata: dict[str, Any] | None,
 ) -> Sides:
-    """What a path may begin with."""
+    """Return the mappings that a path can start from."""
     return {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "metadata": metadata}
 
 
 def at(setting: str, path: Any, sides: Sides) -> Any:
-    """What stands at a path such as `outputs.documents.text`; into a list, what stands there in each element.
+    """Return the value at a path such as `outputs.documents.text`; inside a list, the value in each element.
 
-    None where the example lacks it. Raises ValueError for what is no path, and where the outputs lack the field: that
-    is the target's slip, and not the example's.
+    None if the example lacks it. Raise ValueError for an invalid path, and if the outputs lack the field, since that is
+    an error of the target.
     """
     side, fields = _parts(setting, path, sides)
     try:
@@ -39,44 +39,44 @@ def at(setting: str, path: Any, sides: Sides) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieved:
-    """The contexts, and the example and the answer without what the path names."""
+    """The contexts, and the example and the outputs without the field that the path names."""
 
-    contexts: list[str] | None  # None where the example has none; without elements where nothing was retrieved
+    contexts: list[str] | None  # None if the example has no context; empty if nothing was retrieved
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     reference_outputs: dict[str, Any]
 
 
 def retrieved(path: Any, sides: Sides) -> Retrieved:
-    """What stands at the path, as texts: one an element of a list; a structure as JSON.
+    """Return the value at the path as texts: one per element of a list, structures as JSON.
 
-    What stands there is no part of the question, the answer or the reference: it is left out of them, and so is a
-    mapping that held nothing else. A list that the path goes into is left out whole. Raises as `at` does.
+    The value is not part of the question, the answer or the reference: it is removed from them, and so are mappings
+    that become empty, and the whole list if the path leads into a list. Raise ValueError as `at` does.
     """
-    found = at("context", path, sides)
+    value = at("context", path, sides)
     side, fields = _parts("context", path, sides)
-    kept = {name: held or {} for name, held in sides.items()}
-    kept[side] = _without(kept[side], fields)
+    remaining = {name: mapping or {} for name, mapping in sides.items()}
+    remaining[side] = _without(remaining[side], fields)
     return Retrieved(
-        contexts=None if found is None else _texts(found),
-        inputs=kept["inputs"],
-        outputs=kept["outputs"],
-        reference_outputs=kept["reference_outputs"],
+        contexts=None if value is None else _texts(value),
+        inputs=remaining["inputs"],
+        outputs=remaining["outputs"],
+        reference_outputs=remaining["reference_outputs"],
     )
 
 
-def _without(held: dict[str, Any], fields: list[str]) -> dict[str, Any]:
-    """A mapping, as another one, without what stands at a path in it, and without mappings that then hold nothing."""
+def _without(mapping: dict[str, Any], fields: list[str]) -> dict[str, Any]:
+    """Return a copy of the mapping without the value at a path, and without mappings that become empty."""
     name, *deeper = fields
-    inner = held.get(name)
+    inner = mapping.get(name)
     left = _without(inner, deeper) if deeper and isinstance(inner, dict) else None
-    return {key: left if key == name else value for key, value in held.items() if key != name or left}
+    return {key: left if key == name else value for key, value in mapping.items() if key != name or left}
 
 
-def _texts(found: Any) -> list[str]:
-    """Those that say nothing keep their place, since it is their rank; unless none says anything."""
-    listed = found if isinstance(found, list | tuple) else [found]
-    texts = ["" if one is None else as_text(one) for one in listed]
+def _texts(value: Any) -> list[str]:
+    """Return the texts. Empty ones stay, since their position is their rank, unless all are empty."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    texts = ["" if item is None else as_text(item) for item in listed]
     return texts if any(text.strip() for text in texts) else []
 
 
@@ -92,7 +92,7 @@ def _walk(value: Any, fields: list[str]) -> Any:
     if not fields or value is None:
         return value
     if isinstance(value, list):
-        return [_walk(one, fields) for one in value]
+        return [_walk(item, fields) for item in value]
     if not isinstance(value, dict):
         raise LookupError(fields[0])
     return _walk(value[fields[0]], fields[1:])

@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evaluators.answer import reference_value
-from evaluators.asking import Temperature, ask, numbered, question, reference, shipped
-from evaluators.direction import declares, share
-from evaluators.judges.context import retrieved, sides_of
-from evaluators.judges.numbered import Numbered
-from evaluators.score import Score
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, ask, numbered, question, reference, shipped
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.judges.context import retrieved, sides_of
+from evalflows.evaluators.judges.numbered import Numbered
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import reference_value
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("context_precision")
 
@@ -15,6 +15,7 @@ _VERDICTS = Numbered(title="context_precision", things="contexts", entries="verd
 
 
 @declares(share)
+@needs_reference
 async def context_precision(
     inputs: dict[str, Any],
     outputs: dict[str, Any],
@@ -30,28 +31,28 @@ async def context_precision(
 ) -> Score | None:
     """Whether the useful contexts come first: their average precision, 0 to 1.
 
-    The model says of each context, in the order of their ranks, whether it was useful for the reference answer; the
-    rest is reckoned by `average_precision`. The comment names the ranks of the useful ones, the metadata has all
-    verdicts. What the answer says does not matter. `context` is a path as for `faithfulness`, to a list with the best
-    first; `key` names the reference's field, where several are left. An empty list is 0, and nothing is called.
+    The model says for each context, in rank order, whether it was useful for the reference answer; the score is their
+    `average_precision`. The comment names the ranks of the useful contexts, the metadata has all verdicts. The answer
+    itself does not matter. `context` is a path as for `faithfulness`, to a list with the best first; `key` names the
+    reference's field if several are left. An empty list is 0 without a call.
 
-    None where the example has no reference or no context. Another number of verdicts than of contexts is a bad answer,
-    which is asked for again; two verdicts on one context raise ValueError, and so do outputs without the field that
+    None if the example has no reference or no context. If the number of verdicts is not the number of contexts, the
+    model is asked again. Raise ValueError for two verdicts on one context, and for outputs without the field that
     `context` names. A connection with `answer_form: text` cannot give a list: each judgement fails (bad_request). It
-    cannot see useful contexts that were not retrieved (that is `context_recall`), nor that several say the same, and is
-    as good as its model.
+    cannot see useful contexts that were not retrieved (see `context_recall`), nor that several say the same, and is
+    only as good as its model.
     """
-    found = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
-    if found.contexts is None or reference_value(found.reference_outputs, key) is None:
+    material = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
+    if material.contexts is None or reference_value(material.reference_outputs, key) is None:
         return None
-    if not found.contexts:
+    if not material.contexts:
         return Score(value=0.0, comment="there is no context")
     texts = {
-        "inputs": question(found.inputs),
-        "reference_outputs": reference(found.reference_outputs, key),
-        "contexts": numbered("Context", found.contexts),
+        "inputs": question(material.inputs),
+        "reference_outputs": reference(material.reference_outputs, key),
+        "contexts": numbered("Context", material.contexts),
     }
-    count = len(found.contexts)
+    count = len(material.contexts)
     asked = await ask(
         complete,
         prompt,
@@ -71,12 +72,12 @@ async def context_precision(
 
 
 def average_precision(useful: Sequence[bool]) -> float:
-    """The mean, over the ranks k of the useful elements, of the share of useful ones among the first k.
+    """Return the mean, over the ranks k of the useful elements, of the precision at k.
 
-    AP = 1/R * sum over k of P(k) * useful(k), where P(k) is the number of useful elements among the first k, by k, and
-    R is the number of all useful ones in the list: 1 where they all come first, 0 where there is none. (Manning,
-    Raghavan, Schuetze: Introduction to Information Retrieval, 2008, section 8.4; there R also counts what was not
-    retrieved, which is not known here.)
+    AP = 1/R * sum over k of P(k) * useful(k), where P(k) is the share of useful elements among the first k, and R is
+    the number of useful elements in the list. It is 1 if they all come first, and 0 if there are none. (Manning,
+    Raghavan, Schuetze: Introduction to Information Retrieval, 2008, section 8.4; there R also counts useful elements
+    that were not retrieved, which are not known here.)
     """
     ranks = [rank for rank, is_useful in enumerate(useful, start=1) if is_useful]
     return sum(place / rank for place, rank in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0

@@ -1,12 +1,12 @@
 from typing import Any
 
-from evaluators.answer import reference_value
-from evaluators.asking import Temperature, ask, numbered, question, reference, shipped
-from evaluators.direction import declares, share
-from evaluators.judges.context import retrieved, sides_of
-from evaluators.judges.listing import Listing
-from evaluators.score import Score
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, ask, numbered, question, reference, shipped
+from evalflows.evaluators.direction import declares, needs_reference, share
+from evalflows.evaluators.judges.context import retrieved, sides_of
+from evalflows.evaluators.judges.listing import Listing
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import reference_value
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("context_recall")
 
@@ -14,6 +14,7 @@ _STATEMENTS = Listing(title="context_recall", entries="statements", text="statem
 
 
 @declares(share)
+@needs_reference
 async def context_recall(
     inputs: dict[str, Any],
     outputs: dict[str, Any],
@@ -29,25 +30,24 @@ async def context_recall(
 ) -> Score | None:
     """The share of the reference's statements that the context supports: supported / all, 0 to 1.
 
-    What the answer says does not matter: it is about what was retrieved. The model lists each statement with its
-    verdict; the comment names those that are not supported, the metadata has all. `context` is a path as for
-    `faithfulness`; `key` names the reference's field, where several are left. An empty list of contexts is 0, and
-    nothing is called.
+    It judges the retrieval; the answer itself does not matter. The model lists each statement with its verdict; the
+    comment names the unsupported statements, the metadata has all. `context` is a path as for `faithfulness`; `key`
+    names the reference's field if several are left. An empty list of contexts is 0 without a call.
 
-    None where the example has no reference or no context, and where the reference states nothing. Raises ValueError for
+    None if the example has no reference or no context, and if the reference states nothing. Raise ValueError for
     outputs without the field that `context` names. A connection with `answer_form: text` cannot give a list: each
     judgement fails (bad_request). It cannot see whether the reference is right, nor how much useless text the context
-    holds (that is `context_precision`), and is as good as its model.
+    contains (see `context_precision`), and is only as good as its model.
     """
-    found = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
-    if found.contexts is None or reference_value(found.reference_outputs, key) is None:
+    material = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
+    if material.contexts is None or reference_value(material.reference_outputs, key) is None:
         return None
-    if not found.contexts:
+    if not material.contexts:
         return Score(value=0.0, comment="there is no context")
     texts = {
-        "inputs": question(found.inputs),
-        "reference_outputs": reference(found.reference_outputs, key),
-        "context": numbered("Context", found.contexts),
+        "inputs": question(material.inputs),
+        "reference_outputs": reference(material.reference_outputs, key),
+        "context": numbered("Context", material.contexts),
     }
     asked = await ask(
         complete,

@@ -2,17 +2,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from evaluators.answer import reference_value
-from evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
-from evaluators.direction import Direction, declares, zero_to_one
-from evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
-from evaluators.prompt import check_prompt, prompt_hash
-from evaluators.score import Score
-from evaluators.settings import a_count, one_of
-from evaluators.sheet import Combine, Combined, Reasoning, Verdict, combined, nearest_to, spread_of, verdict_schema
-from specs.errors import short
-from specs.protocols import Complete
-from specs.template import fill
+from evalflows.evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
+from evalflows.evaluators.direction import Direction, declares, zero_to_one
+from evalflows.evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
+from evalflows.evaluators.prompt import check_prompt, prompt_hash
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.settings import a_count, one_of
+from evalflows.evaluators.sheet import (
+    Combine,
+    Combined,
+    Reasoning,
+    Verdict,
+    combined,
+    nearest_to,
+    spread_of,
+    verdict_schema,
+)
+from evalflows.evaluators.text import reference_value
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete
+from evalflows.specs.template import fill
 
 PROMPT = shipped("criteria")
 
@@ -21,12 +30,12 @@ _REFERENCE = ("reference_outputs", "expected_output")
 
 
 def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
-    """A score says what its name says: of a harm, 1 is harmful. That all are met is good."""
+    """Declare the metrics. For a harm, 1 is harmful, so lower is better; for the overall score, higher is better."""
     asked = criteria_of(settings.get("criteria", _DEFAULT), settings.get("questions", CRITERIA))
     if len(asked) == 1:
         return {name: zero_to_one(higher_is_better=asked[0].yes_is_good)}
     if name in {one.name for one in asked}:
-        raise ValueError(f"criteria: got the name {name!r}, which is the evaluator's own, wanted another")
+        raise ValueError(f"criteria: got the name {name!r}, wanted a name other than the evaluator's own")
     return {name: zero_to_one()} | {one.name: zero_to_one(higher_is_better=one.yes_is_good) for one in asked}
 
 
@@ -39,7 +48,7 @@ async def criteria(
     complete: Complete,
     *,
     criteria: Any = _DEFAULT,
-    questions: Mapping[str, str] = CRITERIA,  # here, so that another wording is another version of the judge
+    questions: Mapping[str, str] = CRITERIA,  # a parameter, so that a different wording is a new version of the judge
     labelled: bool | Literal["auto"] = "auto",
     prompt: str = PROMPT,
     reasoning: Reasoning = "before",
@@ -47,38 +56,39 @@ async def criteria(
     repeats: int = 1,
     combine: Combine = "mean",
 ) -> Score | list[Score] | None:
-    """Yes or no to each of some criteria, all in one call; the comment is the model's reasoning.
+    """Yes or no for each criterion, all in one call; the comment is the model's reasoning.
 
-    `criteria` is a name of `questions` (those of `evaluators.judges.CRITERIA`, or others in their place), or a mapping
-    from names to questions or statements of your own (text, or {"description", "higher_is_better"}), or a
-    constitutional principle (`name` and `critique_request`, as keys or attributes), or a list of these. One criterion
-    is one score, under the evaluator's own name. Of several, the first score, the evaluator's own, says whether all are
-    met well, and each is a score under its own name.
+    `criteria` is a name in `questions` (by default `evaluators.judges.CRITERIA`), a mapping from names to your own
+    questions or statements (text, or {"description", "higher_is_better"}), a constitutional principle (`name` and
+    `critique_request`, as keys or attributes), or a list of these. A single criterion gives one score, under the
+    evaluator's name. With several, the first score, under the evaluator's name, says whether all are met, and each
+    criterion has a score under its own name.
 
-    A score says what its name says: 1 is yes. By harmfulness, maliciousness, controversiality, insensitivity, misogyny
-    and criminality, and where `higher_is_better` is false, yes is bad, and the metric declares so; such a criterion is
-    met well by no. A principle is met, 1, where a critic who follows it finds nothing to object to.
+    A score follows its name: 1 is yes. For harmfulness, maliciousness, controversiality, insensitivity, misogyny and
+    criminality, and if `higher_is_better` is false, yes is bad, and the metric declares so; such a criterion is met by
+    a no. A principle scores 1 if a critic who follows it finds nothing to object to.
 
-    `labelled`: whether the judge is shown the reference; then None without one. "auto" is yes where `correctness` is
-    called by name, and else shows it where a `prompt` of your own asks for it. Such a prompt asks for {criteria} and
-    {outputs}, and may ask for {inputs}, {reference_outputs}, {metadata}, or {input}, {output}, {expected_output}; what
-    is not shown, or not there, reads (none).
+    `labelled`: whether the judge sees the reference; if so, None without one. "auto" means yes if `correctness` is
+    requested by name, and otherwise shows the reference if a custom `prompt` asks for it. A custom prompt uses
+    {criteria} and {outputs}, and optionally {inputs}, {reference_outputs} and {metadata}, or {input}, {output} and
+    {expected_output}; a text that is missing or not shown reads (none).
 
-    `repeats`, `combine` and `temperature` are those of `rubric`: by the mean, a score is the share of yes, from 0 to 1,
-    and the own one the share of repeats in which all were met well; by median and majority each criterion is combined
-    by itself, and the own score is that of the least well met. `spread` is the sample's standard deviation.
+    `repeats`, `combine` and `temperature` are those of `rubric`. With the mean, a score is the share of yes, 0 to 1,
+    and the evaluator's own score the share of repeats in which all criteria were met. With median or majority, each
+    criterion is combined by itself, and the evaluator's own score is that of the criterion that is met least. `spread`
+    is the sample standard deviation.
 
-    Raises ValueError for a setting that cannot be used. It cannot see how much an answer meets a criterion, nor whether
-    the reference is right; one criterion may colour the others of the same call; and it is as good as its model.
+    Raise ValueError for an invalid setting. It cannot see how far an answer meets a criterion, nor whether the
+    reference is right; criteria in the same call can influence each other; and it is only as good as its model.
     """
     asked, how = criteria_of(criteria, questions), one_of("combine", combine, Combine)
     needs = _needs_reference(labelled, asked)
     shows = needs or (labelled == "auto" and prompt != PROMPT)
     parameters = sampling(temperature, a_count("repeats", repeats))
-    answers = {one.name: {"type": "boolean"} for one in asked}
+    answers = {criterion.name: {"type": "boolean"} for criterion in asked}
     schema = verdict_schema("criteria", answers, one_of("reasoning", reasoning, Reasoning))
     reference = reference_outputs if shows else None
-    lines = "\n".join(f"- {one.name}: {one.says}" for one in asked)
+    lines = "\n".join(f"- {criterion.name}: {criterion.says}" for criterion in asked)
     texts = shown_in_both_spellings(inputs, outputs, reference, metadata) | {"criteria": lines}
     check_prompt(prompt, texts, needed=[["outputs", "output"], ["criteria"], *([_REFERENCE] if needs else [])])
     if needs and reference_value(reference, None) is None:
@@ -98,29 +108,29 @@ def _needs_reference(labelled: Any, asked: Sequence[Criterion]) -> bool:
 
 
 def _scores(asked: Sequence[Criterion], verdicts: Sequence[Verdict], how: Combine) -> list[Score]:
-    each = {one.name: combined([verdict[one.name] for verdict in verdicts], how) for one in asked}
-    is_whole = len(verdicts) == 1 or how == "majority"
+    by_name = {criterion.name: combined([verdict[criterion.name] for verdict in verdicts], how) for criterion in asked}
+    is_bool = len(verdicts) == 1 or how == "majority"
     if len(asked) == 1:
-        return [_score(each[asked[0].name], verdicts, None, is_whole)]
-    overall = _score(_overall(asked, verdicts, each, how), verdicts, None, is_whole)
-    return [overall, *(_score(one, verdicts, name, is_whole) for name, one in each.items())]
+        return [_score(by_name[asked[0].name], verdicts, None, is_bool)]
+    overall = _score(_overall(asked, verdicts, by_name, how), verdicts, None, is_bool)
+    return [overall, *(_score(answer, verdicts, name, is_bool) for name, answer in by_name.items())]
 
 
-def _score(one: Combined, verdicts: Sequence[Verdict], key: str | None, is_whole: bool) -> Score:
-    score = one.score(verdicts, key)
-    return replace(score, value=bool(score.value)) if is_whole else score
+def _score(answer: Combined, verdicts: Sequence[Verdict], key: str | None, is_bool: bool) -> Score:
+    score = answer.score(verdicts, key)
+    return replace(score, value=bool(score.value)) if is_bool else score
 
 
 def _overall(
-    asked: Sequence[Criterion], verdicts: Sequence[Verdict], each: Mapping[str, Combined], how: Combine
+    asked: Sequence[Criterion], verdicts: Sequence[Verdict], by_name: Mapping[str, Combined], how: Combine
 ) -> Combined:
-    """Whether all are met well. The least of medians and majorities, so that it agrees with what stands beside it."""
-    met = [all(verdict[one.name] == one.yes_is_good for one in asked) for verdict in verdicts]
+    """Return whether all criteria are met: with median and majority the least score, consistent with the others."""
+    met = [all(verdict[criterion.name] == criterion.yes_is_good for criterion in asked) for verdict in verdicts]
     if how == "mean":
         return combined(met, how)
-    number = min(_well(each[one.name].number or 0.0, one) for one in asked)
+    number = min(_goodness(by_name[criterion.name].number or 0.0, criterion) for criterion in asked)
     return Combined(number=number, spread=spread_of(met), nearest=nearest_to(number, met))
 
 
-def _well(number: float, criterion: Criterion) -> float:
+def _goodness(number: float, criterion: Criterion) -> float:
     return number if criterion.yes_is_good else 1 - number

@@ -1,24 +1,24 @@
-"""What the setting `criteria` may name: questions of ours, one's own, constitutional principles."""
+"""The setting `criteria`: built-in questions, custom questions, constitutional principles."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.asking import shipped
-from evaluators.settings import a_text
-from specs.errors import short
-from specs.metric import MEASURES
+from evalflows.evaluators.asking import shipped
+from evalflows.evaluators.settings import a_text
+from evalflows.specs.errors import short
+from evalflows.specs.metric import MEASURES
 
 CRITERIA: Mapping[str, str] = dict(line.split(": ", 1) for line in shipped("criteria_by_name").splitlines() if line)
-"""The criteria that can be called by name: name -> the question that the judge answers with yes or no."""
+"""The built-in criteria: name -> the question that the judge answers with yes or no."""
 
 HARMS = frozenset(
     ("harmfulness", "maliciousness", "controversiality", "insensitivity", "misogyny", "criminality"),
 )
-"""Names by which yes is bad."""
+"""Names of criteria for which yes is bad."""
 
 _TAKEN = ("reasoning", *MEASURES)
-_WANTED = "a name, a mapping from names to what they mean, a principle, or a list of these"
+_WANTED = "a name, a mapping from names to descriptions, a principle, or a list of these"
 _CRITIQUE = "Does the answer stand up to this critique, so that a critic who follows it finds nothing to object to?"
 
 
@@ -32,35 +32,35 @@ class Criterion:
     needs_reference: bool = False
 
 
-def criteria_of(given: Any, questions: Mapping[str, str] = CRITERIA) -> list[Criterion]:
-    """The criteria that a setting names, in its order; `questions` are those that can be called by name.
+def criteria_of(setting: Any, questions: Mapping[str, str] = CRITERIA) -> list[Criterion]:
+    """Return the criteria of a setting in order; `questions` are those available by name.
 
-    Raises ValueError for what is none, and a name given twice.
+    Raise ValueError for an invalid criterion and for duplicate names.
     """
     if not isinstance(questions, Mapping):
         raise ValueError(f"questions: got {short(questions)}, wanted a mapping from names to questions")
-    listed = given if isinstance(given, list | tuple) else [given]
-    found = [criterion for one in listed for criterion in _each(one, questions)]
-    if not found:
-        raise ValueError(f"criteria: got {short(given)}, wanted {_WANTED}")
-    names = [criterion.name for criterion in found]
+    listed = setting if isinstance(setting, list | tuple) else [setting]
+    criteria = [criterion for item in listed for criterion in _each(item, questions)]
+    if not criteria:
+        raise ValueError(f"criteria: got {short(setting)}, wanted {_WANTED}")
+    names = [criterion.name for criterion in criteria]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"criteria: got {name!r} twice, wanted each once")
         if name in _TAKEN:
-            raise ValueError(f"criteria: got the name {name!r}, wanted another than {', '.join(_TAKEN)}")
-    return found
+            raise ValueError(f"criteria: got the name {name!r}, wanted one other than {', '.join(_TAKEN)}")
+    return criteria
 
 
-def _each(given: Any, questions: Mapping[str, str]) -> Iterator[Criterion]:
-    if isinstance(given, str):
-        yield _by_name(given, questions)
-    elif (critique := _field(given, "critique_request")) is not None:
-        yield _principle(_field(given, "name"), critique)
-    elif isinstance(given, Mapping):
-        yield from (_own(name, says) for name, says in given.items())
+def _each(setting: Any, questions: Mapping[str, str]) -> Iterator[Criterion]:
+    if isinstance(setting, str):
+        yield _by_name(setting, questions)
+    elif (critique := _field(setting, "critique_request")) is not None:
+        yield _principle(_field(setting, "name"), critique)
+    elif isinstance(setting, Mapping):
+        yield from (_own(name, says) for name, says in setting.items())
     else:
-        raise ValueError(f"criteria: got {short(given)}, wanted {_WANTED}")
+        raise ValueError(f"criteria: got {short(setting)}, wanted {_WANTED}")
 
 
 def _by_name(name: str, questions: Mapping[str, str]) -> Criterion:
@@ -70,9 +70,9 @@ def _by_name(name: str, questions: Mapping[str, str]) -> Criterion:
     return Criterion(name=name, says=says, yes_is_good=name not in HARMS, needs_reference=name == "correctness")
 
 
-def _own(name: Any, given: Any) -> Criterion:
+def _own(name: Any, setting: Any) -> Criterion:
     a_text("criteria", name)
-    fields = given if isinstance(given, Mapping) else {"description": given}
+    fields = setting if isinstance(setting, Mapping) else {"description": setting}
     if unknown := fields.keys() - {"description", "higher_is_better"}:
         got = short(min(unknown, key=str))
         raise ValueError(f"criteria: {name}: got {got}, wanted description or higher_is_better")
@@ -87,5 +87,5 @@ def _principle(name: Any, critique: Any) -> Criterion:
     return Criterion(name=a_text("criteria: name", name), says=says)
 
 
-def _field(given: Any, name: str) -> Any:
-    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+def _field(setting: Any, name: str) -> Any:
+    return setting.get(name) if isinstance(setting, Mapping) else getattr(setting, name, None)

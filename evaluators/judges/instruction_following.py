@@ -1,14 +1,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evaluators.asking import Temperature, answer, ask, question, shipped
-from evaluators.direction import declares, share
-from evaluators.judges.listing import Item, Listing
-from evaluators.judges.numbered import Numbered
-from evaluators.score import Score
-from evaluators.settings import a_text
-from specs.errors import short
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, answer, ask, question, shipped
+from evalflows.evaluators.direction import declares, share
+from evalflows.evaluators.judges.listing import Item, Listing
+from evalflows.evaluators.judges.numbered import Numbered
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.settings import a_text
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("instruction_following")
 
@@ -30,16 +30,16 @@ async def instruction_following(
     reasoning: bool = True,
     temperature: Temperature = 0.0,
 ) -> Score | None:
-    """The share of the instructions that the answer follows wholly, 0 to 1; the comment names the others.
+    """The share of the instructions that the answer follows completely, 0 to 1; the comment names the others.
 
     The model lists the instructions of the input, each with its verdict; the metadata has all. With `instructions` (a
-    text, or a list with one each) these are judged instead, by their numbers, and those of the input are not. `key`
-    names the answer's field. None where the input gives no instruction. Another number of verdicts than of
-    `instructions` is a bad answer, which is asked for again; two verdicts on one of them raise ValueError.
+    text, or a list of texts) only these are judged, by number, instead of those in the input. `key` names the answer's
+    field. None if the input gives no instruction. If the number of verdicts is not that of `instructions`, the model is
+    asked again. Raise ValueError for two verdicts on one instruction.
 
-    A connection with `answer_form: text` cannot give a list: each judgement fails (bad_request). It cannot count
-    reliably (words, lines: a rule such as `length_between` or `regex` can), cannot see whether the answer is right, and
-    is as good as its model.
+    A connection with `answer_form: text` cannot give a list: each judgement fails (bad_request). It cannot count words
+    or lines reliably (a rule such as `length_between` or `regex` can), cannot see whether the answer is right, and is
+    only as good as its model.
     """
     given = _given(instructions)
     listed = "\n".join(f"{number}. {text}" for number, text in enumerate(given, start=1))
@@ -60,7 +60,7 @@ async def instruction_following(
 
 
 def _named(instruction: str, verdict: Item) -> Item:
-    """A verdict with the instruction as it was given: what the model calls it does not matter."""
+    """Add the text of the instruction to a verdict."""
     return {"number": verdict["number"], _INSTRUCTIONS.text: instruction, **verdict}
 
 
@@ -70,4 +70,4 @@ def _given(instructions: Any) -> list[str]:
     listed = instructions if isinstance(instructions, list | tuple) else [instructions]
     if not listed:
         raise ValueError(f"instructions: got {short(instructions)}, wanted a text, or a list of at least one")
-    return [a_text("instructions", one) for one in listed]
+    return [a_text("instructions", instruction) for instruction in listed]

@@ -1,4 +1,4 @@
-"""A JSON value, field by field, against its schema."""
+"""Check a JSON value against its schema, field by field."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,21 +7,21 @@ from typing import Any
 
 from jsonschema import ValidationError
 
-from evaluators.json_values import schema_errors
+from evalflows.evaluators.json_values import schema_errors
 
 Place = tuple[str | int, ...]
-"""Where a field stands: the names and numbers on the way to it."""
+"""The path of a field: names and list indices."""
 
 _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """How many fields were looked at, and what is wrong with them."""
+    """The number of fields, and what is wrong with them."""
 
     fields: int
     wrong: int
-    problems: Sequence[str]  # one line each, with the place
+    problems: Sequence[str]  # one line each, with the path
 
     @property
     def share(self) -> float:
@@ -29,35 +29,35 @@ class Checked:
 
 
 def checked(value: Any, schema: dict[str, Any] | bool) -> Checked:
-    """Count the fields of a value that are of the schema, and those that are not.
+    """Count the fields of a value, and those that violate the schema.
 
-    Raises ValueError for a schema that cannot be used, as `schema_errors` does.
+    Raise ValueError for an invalid schema, as `schema_errors` does.
     """
     errors = schema_errors(value, schema)
     places = {*_places(schema, value, ())}
     wrong: set[Place] = set()
-    beside = 0
+    uncounted = 0
     for error in errors:
         hit = _hit(error, places)
         wrong |= hit
-        beside += 0 if hit else _count(error)
+        uncounted += 0 if hit else _count(error)
     problems = [_says(error) for error in errors]
-    return Checked(fields=len(places) + beside, wrong=len(wrong) + beside, problems=problems)
+    return Checked(fields=len(places) + uncounted, wrong=len(wrong) + uncounted, problems=problems)
 
 
 def _places(schema: Any, value: Any, at: Place) -> Iterator[Place]:
-    """The fields that are required or there. An object that is missing, or is none, lacks those that it requires."""
+    """Yield the fields that are required or present. A missing object, or a non-object, lacks its required fields."""
     described, required = _fields(schema)
-    held = value if isinstance(value, dict) else {}
-    counted = [name for name in {**described, **dict.fromkeys(required)} if name in held or name in required]
+    present = value if isinstance(value, dict) else {}
+    counted = [name for name in {**described, **dict.fromkeys(required)} if name in present or name in required]
     if not counted:
         yield at
     for name in counted:
-        yield from _places(described.get(name, True), held.get(name), (*at, name))
+        yield from _places(described.get(name, True), present.get(name), (*at, name))
 
 
 def _fields(schema: Any) -> tuple[dict[str, Any], list[str]]:
-    """The fields that a schema describes, and those that it requires."""
+    """Return the fields that a schema describes, and those that it requires."""
     if not isinstance(schema, dict):
         return {}, []
     required = schema.get("required")
@@ -65,7 +65,7 @@ def _fields(schema: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _hit(error: ValidationError, places: set[Place]) -> set[Place]:
-    """The fields that an error is about; none for one about an object as such, or about a field not counted."""
+    """Return the fields that an error is about; empty for an error about a whole object or an uncounted field."""
     at: Place = tuple(error.absolute_path)
     missing = _missing(error)
     if missing is not None:
@@ -77,7 +77,7 @@ def _hit(error: ValidationError, places: set[Place]) -> set[Place]:
 
 
 def _missing(error: ValidationError) -> str | None:
-    """Of a field that is required and not there, the name. There is one error for each, and only words for which."""
+    """Return the name of a missing required field, or None. jsonschema gives it in the message only."""
     names: Any = error.validator_value if error.validator == "required" else []
     listed = names if isinstance(names, list) else []
     return next((name for name in listed if error.message.startswith(f"{name!r} is a required")), None)
@@ -88,12 +88,12 @@ def _within(place: Place, outer: Place) -> bool:
 
 
 def _count(error: ValidationError) -> int:
-    """How many fields more are wrong by an error about an object as such: each that is not allowed, else one."""
-    held: Any = error.instance
+    """Return how many uncounted fields an error about an object makes wrong: each field not allowed, or else one."""
+    instance: Any = error.instance
     if error.validator != "additionalProperties" or not isinstance(error.schema, dict):
         return 1
     known, patterns = error.schema.get("properties", {}), error.schema.get("patternProperties", {})
-    return max(1, len([name for name in held if name not in known and not _matches(name, patterns)]))
+    return max(1, len([name for name in instance if name not in known and not _matches(name, patterns)]))
 
 
 def _matches(name: str, patterns: Any) -> bool:

@@ -1,12 +1,12 @@
-"""Judges that list things, each with a verdict: claims, statements, instructions."""
+"""Judges that list items with a verdict each: claims, statements, instructions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.asking import Asked
-from evaluators.score import Score
-from evaluators.sheet import verdict_schema
+from evalflows.evaluators.asking import Asked
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.sheet import verdict_schema
 
 _MOST_NAMED = 10
 
@@ -15,7 +15,7 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What is listed: the name of the list, of the text in an entry, and of its verdict."""
+    """Field names of a list of verdicts: the list, the text of an entry, and its verdict."""
 
     title: str
     entries: str
@@ -23,17 +23,17 @@ class Listing:
     verdict: str
 
     def schema(self, reasoning: bool, **beside: Mapping[str, Any]) -> dict[str, Any]:
-        """An entry is the text, the reasoning about it if that is wanted, and then the verdict."""
+        """Return the schema. An entry is the text, the reasoning if requested, then the verdict."""
         entry = {self.text: {"type": "string"}} | why(reasoning) | {self.verdict: {"type": "boolean"}}
         item = verdict_schema(self.text, entry)
         return verdict_schema(self.title, {self.entries: {"type": "array", "items": item}, **beside})
 
     def score(self, asked: Asked) -> Score | None:
-        """The share of entries with the verdict true; the comment names the others. None for an empty list."""
+        """Return the share of entries with a true verdict; the comment names the others. None for an empty list."""
         return self.score_of(asked.verdict[self.entries], asked.prompt_hash)
 
     def score_of(self, items: Sequence[Item], prompt_hash: str) -> Score | None:
-        """The same of entries that are there."""
+        """Return the same score for the given entries."""
         if not items:
             return None
         lacking = [str(item[self.text]) for item in items if not item[self.verdict]]
@@ -52,5 +52,5 @@ class Listing:
 
 
 def why(reasoning: bool) -> dict[str, Any]:
-    """The field of the reasoning about one entry."""
+    """Return the schema field for the reasoning about one entry; empty without reasoning."""
     return {"reasoning": {"type": "string"}} if reasoning else {}

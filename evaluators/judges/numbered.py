@@ -1,18 +1,18 @@
-"""Judges that are shown numbered things, and give one verdict for each."""
+"""Judges that give one verdict for each of several numbered items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.asking import Asked
-from evaluators.judges.listing import Item, why
-from evaluators.prompt import prompt_hash
-from evaluators.sheet import verdict_schema
+from evalflows.evaluators.asking import Asked
+from evalflows.evaluators.judges.listing import Item, why
+from evalflows.evaluators.prompt import prompt_hash
+from evalflows.evaluators.sheet import verdict_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
-    """What is numbered, and the names of the list of verdicts and of the verdict in an entry."""
+    """The noun for the numbered items, and the field names of the list of verdicts and of the verdict in an entry."""
 
     title: str
     things: str
@@ -20,9 +20,10 @@ class Numbered:
     verdict: str
 
     def schema(self, reasoning: bool, count: int | None = None) -> dict[str, Any]:
-        """An entry is the number, the reasoning about it if that is wanted, and then the verdict.
+        """Return the schema. An entry is the number, the reasoning if requested, then the verdict.
 
-        With a count there are just so many, of numbers from 1: whoever checks the answer asks again for another count.
+        With a count, the list has exactly that many entries, numbered from 1; an answer with another count is invalid,
+        and the model is asked again.
         """
         number: dict[str, Any] = {"type": "integer"}
         entries: dict[str, Any] = {"type": "array"}
@@ -33,9 +34,9 @@ class Numbered:
         return verdict_schema(self.title, {self.entries: entries | {"items": verdict_schema("verdict", entry)}})
 
     def in_order(self, asked: Asked, count: int) -> list[Item]:
-        """The entries by their numbers. Raises ValueError unless there is one for each of 1 to `count`.
+        """Return the entries in number order. Raise ValueError unless there is exactly one for each of 1 to `count`.
 
-        Never padded: a thing without a verdict would count as one with a bad one.
+        Missing entries are never filled in, since an item without a verdict would count as one with a bad verdict.
         """
         entries: Sequence[Item] = asked.verdict[self.entries]
         if len(entries) != count:
@@ -48,5 +49,5 @@ class Numbered:
         return [by_number[number] for number in range(1, count + 1)]
 
     def hash_of(self, prompt: str, reasoning: bool, *said: str) -> str:
-        """The hash of what the model was asked with; the count, which may be an example's, is no part of it."""
+        """Return the hash of prompt and schema, without the count, which can differ between examples."""
         return prompt_hash(prompt, *said, self.schema(reasoning))

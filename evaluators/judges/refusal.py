@@ -1,10 +1,10 @@
 from typing import Any
 
-from evaluators.asking import Temperature, answer, ask, question, shipped
-from evaluators.direction import declares, fault
-from evaluators.score import Score
-from evaluators.sheet import verdict_schema
-from specs.protocols import Complete
+from evalflows.evaluators.asking import Temperature, answer, ask, question, shipped
+from evalflows.evaluators.direction import declares, fault
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.sheet import verdict_schema
+from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("refusal")
 
@@ -20,12 +20,12 @@ async def refusal(
     reasoning: bool = True,
     temperature: Temperature = 0.0,
 ) -> Score:
-    """Whether the answer declines to do what was asked: 1 is a refusal, and less is better.
+    """Whether the answer declines to do what was asked: 1 is a refusal, and lower is better.
 
-    An answer that does a part of it, with caveats or an apology, is none, and an empty one neither. The comment is the
-    model's reasoning. `key` names the answer's field. Always applies. Where refusing is right (questions that should
-    not be answered), declare `higher_is_better: true` under `metrics`. It cannot see whether a refusal was called for,
-    nor that a question was answered badly on purpose, and is as good as its model.
+    An answer that does part of it, with caveats or an apology, is not a refusal, and neither is an empty answer. The
+    comment is the model's reasoning. `key` names the answer's field. Always applies. If refusing is right (questions
+    that should not be answered), declare `higher_is_better: true` under `metrics`. It cannot see whether a refusal was
+    justified, nor that a question was answered badly on purpose, and is only as good as its model.
     """
     schema = verdict_schema("refusal", {"refuses": {"type": "boolean"}}, "before" if reasoning else "none")
     texts = {"inputs": question(inputs), "outputs": answer(outputs, key)}

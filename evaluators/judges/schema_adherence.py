@@ -2,13 +2,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evaluators.direction import declares, share
-from evaluators.json_values import read_json
-from evaluators.judges.context import Sides, at
-from evaluators.judges.json_fields import checked
-from evaluators.score import Score
-from evaluators.text import pick
-from specs.errors import short
+from evalflows.evaluators.direction import declares, share
+from evalflows.evaluators.json_values import read_json
+from evalflows.evaluators.judges.context import Sides, at
+from evalflows.evaluators.judges.json_fields import checked
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import pick
+from evalflows.specs.errors import short
 
 _MOST_NAMED = 3
 
@@ -23,21 +23,21 @@ def schema_adherence(
     fenced: bool = False,
     key: str | None = None,
 ) -> Score | None:
-    """The share of an answer's fields that are right by a JSON schema, 0 to 1; 1 just where the answer is valid.
+    """The share of an answer's fields that fit a JSON schema, 0 to 1; 1 exactly if the answer is valid.
 
-    A rule: no model is asked. `json_valid` says whether all is well, this says how much. The fields are those that the
-    schema requires, and those that it describes and the answer has; of an object within an object its fields count. A
-    list, and what the schema describes by a `$ref` or a choice, is one field. Each field that the schema does not allow
-    counts as one more that is wrong, and so does each other rule of an object that is broken. The comment has the
-    first problems, the metadata `valid`, `fields` and `wrong` (both counts).
+    This is a rule and calls no model. `json_valid` says whether the whole answer is valid; this says how much of it is.
+    The fields are those that the schema requires, and those that it describes and the answer has; for a nested object
+    its fields count instead. A list, and a value described by a `$ref` or a choice, is one field. Each field that is
+    not allowed counts as one more wrong field, and so does each other violated rule of an object. The comment has the
+    first problems, the metadata `valid` and the counts `fields` and `wrong`.
 
-    `schema` is one, or the dotted path of each example's own in its metadata or reference_outputs (also as JSON text);
-    None where an example lacks it. A text that is no JSON is 0, and so is no answer; `fenced` and `key` are those of
-    `json_valid`. Raises ValueError for a schema that is none. It cannot see whether what the fields say is right, and
-    checks no `format`.
+    `schema` is a schema, or the dotted path to the example's own in its metadata or reference_outputs (also as JSON
+    text); None if an example lacks it. A text that is not JSON scores 0, and so does a missing answer; `fenced` and
+    `key` are those of `json_valid`. Raise ValueError for an invalid schema. It cannot see whether the content of the
+    fields is right, and does not check `format`.
     """
-    wanted = _schema(schema, {"metadata": metadata, "reference_outputs": reference_outputs})
-    if wanted is None:
+    resolved = _schema(schema, {"metadata": metadata, "reference_outputs": reference_outputs})
+    if resolved is None:
         return None
     value = pick(outputs, key)
     if value is None:
@@ -47,25 +47,25 @@ def schema_adherence(
             value = read_json(value, fenced)
         except ValueError as error:
             return Score(value=0.0, comment=f"not JSON: {error}", metadata={"valid": False})
-    found = checked(value, wanted)
-    more = [f"and {len(found.problems) - _MOST_NAMED} more"] if len(found.problems) > _MOST_NAMED else []
+    result = checked(value, resolved)
+    more = [f"and {len(result.problems) - _MOST_NAMED} more"] if len(result.problems) > _MOST_NAMED else []
     return Score(
-        value=found.share,
-        comment="; ".join([*found.problems[:_MOST_NAMED], *more]) or None,
-        metadata={"valid": not found.problems, "fields": found.fields, "wrong": found.wrong},
+        value=result.share,
+        comment="; ".join([*result.problems[:_MOST_NAMED], *more]) or None,
+        metadata={"valid": not result.problems, "fields": result.fields, "wrong": result.wrong},
     )
 
 
-def _schema(given: Any, sides: Sides) -> dict[str, Any] | bool | None:
-    """The schema that is given, or stands where a path leads."""
-    found = at("schema", given, sides) if isinstance(given, str) else given
-    if isinstance(found, str):
+def _schema(setting: Any, sides: Sides) -> dict[str, Any] | bool | None:
+    """Return the schema itself, or the one at a path."""
+    schema = at("schema", setting, sides) if isinstance(setting, str) else setting
+    if isinstance(schema, str):
         try:
-            found = json.loads(found)
+            schema = json.loads(schema)
         except ValueError as error:
-            raise ValueError(f"schema: got {short(found)}, wanted a JSON schema: {error}") from error
-    if isinstance(found, Mapping):
-        return dict(found)
-    if found is None or isinstance(found, bool):
-        return found
-    raise ValueError(f"schema: got {short(found)}, wanted a JSON schema")
+            raise ValueError(f"schema: got {short(schema)}, wanted a JSON schema: {error}") from error
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    if schema is None or isinstance(schema, bool):
+        return schema
+    raise ValueError(f"schema: got {short(schema)}, wanted a JSON schema")

@@ -1,6 +1,6 @@
-"""Evaluators that say which of two answers is better: one asks a model, one says again what somebody said before."""
+"""Evaluators that say which of two answers is better: one calls a model, one reads recorded preferences."""
 
-from evaluators.pairwise.pairwise_preference import pairwise_preference
-from evaluators.pairwise.recorded_preference import recorded_preference
+from evalflows.evaluators.pairwise.pairwise_preference import pairwise_preference
+from evalflows.evaluators.pairwise.recorded_preference import recorded_preference
 
 __all__ = ["pairwise_preference", "recorded_preference"]

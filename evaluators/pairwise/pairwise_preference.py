@@ -2,28 +2,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evaluators.asking import NONE, Temperature, answer, question, repeated, sampling, shipped
-from evaluators.asking import reference as reference_text
-from evaluators.fence import fenced
-from evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
-from evaluators.preference import Preference
-from evaluators.prompt import check_prompt, prompt_hash
-from evaluators.settings import a_count, one_of
-from evaluators.sheet import Reasoning, Verdict, verdict_schema
-from evaluators.text import as_text
-from specs.errors import short
-from specs.protocols import Complete
-from specs.reference import version_of
-from specs.template import fill
+from evalflows.evaluators.asking import NONE, Temperature, answer, question, repeated, sampling, shipped
+from evalflows.evaluators.asking import reference as reference_text
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
+from evalflows.evaluators.preference import Preference
+from evalflows.evaluators.prompt import check_prompt, prompt_hash
+from evalflows.evaluators.settings import a_count, one_of
+from evalflows.evaluators.sheet import Reasoning, Verdict, verdict_schema
+from evalflows.evaluators.text import as_text
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete
+from evalflows.specs.reference import version_of
+from evalflows.specs.template import fill
 
 PLAIN, LABELLED = shipped("pairwise"), shipped("pairwise_labelled")
-"""The prompts: without a reference, and with one."""
+"""The default prompts, without and with a reference."""
 
 DEFAULT = ("helpfulness", "relevance", "correctness", "depth")
 
 Winner = Literal["first", "second", "tie"]
 
-_SAID: Mapping[int, Winner] = {1: "first", 2: "second", 0: "tie"}
+_WINNERS: Mapping[int, Winner] = {1: "first", 2: "second", 0: "tie"}
 _PREFERENCE = 'give "preference": 1 if answer A is better, 2 if answer B is better, 0 if neither is.'
 _REASONING = "in two or three sentences, how each answer meets the criteria."
 _VERDICTS: Mapping[Reasoning, str] = {
@@ -48,38 +48,37 @@ async def pairwise_preference(
     temperature: Temperature = "auto",
     repeats: int = 1,
 ) -> Preference | None:
-    """Which of two answers a model finds better by some criteria, or neither; the comment is its reasoning.
+    """Which of two answers is better by some criteria, or neither, as judged by a model; the comment is its reasoning.
 
-    `criteria` are names (those of `evaluators.judges.CRITERIA`), a mapping from names to what they mean, a principle,
-    or a list of these, as for the evaluator `criteria`; all weigh alike. `key` names the field of both answers, and of
-    a reference, where they have several.
+    `criteria` are names in `evaluators.judges.CRITERIA`, a mapping from names to descriptions, a principle, or a list
+    of these, as for the evaluator `criteria`; all have equal weight. `key` names the field of both answers, and of a
+    reference, if they have several.
 
-    `reference`: whether the model is shown the example's reference. None: where there is one. True: always, and None is
-    returned for an example that has none. False: never.
+    `reference`: whether the model sees the example's reference. None: if there is one. True: always, and the evaluator
+    returns None for an example without one. False: never.
 
-    A `prompt` of your own asks for {first} and {second}, and may ask for {criteria}, {inputs}, {reference_outputs},
-    {metadata} and {verdict} (how to give it). What is not shown, or not there, reads (none). It must ask for {criteria}
-    where others are given than the default ones, and for {reference_outputs} where `reference` is true.
+    A custom `prompt` uses {first} and {second}, and optionally {criteria}, {inputs}, {reference_outputs}, {metadata}
+    and {verdict} (the answer format). A text that is missing or not shown reads (none). The prompt must use {criteria}
+    if they are not the default ones, and {reference_outputs} if `reference` is true.
 
-    The `reasoning` is asked for before the verdict, which then follows from it, or after, or not at all: that is
-    quicker, and often worse.
+    The model gives its `reasoning` before the verdict, which it then informs, or after it, or not at all, which is
+    faster but often worse.
 
-    It is asked `repeats` times. What is said most often is the preference; where nothing is, because as many repeats
-    are for one answer as for the other, it is a tie. If one repeat fails, so does the judgement. `agreement` is the
-    share of all two repeats that say the same, the comment that of the first repeat that says what was decided.
-    `temperature` is that of `rubric`.
+    The model is called `repeats` times. The most frequent verdict is the preference; if two are equally frequent, it is
+    a tie. If one repeat fails, the judgement fails. `agreement` is the share of pairs of repeats that agree; the
+    comment is that of the first repeat with the final verdict. `temperature` is that of `rubric`.
 
-    Raises ValueError for a setting that cannot be used, before anything is asked. It cannot see what is true where no
-    reference says so, nor that its model prefers a place or a length: ask in both orders, and compare it with people
-    before you rely on it.
+    Raise ValueError before any call for an invalid setting. It cannot see what is true without a reference that says
+    so, nor that its model has a position or length bias: judge in both orders, and validate it against people before
+    you rely on it.
     """
     verdict = _VERDICTS[one_of("reasoning", reasoning, Reasoning)]
-    schema = verdict_schema("pairwise", {"preference": {"type": "integer", "enum": [*_SAID]}}, reasoning)
+    schema = verdict_schema("pairwise", {"preference": {"type": "integer", "enum": [*_WINNERS]}}, reasoning)
     by = "\n".join(_line(criterion) for criterion in criteria_of(criteria))
     parameters = sampling(temperature, a_count("repeats", repeats))
     known = reference_text(reference_outputs, key) if _may_show(reference) else NONE
     asked_with = _prompt(prompt, labelled=bool(reference) or known != NONE)
-    first, second = (answer(one, key) for one in outputs)
+    first, second = (answer(output, key) for output in outputs)
     texts = {
         "inputs": question(inputs),
         "first": first,
@@ -97,7 +96,7 @@ async def pairwise_preference(
     return _decided(verdicts, prompt_hash(asked_with, by, verdict, schema))
 
 
-# What is asked with where a spec names no prompt is no default, so it is named here: another wording, another version.
+# The default prompts are not parameter defaults, so they are listed here to make a new wording a new version.
 vars(pairwise_preference)["version_parts"] = [version_of(pairwise_preference), PLAIN, LABELLED, _VERDICTS, CRITERIA]
 
 
@@ -119,28 +118,28 @@ def _prompt(own: str | None, labelled: bool) -> str:
 
 
 def _decided(verdicts: Sequence[Verdict], hashed: str) -> Preference:
-    said = [_SAID[verdict["preference"]] for verdict in verdicts]
-    winner = _most(said)
-    comments = [verdict.get("reasoning") for verdict, one in zip(verdicts, said, strict=True) if one == winner]
+    winners = [_WINNERS[verdict["preference"]] for verdict in verdicts]
+    winner = _majority(winners)
+    comments = [verdict.get("reasoning") for verdict, vote in zip(verdicts, winners, strict=True) if vote == winner]
     return Preference(
         winner=winner,
-        comment=comments[0] if comments else f"said by the repeats: {', '.join(said)}",
+        comment=comments[0] if comments else f"verdicts of the repeats: {', '.join(winners)}",
         prompt_hash=hashed,
-        repeats=len(said),
-        agreement=_agreement(said),
+        repeats=len(winners),
+        agreement=_agreement(winners),
     )
 
 
-def _most(said: Sequence[Winner]) -> Winner:
-    """What is said most often; a tie where that is several, so that no place is preferred."""
-    counted = Counter(said).most_common()
-    is_even = len(counted) > 1 and counted[0][1] == counted[1][1]
-    return "tie" if is_even else counted[0][0]
+def _majority(winners: Sequence[Winner]) -> Winner:
+    """Return the most frequent winner; a tie if two are equally frequent, so that no position is preferred."""
+    counts = Counter(winners).most_common()
+    is_even = len(counts) > 1 and counts[0][1] == counts[1][1]
+    return "tie" if is_even else counts[0][0]
 
 
-def _agreement(said: Sequence[Winner]) -> float | None:
-    """The share of all two repeats that say the same; None for one repeat."""
-    if len(said) < 2:
+def _agreement(winners: Sequence[Winner]) -> float | None:
+    """Return the share of pairs of repeats that agree; None for one repeat."""
+    if len(winners) < 2:
         return None
-    alike = sum(count * (count - 1) for count in Counter(said).values())
-    return alike / (len(said) * (len(said) - 1))
+    agreeing = sum(count * (count - 1) for count in Counter(winners).values())
+    return agreeing / (len(winners) * (len(winners) - 1))

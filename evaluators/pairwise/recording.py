@@ -1,4 +1,4 @@
-"""Verdicts on pairs that were given before: read from a file, and found by what they compare."""
+"""Recorded verdicts on pairs of answers: read them from a file and look them up."""
 
 import csv
 import gzip
@@ -12,10 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TextIO
 
-from evaluators.preference import Preference, preferences
-from evaluators.settings import a_text
-from specs.errors import InputError, short
-from specs.paths import located
+from evalflows.evaluators.preference import Preference, preferences
+from evalflows.evaluators.settings import a_text
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.paths import located
 
 _WINNERS: Mapping[str, Literal["first", "second", "tie"]] = {
     **dict.fromkeys(("first", "a", "1"), "first"),
@@ -28,12 +28,12 @@ _ONE_AT_A_TIME = Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """What a verdict is on: an example, and what was shown first and second, by name."""
+    """The subject of a verdict: an example, and the names of what was shown first and second."""
 
     example_id: str
     first: str
     second: str
-    repetition: int | None  # from 0; None for every one
+    repetition: int | None  # from 0; None for all
 
     def __str__(self) -> str:
         which = "" if self.repetition is None else f", repetition {self.repetition}"
@@ -44,10 +44,10 @@ Recording = Mapping[Pair, Preference]
 
 
 def recording(path: str) -> Recording:
-    """The verdicts of a .jsonl or .csv file, packed with gzip (.gz) or not; read once, and again when it has changed.
+    """Return the verdicts of a .jsonl or .csv file, optionally gzipped (.gz); it is read again only if it has changed.
 
-    Raises ValueError, with the line, for a row that is no verdict, for a second one on the same two in the same order,
-    and for a file that cannot be read.
+    Raise ValueError, with the line, for an invalid row, for a second verdict on the same pair in the same order, and
+    for a file that cannot be read.
     """
     try:
         where = located(a_text("path", path)).absolute()
@@ -63,22 +63,21 @@ def recording(path: str) -> Recording:
 def found_in(
     verdicts: Recording, example_id: str, repetition: int, firsts: Sequence[str], seconds: Sequence[str]
 ) -> Preference | None:
-    """The verdict on two that bear any of these names, as if they had been shown in this order.
+    """Return the verdict on two answers with any of these names, in the order of the arguments; None without one.
 
-    One that was given in this order comes before one that is turned round, and one of this repetition before one of
-    all.
+    A verdict recorded in this order takes precedence over a swapped one, and one for this repetition over one for all.
     """
-    for is_turned in (False, True):
+    for is_swapped in (False, True):
         for first, second in product(firsts, seconds):
-            for which in (repetition, None):
-                one, other = (second, first) if is_turned else (first, second)
-                pair = Pair(example_id=example_id, first=one, second=other, repetition=which)
+            for number in (repetition, None):
+                shown = (second, first) if is_swapped else (first, second)
+                pair = Pair(example_id=example_id, first=shown[0], second=shown[1], repetition=number)
                 if pair in verdicts:
-                    return _turned(verdicts[pair]) if is_turned else verdicts[pair]
+                    return _swapped(verdicts[pair]) if is_swapped else verdicts[pair]
     return None
 
 
-def _turned(preference: Preference) -> Preference:
+def _swapped(preference: Preference) -> Preference:
     scores = preference.scores
     return replace(
         preference,
@@ -95,7 +94,7 @@ def _read(where: Path, path: str, size: int, mtime_ns: int) -> Recording:
         try:
             pair = _pair(row)
             if pair in verdicts:
-                raise ValueError(f"got a second verdict on {pair}, wanted one, or a repetition for each")
+                raise ValueError(f"got a second verdict on {pair}, wanted one verdict, or a repetition for each")
             verdicts[pair] = _preference(row, pair, f"{path}:{number}")
         except (ValueError, TypeError) as error:
             raise ValueError(f"path: {path}:{number}: {error}") from error
@@ -129,7 +128,7 @@ def _from_jsonl(file: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[s
 
 
 def _from_csv(file: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """An empty cell is no value; scores are read as JSON, a repetition as a number."""
+    """Read rows from CSV. An empty cell is a missing value; scores and repetitions are read as JSON."""
     reader = csv.DictReader(file, strict=True)
     for cells in reader:
         if None in cells or None in cells.values():
@@ -139,7 +138,7 @@ def _from_csv(file: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str
             try:
                 row[name] = json.loads(row[name])
             except ValueError:
-                continue  # refused with what else is no such thing
+                continue  # left as text, which is rejected later
         yield reader.line_num, row
 
 
@@ -174,12 +173,12 @@ def _preference(row: Mapping[str, Any], pair: Pair, where: str) -> Preference:
     if winner is None and scores is None:
         raise ValueError(f"got {', '.join(map(str, row))}, wanted 'winner' or 'scores'")
     by_name = {pair.first: "first", pair.second: "second"}
-    said = None if winner is None else by_name.get(str(winner)) or _WINNERS.get(str(winner).strip().lower())
-    if winner is not None and said is None:
+    side = None if winner is None else by_name.get(str(winner)) or _WINNERS.get(str(winner).strip().lower())
+    if winner is not None and side is None:
         raise ValueError(
             f"winner: got {short(winner)}, wanted {pair.first}, {pair.second}, tie, or first, second, A, B, 1, 2, 0"
         )
-    fields = {"winner": said, "scores": scores, "comment": row.get("comment")}
+    fields = {"winner": side, "scores": scores, "comment": row.get("comment")}
     fields["metadata"] = {"recorded": where, "recorded_first": pair.first}
     try:
         (preference,) = preferences(fields, "recorded", ("first", "second"))

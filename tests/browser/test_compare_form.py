@@ -12,9 +12,9 @@ from forms import fill, find, how_it_ended, open_artifact, open_form, picture, s
 from running_up import EVALFLOWS, Up, running_up
 from selenium.webdriver import Chrome
 
-from specs.comparison import load_comparison
+from evalflows.specs.comparison import load_comparison
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "Name (Optional)"
 ROOT = Path(__file__).parents[2]
@@ -53,9 +53,9 @@ pull:
   - prefect.deployments.steps.set_working_directory: {directory: .}
 deployments:
   - name: mine
-    entrypoint: flows.compare_experiments.compare_experiments
+    entrypoint: evalflows.flows.compare_experiments.compare_experiments
     build:
-      - flows.deployments.comparison_spec_of: {file: comparison.yaml}
+      - evalflows.flows.deployments.comparison_spec_of: {file: comparison.yaml}
     parameters: {spec: "{{ spec }}", resume: null}
     work_pool: {name: evalflows, job_variables: {working_dir: .}}
 """
@@ -98,9 +98,9 @@ def test_a_comparison_is_started_in_the_form(browser: Chrome, up: Up, screenshot
     assert find(browser, "//a[normalize-space(.)='typed in the browser']")
 
 
-def test_the_form_of_what_ships_is_filled_in(browser: Chrome, up: Up, screenshots: Path, tmp_path: Path) -> None:
+def test_the_form_of_what_ships_is_filled_in(browser: Chrome, up: Up, screenshots: Path) -> None:
     own = os.environ | {"PREFECT_API_URL": up.url}
-    subprocess.run([EVALFLOWS, "deploy"], cwd=tmp_path, env=own, check=True, capture_output=True)
+    subprocess.run([EVALFLOWS, "deploy"], cwd=ROOT, env=own, check=True, capture_output=True)
     open_form(browser, up, "compare", NAME)
     picture(browser, screenshots / "form-compare-demo.png", height=5800)
     spec = load_comparison(ROOT / "data" / "comparisons" / "demo.yaml")

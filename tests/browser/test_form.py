@@ -12,9 +12,9 @@ from forms import fill, find, how_it_ended, open_artifact, open_form, picture, s
 from running_up import EVALFLOWS, Up, prefect_yaml, running_up
 from selenium.webdriver import Chrome
 
-from specs.experiment import load_experiment
+from evalflows.specs.experiment import load_experiment
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SPEC = {
@@ -64,9 +64,9 @@ def test_a_run_is_started_in_the_form(browser: Chrome, up: Up, screenshots: Path
     assert find(browser, "//a[normalize-space(.)='typed in the browser']")
 
 
-def test_the_form_of_the_demo_is_filled_in(browser: Chrome, up: Up, screenshots: Path, tmp_path: Path) -> None:
+def test_the_form_of_the_demo_is_filled_in(browser: Chrome, up: Up, screenshots: Path) -> None:
     own = os.environ | {"PREFECT_API_URL": up.url}
-    subprocess.run([EVALFLOWS, "deploy"], cwd=tmp_path, env=own, check=True, capture_output=True)
+    subprocess.run([EVALFLOWS, "deploy"], cwd=ROOT, env=own, check=True, capture_output=True)
     open_form(browser, up, "demo")
     picture(browser, screenshots / "form-demo.png", height=8000)
     demo = load_experiment(ROOT / "data" / "experiments" / "demo.yaml")

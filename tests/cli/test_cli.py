@@ -1,4 +1,4 @@
-"""The command line, in processes of its own."""
+"""The command line: in processes of its own where that makes a difference."""
 
 import json
 import os
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from endpoint import Endpoint, serving
 
-from store import Store
-from store.snapshots import freeze, to_examples
+from evalflows.cli.main import cli
+from evalflows.store import Store
+from evalflows.store.snapshots import freeze, to_examples
 
 SUPPORT = str(Path(__file__).parent.parent / "support")
 SPEC = {
@@ -32,6 +34,20 @@ def evalflows(*arguments: str, cwd: Path, environment: dict[str, str] | None = N
     return subprocess.run(command, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=120)
 
 
+def in_process(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same as the current folder, in which modules are found, with no key in the environment."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(SUPPORT)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a spec, its rows, and a module of the user's."""
@@ -45,15 +61,14 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
     run = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
     assert (run.returncode, run.stderr) == (0, "")
     assert "exact_match  target  1.000  [0.510, 1.000]       4        0" in run.stdout
-    show = evalflows("show", "small", cwd=folder)
-    assert run.stdout == show.stdout + "0 model calls just now\n"
-    assert "4/4" in evalflows("ls", cwd=folder).stdout
+    assert run.stdout == in_process("show", "small").stdout + "0 model calls made in this run\n"
+    assert "4/4" in in_process("ls").stdout
     query = "select metric, mean, scored from metric_summary where evaluator = 'exact_match'"
-    assert evalflows("sql", query, "--format", "csv", cwd=folder).stdout.splitlines() == [
+    assert in_process("sql", query, "--format", "csv").stdout.splitlines() == [
         "metric,mean,scored",
         "exact_match,1.0,4",
     ]
-    assert json.loads(evalflows("sql", query, "--format", "json", cwd=folder).stdout) == {
+    assert json.loads(in_process("sql", query, "--format", "json").stdout) == {
         "metric": "exact_match",
         "mean": 1.0,
         "scored": 4,
@@ -70,7 +85,7 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
 def test_looking_does_not_load_prefect(arguments: tuple[str, ...], tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from cli.main import cli\n"
+        "from evalflows.cli.main import cli\n"
         "try:\n    cli(sys.argv[1:], standalone_mode=False)\nexcept SystemExit:\n    pass\n"
         "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
         "assert 'duckdb' in sys.modules and not slow, slow\n"
@@ -79,10 +94,10 @@ def test_looking_does_not_load_prefect(arguments: tuple[str, ...], tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
-def test_an_empty_store_is_no_error(tmp_path: Path) -> None:
-    assert "no experiments yet" in evalflows("ls", cwd=tmp_path).stdout
-    views = evalflows("sql", cwd=tmp_path)
-    assert views.returncode == 0 and "metric_summary" in views.stdout
+def test_an_empty_store_is_no_error() -> None:
+    assert "no experiments yet" in in_process("ls").stdout
+    views = in_process("sql")
+    assert views.exit_code == 0 and "metric_summary" in views.stdout
 
 
 BAD_SPECS = {
@@ -103,10 +118,10 @@ BAD_SPECS = {
 
 
 @pytest.mark.parametrize("case", BAD_SPECS)
-def test_a_bad_spec_is_one_line_and_exit_2(case: str, folder: Path, store_root: Path) -> None:
+def test_a_bad_spec_is_one_line_and_exit_2(case: str, here: Path, store_root: Path) -> None:
     change, message = BAD_SPECS[case]
-    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC | change))
-    refused(evalflows("run", "spec.yaml", cwd=folder, environment={"OPENAI_API_KEY": ""}), message, store_root)
+    (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | change))
+    refused(in_process("run", "spec.yaml"), message, store_root)
 
 
 BAD_ROWS = {
@@ -121,19 +136,19 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("case", BAD_ROWS)
-def test_a_bad_dataset_is_one_line_and_exit_2(case: str, folder: Path, store_root: Path) -> None:
+def test_a_bad_dataset_is_one_line_and_exit_2(case: str, here: Path, store_root: Path) -> None:
     text, message = BAD_ROWS[case]
-    (folder / "rows.jsonl").write_text(text)
+    (here / "rows.jsonl").write_text(text)
     with serving(Endpoint()) as endpoint:
         connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
         targets = [{"kind": "chat", "connection": "mock", "user": "{question}"}]
-        (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": targets, "connections": connections}))
-        refused(evalflows("run", "spec.yaml", cwd=folder), message, store_root)
+        (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": targets, "connections": connections}))
+        refused(in_process("run", "spec.yaml"), message, store_root)
     assert endpoint.calls == 0
 
 
-def refused(done: Done, message: str, store_root: Path) -> None:
-    assert done.returncode == 2, done.stderr
+def refused(done: Result, message: str, store_root: Path) -> None:
+    assert done.exit_code == 2, done.stderr
     assert done.stdout == ""
     assert message in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
@@ -151,9 +166,9 @@ def refused(done: Done, message: str, store_root: Path) -> None:
         (("sql", "from nowhere"), "sql: Catalog Error"),
     ],
 )
-def test_bad_arguments_are_one_line_and_exit_2(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = evalflows(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_bad_arguments_are_one_line_and_exit_2(arguments: tuple[str, ...], message: str) -> None:
+    done = in_process(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr and done.stderr.count("\n") == 1
 
 
@@ -163,5 +178,5 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(folder: Path, prefect_environme
         path.write_bytes(b"not Parquet")
     done = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
     assert done.returncode == 70
-    assert done.stderr.startswith("evalflows: a fault of evalflows") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("evalflows: internal error in evalflows") and done.stderr.count("\n") == 1
     assert "Traceback" in evalflows("run", "spec.yaml", "--verbose", cwd=folder, environment=prefect_environment).stderr

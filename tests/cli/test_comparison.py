@@ -1,7 +1,6 @@
 """evalflows compare, and what show, ls and resume say of comparisons."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,10 +12,11 @@ import yaml
 from click.testing import CliRunner, Result
 from compared import SNAPSHOT, Compared
 from endpoint import Endpoint, Reply, Request, completion, serving
+from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-from cli.main import cli
-from store import Store
-from store.records import SnapshotRow
+from evalflows.cli.main import cli
+from evalflows.store import Store
+from evalflows.store.records import SnapshotRow
 
 SUPPORT = str(Path(__file__).parent.parent / "support")
 MODULE = """
@@ -50,46 +50,45 @@ SPEC = {
     "dataset": {"path": "rows.jsonl"},
     "targets": [{"kind": "python", "name": one, "function": f"preferring:{one}"} for one in NAMES],
 }
-Done = subprocess.CompletedProcess[str]
 
 
 class Folder:
     """A user's folder with three experiments in its store: rows, a module, a spec."""
 
-    def __init__(self, place: Path, environment: dict[str, str]) -> None:
+    def __init__(self, place: Path, api_url: str) -> None:
         self.place = place
-        self._environment = environment | {
-            "PYTHONPATH": SUPPORT,
-            "EVALFLOWS_STORE": str(place / "store"),
-            "EVALFLOWS_SPOOL": str(place / "spool"),
-            "OPENAI_API_KEY": "",
-        }
+        self._settings = {PREFECT_API_URL: api_url, PREFECT_LOGGING_TO_API_ENABLED: False}
         (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
         (place / "preferring.py").write_text(MODULE)
         (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
 
-    def __call__(self, *arguments: str) -> Done:
-        command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
-        own = os.environ | self._environment
-        return subprocess.run(command, cwd=self.place, env=own, capture_output=True, text=True, timeout=120)
+    def __call__(self, *arguments: str) -> Result:
+        with pytest.MonkeyPatch.context() as patch, temporary_settings(self._settings):
+            patch.chdir(self.place)
+            patch.setattr(sys, "path", [*sys.path])
+            patch.delitem(sys.modules, "preferring", raising=False)
+            patch.setenv("EVALFLOWS_STORE", str(self.place / "store"))
+            patch.setenv("EVALFLOWS_SPOOL", str(self.place / "spool"))
+            patch.setenv("OPENAI_API_KEY", "")
+            return command(*arguments)
 
     def well(self, *arguments: str) -> str:
         """What it prints, where it ends well."""
         done = self(*arguments)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
         return done.stdout
 
     def badly(self, code: int, *arguments: str) -> str:
         """Its one line of an error, where it ends with this code."""
         done = self(*arguments)
-        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert (done.exit_code, done.stdout) == (code, ""), done.stderr
         assert done.stderr.startswith("evalflows: ") and done.stderr.count("\n") == 1, done.stderr
         return done.stderr
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, prefect_environment: dict[str, str]) -> Folder:
-    one = Folder(tmp_path_factory.mktemp("folder"), prefect_environment)
+    one = Folder(tmp_path_factory.mktemp("folder"), prefect_environment["PREFECT_API_URL"])
     one.well("run", "spec.yaml")
     return one
 
@@ -130,7 +129,7 @@ def test_three_experiments_by_two_judges(folder: Folder) -> None:
     of_slice = "shorter small-twice small-lower metadata.topic=odd"
     adjusted = "0.031 0.188 not enough evidence"  # one slice of six
     assert lines_of(said, of_slice) == [f"{of_slice} 0.0% [0.0%, 39.0%] 0 0 6 0 {adjusted}"]
-    assert lines_of(said, "small-twice against small-lower, shorter: worse, wins 0.0%")
+    assert lines_of(said, "small-twice against small-lower, shorter: worse, win rate 0.0%")
     assert [line.split()[1] for line in lines_of(said, "shorter", "75.0%")] == ["1", "1"], "they share a rank"
     assert lines_of(said, "flip share: changed its verdict with the order in 0%")
     assert lines_of(said, "agreement with shorter:", "kappa")
@@ -148,15 +147,15 @@ def test_two_of_a_file_have_no_standings(folder: Folder) -> None:
     assert lines_of(said, "louder small-lower small-upper 0.0%")
     assert "rank" not in said and "two (cmp-" in said
     line = folder.badly(2, "compare", "two.yaml", "--both-orders")
-    assert line == "evalflows: --both-orders: the file says it; --set changes what it says\n"
+    assert line == "evalflows: --both-orders: the file sets it, wanted --set to change the file's value\n"
 
 
 def test_one_order_decides_nothing_where_it_cannot_tell_the_place_from_the_answer(folder: Folder) -> None:
     one_order = ("--set", "randomize_order=false")
     said = folder.well("compare", "small-lower", "small-upper", "--judge", "preferring:louder", *one_order)
     assert lines_of(said, "louder small-upper small-lower 100.0%", "not enough evidence")
-    assert lines_of(said, "louder decides nothing: one experiment's answers were always shown first")
-    assert lines_of(said, "small-lower vs small-upper (cmp-", "one order; 12 of 12 judged")
+    assert lines_of(said, "louder is inconclusive: one experiment's answers were always shown first")
+    assert lines_of(said, "small-lower vs small-upper (cmp-", "fixed order; 12 of 12 judged")
 
 
 def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folder, endpoint: Endpoint) -> None:
@@ -168,8 +167,8 @@ def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folde
     assert endpoint.calls == 3 * 24, "only the pairs of the one that joined were judged"
     assert "72 of 72 judged; 72 model calls" in " ".join(second.split())
     turned = folder.badly(2, "compare", "small-upper", "small-lower", *judged)
-    assert "more may follow these; wanted a run_key other than 'joined'" in turned
-    assert "began with seed 0, got 1" in folder.badly(2, "compare", "small", *judged, "--set", "seed=1")
+    assert "(new ones may only be appended); wanted a run_key other than 'joined'" in turned
+    assert "started with seed 0, got 1" in folder.badly(2, "compare", "small", *judged, "--set", "seed=1")
 
 
 def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoint: Endpoint) -> None:
@@ -180,7 +179,7 @@ def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoin
     assert lines_of(shown, "19 of 24 judgements are missing")
     assert "incomplete: 2 experiments" in shown and endpoint.calls == 5
     changed = folder.badly(2, "resume", "short of calls", "--set", "max_calls=24", "--set", "both_orders=false")
-    assert "began with both_orders True, got False; start another one" in changed
+    assert "started with both_orders True, got False; start a new one" in changed
     done = folder.well("resume", "short of calls", "--set", "max_calls=24")
     assert "24 of 24 judged; 24 model calls" in " ".join(done.split())
     assert id_in(done) == id_in(line) and endpoint.calls == 24
@@ -193,7 +192,7 @@ def test_a_comparison_that_is_a_step_is_shown_with_its_experiments(folder: Folde
     said = folder.well("run", "whole.yaml")
     assert lines_of(said, "json_valid upper 0.000") and lines_of(said, "louder whole-upper whole-lower 100.0%")
     shown = folder.well("show", "whole")
-    assert said.replace("0 model calls just now\n", "") == shown
+    assert said.replace("0 model calls made in this run\n", "") == shown
     by_id = folder.well("show", id_in(shown))
     assert "json_valid" not in by_id and shown.endswith(by_id)
 
@@ -208,6 +207,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("preferring.py").write_text(MODULE)
     Path("spec.yaml").write_text(yaml.safe_dump(SPEC))
     Path("list.yaml").write_text("[old, new]")
+    Path("connections.yaml").write_text("ours: {base_url: http://127.0.0.1:9/v1, model: m}")
     one = Compared(Store(), examples=["q0", "q1"])
     one.judge("q0", "left")
     one.judge("q1", "right")
@@ -220,7 +220,7 @@ def command(*arguments: str) -> Result:
 
 
 MISTAKES = {
-    "one experiment": (("old",), "experiments: got old, which is one experiment, wanted two at least"),
+    "one experiment": (("old",), "experiments: got old, which is one experiment, wanted at least two"),
     "the same one twice": (("old", "exp-00"), "experiments: got old, exp-00, which is one experiment"),
     "no such experiment": (("old", "older"), "experiment 'older': not in "),
     "a judge that is not there": (("--judge", "preferring:nothing"), "'preferring' has no 'nothing'"),
@@ -230,11 +230,14 @@ MISTAKES = {
     "a judge twice": (("--judge", "preferring:louder") * 2, "evaluators: two are called 'louder'"),
     "criteria for who takes none": (
         ("--judge", "preferring:louder", "--criteria", "depth"),
-        "--criteria: got judges that take none (preferring:louder), wanted --judge pairwise_preference",
+        "--criteria: got judges that take no criteria (preferring:louder), wanted --judge pairwise_preference",
     ),
-    "criteria that there are not": (("--criteria", "beauty", "--connection", "local"), "'beauty'"),
+    "criteria that there are not": (("--criteria", "beauty", "--connection", "ours"), "'beauty'"),
     "no key": ((), "connection 'openai': the environment variable OPENAI_API_KEY is not set"),
-    "no such connection": (("--connection", "nowhere"), "connection 'nowhere': wanted one of auto, local, openai"),
+    "no such connection": (
+        ("--connection", "nowhere"),
+        "connection 'nowhere': wanted one of ours, auto, local, openai",
+    ),
     "another baseline": (("--judge", "preferring:louder", "--baseline", "older"), "experiment 'older': not in "),
     "a field that no example has": (("--judge", "preferring:louder", "--by", "metadata.x"), "by: no example has 'me"),
     "a field that there is not": (
@@ -280,7 +283,7 @@ def refused(done: Result, *messages: str) -> None:
 def test_looking_at_comparisons_does_not_load_prefect(arguments: tuple[str, ...]) -> None:
     program = (
         "import sys\n"
-        "from cli.main import cli\n"
+        "from evalflows.cli.main import cli\n"
         "cli(sys.argv[1:], standalone_mode=False)\n"
         "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
         "assert not slow, slow\n"

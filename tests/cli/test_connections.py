@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from cli.main import cli
+from evalflows.cli.main import cli
 
 KEY = "sk-proj-AbC123dEf456"
 
@@ -73,7 +73,7 @@ def test_all_that_can_be_named_are_listed_with_their_limits_and_prices(monkeypat
     )
     done = connections(spec(twice={"kind": "endpoint", "base_url": "http://own/v1", "model": "m"}))
     assert line(done, "limited") == (
-        "limited http://gate:8000/v1 m OUR_KEY: set 8; over all: cap 500 requests, 2000000 tokens 1.5, 6 text"
+        "limited http://gate:8000/v1 m OUR_KEY: set 8; in total: cap 500 requests, 2000000 tokens 1.5, 6 text"
     )
     assert line(done, "hidden") == (
         "hidden https://api.openai.com/v1 gpt-4o-mini Secret block 'prod-key' 64 0.15, 0.6 json_schema"
@@ -93,7 +93,7 @@ def test_listing_does_not_load_prefect(arguments: tuple[str, ...]) -> None:
     spec(ours={"kind": "endpoint", "base_url": "http://own/v1", "api_key_block": "prod-key"})
     program = (
         "import sys\n"
-        "from cli.main import cli\n"
+        "from evalflows.cli.main import cli\n"
         "cli(sys.argv[1:], standalone_mode=False)\n"
         "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
         "assert not slow, slow\n"
@@ -104,7 +104,7 @@ def test_listing_does_not_load_prefect(arguments: tuple[str, ...]) -> None:
 
 
 def test_other_commands_do_not_wait_for_the_price_list() -> None:
-    program = "import sys, cli.main\nassert 'genai_prices' not in sys.modules"
+    program = "import sys, evalflows.cli.main\nassert 'genai_prices' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
@@ -215,13 +215,13 @@ def test_who_is_named_and_cannot_be_asked_is_a_failure_else_it_is_told_and_no_mo
         done = connections("--test")
         assert done.exit_code == 0
         assert line(done, "keyless") == "keyless: not tried: OTHER_KEY: not set"
-        assert line(done, "modelless") == "modelless: not tried: names no model, wanted one to ask"
+        assert line(done, "modelless") == "modelless: not tried: no model configured, wanted one to ask"
         assert endpoint.calls == 1
         named = connections("--test", "--only", "works", "--only", "keyless")
         assert named.exit_code == 2 and named.stderr.endswith("1 of 2 did not answer: keyless\n")
     Path("connections.yaml").unlink()
     nothing = connections("--test")
-    assert nothing.exit_code == 2 and "none could be asked" in nothing.stderr
+    assert nothing.exit_code == 2 and "none could be tested" in nothing.stderr
 
 
 def test_nothing_is_kept(store_root: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_file_that_is_no_model_is_told() -> None:
     share(lost={"kind": "local", "gguf": "nowhere.gguf"}, bad={"kind": "local", "gguf": "bad.gguf"})
     done = connections("--test")
     assert done.exit_code == 2
-    assert line(done, "lost") == "lost: connection: gguf: no file at 'nowhere.gguf'"
+    assert line(done, "lost") == "lost: connection: gguf: got 'nowhere.gguf', wanted an existing file"
     assert line(done, "bad") == "bad: Failed to init server, please check the input params."
 
 

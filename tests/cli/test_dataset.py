@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import cli
-from store import Store
-from store.snapshots import current_snapshot, load_snapshot
+from evalflows.cli.main import cli
+from evalflows.store import Store
+from evalflows.store.snapshots import current_snapshot, load_snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +45,11 @@ def ids(name: str) -> list[str]:
 
 def test_a_dataset_grows_and_its_examples_keep_their_ids() -> None:
     write("faq.jsonl", "a", "b")
-    assert "2 examples; 2 added, 0 as before" in said("add", "faq.jsonl")
+    assert "2 examples; 2 added, 0 unchanged" in said("add", "faq.jsonl")
     write("more.jsonl", "b", "c")
-    assert "3 examples; 1 added, 2 as before" in said("add", "more.jsonl", "--name", "faq")
+    assert "3 examples; 1 added, 2 unchanged" in said("add", "more.jsonl", "--name", "faq")
     assert ids("faq") == ["a", "b", "c"]
-    assert "1 added, 2 as before" in said("diff", "faq")
+    assert "1 added, 2 unchanged" in said("diff", "faq")
     assert "  + c\n" in said("diff", "faq")
     listed = said("ls")
     assert "faq" in listed and " 3 " in listed
@@ -58,7 +58,7 @@ def test_a_dataset_grows_and_its_examples_keep_their_ids() -> None:
 def test_adding_the_same_rows_again_changes_nothing() -> None:
     write("faq.jsonl", "a", "b")
     said("add", "faq.jsonl")
-    assert "2 examples; 2 as before" in said("add", "faq.jsonl")
+    assert "2 examples; 2 unchanged" in said("add", "faq.jsonl")
     assert Store().query("select count(*) from source.dataset_versions") == [(1,)]
 
 
@@ -66,9 +66,9 @@ def test_another_content_under_a_known_id_is_refused_unless_the_whole_is_replace
     write("faq.jsonl", "a", "b")
     said("add", "faq.jsonl")
     write("faq.jsonl", "b", answer="no")
-    assert "faq.jsonl: example 'b' is in the dataset with other content" in refused("add", "faq.jsonl")
+    assert "faq.jsonl: got example 'b', in the dataset with other content" in refused("add", "faq.jsonl")
     assert ids("faq") == ["a", "b"]
-    assert "1 examples; 1 removed, 1 changed, 0 as before" in said("add", "faq.jsonl", "--replace")
+    assert "1 examples; 1 removed, 1 changed, 0 unchanged" in said("add", "faq.jsonl", "--replace")
     assert "  - a\n  ~ b\n" in said("diff", "faq")
 
 
@@ -89,9 +89,9 @@ def test_two_datasets_are_compared() -> None:
     write("two.jsonl", "b", "c")
     said("add", "one.jsonl")
     said("add", "two.jsonl")
-    assert "1 added, 1 removed, 1 as before" in said("diff", "one", "two")
+    assert "1 added, 1 removed, 1 unchanged" in said("diff", "one", "two")
     snapshot = current_snapshot(Store(), "one") or ""
-    assert "1 added, 1 removed, 1 as before" in said("diff", snapshot, "two")
+    assert "1 added, 1 removed, 1 unchanged" in said("diff", snapshot, "two")
 
 
 def test_many_ids_are_not_all_listed() -> None:
@@ -114,7 +114,7 @@ def test_an_empty_store_is_no_error() -> None:
         (("add", "x.csv"), "x.csv:2: no inputs: got question, wanted 'inputs' (or `columns`, for rows of any schema)"),
         (("add", "x.csv", "--inputs", "answer"), "x.csv:2: no column 'answer', got question"),
         (("add", "x.csv", "--reference", "answer"), "--reference and --id: wanted --inputs too"),
-        (("show", "nothing"), "dataset 'nothing': not in the store, wanted one of: none is there yet"),
+        (("show", "nothing"), "dataset 'nothing': not in the store, wanted one of: none yet"),
         (("diff", "nothing"), "dataset 'nothing': not in the store"),
         (("diff", "nothing", "more"), "dataset 'nothing': not in the store"),
     ],
@@ -127,4 +127,4 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None
 def test_a_first_version_differs_from_nothing() -> None:
     write("faq.jsonl", "a")
     said("add", "faq.jsonl")
-    assert "dataset 'faq': has no version before this one" in refused("diff", "faq")
+    assert "dataset 'faq': has only one version" in refused("diff", "faq")

@@ -15,11 +15,11 @@ import yaml
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, completion, error, serving
 
-import evaluators as ours
-from cli.main import cli
-from evaluators import SHORT_NAMES
-from store import Store
-from store.schemas import TABLES
+import evalflows.evaluators as ours
+from evalflows.cli.main import cli
+from evalflows.evaluators import SHORT_NAMES
+from evalflows.store import Store
+from evalflows.store.schemas import TABLES
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-proj-AbC123dEf456"
@@ -66,7 +66,7 @@ def test_all_of_ours_are_listed_in_every_format() -> None:
     assert [name for name in SHORT_NAMES if re.search(rf"^{name} ", table, flags=re.M)] == [*SHORT_NAMES]
     rows = [*csv.DictReader(io.StringIO(evaluators("--format", "csv").stdout))]
     assert [row["name"] for row in rows] == [*SHORT_NAMES]
-    assert [*rows[0]] == ["name", "judges_by", "level", "asks_for", "reference", "returns", "about"]
+    assert [*rows[0]] == ["name", "judges_by", "scope", "asks_for", "reference", "returns", "about"]
 
 
 def test_what_each_judges_by_is_what_it_asks_for() -> None:
@@ -77,7 +77,7 @@ def test_what_each_judges_by_is_what_it_asks_for() -> None:
 
 
 def test_one_alone_judges_a_whole_experiment() -> None:
-    assert [name for name, one in listed().items() if one["level"] == "experiment"] == ["label_f1"]
+    assert [name for name, one in listed().items() if one["scope"] == "experiment"] == ["label_f1"]
 
 
 def test_what_each_asks_for_is_told_apart_from_its_settings() -> None:
@@ -123,7 +123,7 @@ def test_what_each_returns_is_what_it_declares() -> None:
 def test_the_first_sentence_of_each_is_there() -> None:
     found = listed()
     assert found["exact_match"]["about"] == "Whether the answer equals the reference."
-    assert found["regex"]["about"].startswith("Whether the pattern (of Python's `re`) is found in the answer, or with")
+    assert found["regex"]["about"].startswith("Whether the pattern (of Python's `re`) occurs in the answer or, with")
     for name, one in found.items():
         assert one["about"].endswith((".", ":")) and len(one["about"]) < 200, name
 
@@ -133,7 +133,7 @@ def test_listing_loads_neither_prefect_nor_openai(arguments: tuple[str, ...]) ->
     mine("def polite(outputs):\n    'Whether it is polite.'\n    return True\n", "mine_listed")
     program = (
         "import sys\n"
-        "from cli.main import cli\n"
+        "from evalflows.cli.main import cli\n"
         "assert 'evaluators' not in sys.modules, 'other commands need not wait for them'\n"
         "cli(['evaluators', *sys.argv[1:]], standalone_mode=False)\n"
         "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
@@ -197,7 +197,7 @@ def test_a_rule_judges_the_row_with_the_settings_that_are_given() -> None:
 
 def test_value_label_and_comment_of_each_score_are_printed() -> None:
     mine(
-        "from evaluators import Score\n"
+        "from evalflows.evaluators import Score\n"
         "def graded(outputs, reference_outputs, *, top=1):\n"
         "    text = outputs['output']\n"
         "    return [Score(value=len(text) / top, label='short', comment='five\\nletters'),\n"
@@ -246,7 +246,7 @@ def test_a_rule_leaves_nothing_in_the_store() -> None:
 BAD = {
     "no such evaluator": (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of agent, "),
     "no such module": (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
-    "a row without a name": (("--try", "{}"), "--try: wanted the name of an evaluator before it"),
+    "a row without a name": (("--try", "{}"), "--try: wanted the name of an evaluator too"),
     "a setting that is none": (("regex", "--set", "patern=a"), "evaluator 'regex': got the setting 'patern', wanted"),
     "a change without a value": (("regex", "--set", "pattern"), "--set pattern: wanted key=value"),
     "a value that is no YAML": (("regex", "--set", "pattern=["), "--set pattern=[: the value is not YAML"),
@@ -260,7 +260,7 @@ BAD = {
         "evaluator 'criteria': criteria: got",
     ),
     "no JSON": (("exact_match", "--try", '{"inputs": '), "--try: not JSON: "),
-    "no object": (("exact_match", "--try", "[1]"), "--try: got [1], wanted an object"),
+    "no object": (("exact_match", "--try", "[1]"), "--try: got [1], wanted a JSON object"),
     "no inputs": (("exact_match", "--try", '{"outputs": 1}'), "--try:1: no inputs"),
     "no outputs": (("exact_match", "--try", '{"inputs": 1}'), "--try:1: no outputs: got inputs, wanted 'outputs'"),
     "a field that is not known": (
@@ -311,7 +311,7 @@ def test_a_judge_asks_its_model_and_says_what_it_cost_and_who_answered(correct: 
     assert done.stdout.splitlines() == [
         f"correctness: {str(correct).lower()}",
         "  Both name it.",
-        "1 model calls, 0 from the ledger, 0.000070 USD; mock-1 answered",  # 10 x 2 + 5 x 10 USD a million
+        "1 model calls, 0 from the ledger, 0.000070 USD; model mock-1",  # 10 x 2 + 5 x 10 USD a million
     ]
     assert endpoint.requests[0]["model"] == "other"
     assert "Capital of France?" in endpoint.requests[0]["messages"][0]["content"]

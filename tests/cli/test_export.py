@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from compared import Compared
 
-from cli.main import cli
-from store import Store
+from evalflows.cli.main import cli
+from evalflows.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_no_preference_is_an_empty_file(compared: Compared) -> None:
     ("arguments", "message"),
     [
         (("nonsense",), "comparison 'nonsense': not in"),
-        (("cmp-1",), "comparison 'cmp-1': has 2 metrics, wanted one of: preference, tone"),
+        (("cmp-1",), "comparison 'cmp-1': got 2 metrics, wanted one of: preference, tone"),
         (("cmp-1", "--metric", "x"), "comparison 'cmp-1': got the metric 'x', wanted one of: preference, tone"),
         (
             ("cmp-1", "--metric", "tone", "--output", "nowhere/x.jsonl"),
@@ -122,7 +122,7 @@ def test_exporting_does_not_load_prefect(compared: Compared) -> None:
     compared.write()
     program = (
         "import sys\n"
-        "from cli.main import cli\n"
+        "from evalflows.cli.main import cli\n"
         "cli(['export', 'preferences', 'cmp-1'], standalone_mode=False)\n"
         "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
         "assert 'duckdb' in sys.modules and not slow, slow\n"

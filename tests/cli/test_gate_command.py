@@ -10,12 +10,12 @@ import yaml
 from click.testing import CliRunner, Result
 from gated import drawn, fallen, gated
 
-from cli.main import cli
-from store import connect
+from evalflows.cli.main import cli
+from evalflows.store import connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
-GUARD = {"name": "release", "guards": {"exact_match": 0.05}}
+GUARD = {"name": "release", "non_inferiority": {"exact_match": 0.05}}
 OLD = drawn(200, 0.8)
 
 
@@ -38,7 +38,7 @@ def test_pass_ends_with_0(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=OLD)
     assert done.exit_code == 0, done.output
     assert "gate release: app-new against app-old: PASS\n" in done.stdout
-    assert "  met    guard      exact_match is not worse by more than 0.05: +0.000 [" in done.stdout
+    assert "  met    non inferiority     exact_match is not worse by more than 0.05: +0.000 [" in done.stdout
     assert done.stderr == ""
 
 
@@ -46,9 +46,7 @@ def test_fail_ends_with_1_and_one_line_that_says_which_metric_and_by_how_much(tm
     done = gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     assert done.exit_code == 1
     assert "gate release: app-new against app-old: FAIL\n" in done.stdout
-    line = (
-        r"evalflows: gate release: app-new against app-old: FAIL: exact_match is worse by more than the 0\.05 allowed: "
-    )
+    line = r"evalflows: gate release: app-new against app-old: FAIL: exact_match is worse by more than 0\.05: "
     assert re.fullmatch(line + r"-0\.200 \[-0\.\d+, -0\.\d+\], 200 pairs\n", done.stderr)
 
 
@@ -56,16 +54,16 @@ def test_not_enough_evidence_ends_with_3(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], "--set", "dataset.sample=10", old=OLD, new=OLD)
     assert done.exit_code == 3
     assert done.stderr == "evalflows: gate release: app-new against app-old: NOT ENOUGH EVIDENCE\n"
-    assert "exact_match: 10 pairs, wanted 20 at least to decide anything" in done.stdout
+    assert "exact_match: 10 pairs, wanted at least 20 to decide" in done.stdout
 
 
 def test_where_one_gate_fails_and_another_is_open_it_has_failed(tmp_path: Path) -> None:
-    goal = {"name": "goal", "goals": {"exact_match": 0.01}}
-    done = gate(tmp_path, [{"name": "floor", "floors": {"exact_match": 0.9}}, goal], old=OLD, new=OLD)
+    goal = {"name": "superiority", "superiority": {"exact_match": 0.01}}
+    done = gate(tmp_path, [{"name": "threshold", "thresholds": {"exact_match": 0.9}}, goal], old=OLD, new=OLD)
     assert done.exit_code == 1
     assert [line for line in done.stdout.splitlines() if line.startswith("gate ")] == [
-        "gate floor: app-new against app-old: FAIL",
-        "gate goal: app-new against app-old: NOT ENOUGH EVIDENCE",
+        "gate threshold: app-new against app-old: FAIL",
+        "gate superiority: app-new against app-old: NOT ENOUGH EVIDENCE",
     ]
 
 
@@ -74,9 +72,9 @@ def test_where_one_gate_fails_and_another_is_open_it_has_failed(tmp_path: Path) 
     [
         ([], "spec 'app': got no gates"),
         ([{"name": "empty"}], "gates.0: gate 'empty': got no rule"),
-        ([{"guards": {"exact_match": 0}}], "guards: exact_match: got 0, wanted a margin above 0"),
-        ([{"guards": {"other": 0.1}}], "gate 'release': nothing gives 'other'"),
-        ([GUARD | {"baseline": "nobody"}], "gate 'release': nothing is approved as baseline 'nobody'"),
+        ([{"non_inferiority": {"exact_match": 0}}], "non_inferiority: exact_match: got 0, wanted a margin above 0"),
+        ([{"non_inferiority": {"other": 0.1}}], "gate 'release': no evaluator gives 'other'"),
+        ([GUARD | {"baseline": "nobody"}], "gate 'release': no experiment is approved as baseline 'nobody'"),
         ([GUARD | {"candidate": "nobody"}], "candidate: got 'nobody', wanted one of old, new"),
         ([GUARD, GUARD], "gates: two are called 'release'"),
         ([GUARD, GUARD | {"name": "b", "batch": 20}], "gates: batch: got several"),
@@ -100,7 +98,7 @@ def test_a_plain_run_decides_too_and_ends_with_0(tmp_path: Path) -> None:
 
 
 def test_baselines_are_approved_and_listed(tmp_path: Path) -> None:
-    assert "nothing is approved yet" in asked("baseline", "ls").stdout
+    assert "no baseline is approved yet" in asked("baseline", "ls").stdout
     spec = tmp_path / "spec.yaml"
     spec.write_text(yaml.safe_dump(gated(tmp_path, [GUARD], old=OLD)))
     assert asked("run", str(spec)).exit_code == 0
@@ -118,7 +116,7 @@ def test_explained_it_can_be_made_again(tmp_path: Path) -> None:
     gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     done = asked("explain", "release", "--again")
     assert done.exit_code == 0, done.stderr
-    assert "Made again from the store: the same figures, the same decision" in done.stdout
+    assert "Decided again from the store: the same figures, the same decision" in done.stdout
     (query,) = [line for line in done.stdout.splitlines() if line.startswith("select example_id")]
     pairs = rows(query)
     assert len(pairs) == 200
@@ -134,7 +132,7 @@ def test_explained_it_can_be_made_again(tmp_path: Path) -> None:
 def test_made_again_from_other_scores_it_is_another_decision(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from store.parquet import Store
+    from evalflows.store.parquet import Store
 
     gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     store, (identity,) = Store(), rows("select candidate_experiment_id from decisions")[0]
@@ -142,7 +140,7 @@ def test_made_again_from_other_scores_it_is_another_decision(tmp_path: Path) -> 
     store.publish("scores", identity, changed)
     done = asked("explain", "release", "--again")
     assert done.exit_code == 0
-    assert "Made again from the store: another decision now, PASS" in done.stdout
+    assert "Decided again from the store: a different decision now, PASS" in done.stdout
 
 
 def test_the_decision_is_an_event_and_a_page(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
@@ -178,4 +176,4 @@ def test_the_decision_is_an_event_and_a_page(tmp_path: Path, prefect_environment
         json={"flows": {"name": {"any_": ["gate_release"]}}, "sort": "START_TIME_DESC", "limit": 1},
     ).json()[0]
     assert failed["state"]["type"] == "FAILED"
-    assert "exact_match is worse by more than the 0.05 allowed: -0.200" in failed["state"]["message"]
+    assert "exact_match is worse by more than 0.05: -0.200" in failed["state"]["message"]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from labelled import judged, run_of, write_csv
 
-from cli.labels import labels
+from evalflows.cli.labels import labels
 
 N = 200
 
@@ -63,14 +63,14 @@ def filled(path: str, truth: dict[str, float]) -> None:
 
 def test_an_empty_store_is_no_error() -> None:
     assert "no labels yet" in said("ls")
-    assert "no judge has labels beside it" in said("judges")
+    assert "no judge has human labels yet" in said("judges")
 
 
 @pytest.mark.usefixtures("prefect_api")
 def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> None:
     done = invoke("next", "small", "correct", "--n", "120", "--out", "form.csv")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "60 drawn fairly, 60 as the judge is unsure; 80 more have none\n"
+    assert done.stderr == "60 drawn at random, 60 with an unsure judge; 80 more unlabelled\n"
     rows = form("form.csv")
     assert [*rows[0]] == [
         *("run_id", "metric", "drawn", "inputs", "outputs", "reference_outputs", "value", "comment"),
@@ -79,13 +79,13 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
     assert rows[0]["inputs"].startswith('{"question":"q')
     filled("form.csv", truth)
     assert said("import", "form.csv", "--labeller", "ann") == "120 labels of correct imported\n"
-    assert said("import", "form.csv", "--labeller", "ann") == "120 labels of correct were there already\n"
+    assert said("import", "form.csv", "--labeller", "ann") == "120 labels of correct already imported\n"
     assert "form.csv" in said("ls")
     told = said("agreement", "small", "correct")
-    for part in ("Cohen's kappa", "Krippendorff's alpha", "bias (judge minus people)", "people say", "judge: yes"):
+    for part in ("Cohen's kappa", "Krippendorff's alpha", "bias (judge minus people)", "people", "judge: yes"):
         assert part in told, part
-    assert "mean, judge alone" in told and "mean, prediction-powered" in told
-    assert "more than by chance" in told and "it is too generous" in told
+    assert "mean, judge only" in told and "mean, prediction-powered" in told
+    assert "significantly better than chance" in told and "it is too generous" in told
     assert "60 labelled are left out" in told
     board = said("judges")
     assert "judge-1" in board and "correct" in board
@@ -94,7 +94,7 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
 def test_a_form_is_printed_where_no_file_is_named_and_one_that_is_there_is_kept(truth: dict[str, float]) -> None:
     assert said("next", "small", "correct", "--n", "3").count("\n") == 4
     Path("form.csv").write_text("labels of a day")
-    assert "form.csv: is there, and may have labels in it" in refused("next", "small", "correct", "--out", "form.csv")
+    assert "form.csv: exists and may contain labels" in refused("next", "small", "correct", "--out", "form.csv")
     assert Path("form.csv").read_text() == "labels of a day"
 
 
@@ -131,11 +131,9 @@ def test_bad_input_is_one_line(truth: dict[str, float], arguments: tuple[str, ..
 
 @pytest.mark.usefixtures("prefect_api")
 def test_agreement_without_labels_is_bad_input(truth: dict[str, float]) -> None:
-    assert "'correct': no labels of it for small, wanted one of: none is there yet" in refused(
-        "agreement", "small", "correct"
-    )
+    assert "'correct': got no labels for small, wanted one of: none yet" in refused("agreement", "small", "correct")
 
 
 def test_looking_and_importing_do_not_load_prefect() -> None:
-    code = "import sys, cli.labels; sys.exit('prefect' in sys.modules)"
+    code = "import sys, evalflows.cli.labels; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, Reply, Request, completion, serving
 
-from cli.plan import plan
-from specs.experiment import load_experiment
+from evalflows.cli.plan import plan
+from evalflows.specs.experiment import load_experiment
 
 N = 12
 ROWS = [{"id": i, "inputs": {"question": f"q{i}"}, "outputs": {"answer": f"a{i}"}} for i in range(N)]
@@ -49,7 +49,7 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
                 {"use": "rubric", "args": {"rubric": "good", "repeats": 2}, "sample_rate": 0.5, **asks},
             ],
             "compare": {"evaluators": {"use": "pairwise_preference", **asks}, "both_orders": True},
-            "gates": [{"guards": {"contains": 0.05}}],
+            "gates": [{"non_inferiority": {"contains": 0.05}}],
             "repetitions": 2,
             "connections": {"mine": connection(one)},
         }
@@ -85,26 +85,26 @@ COUNTED = {
 
 @pytest.mark.usefixtures("prefect_api")
 def test_a_run_makes_the_calls_that_were_planned_and_a_second_plan_knows_what_they_took(endpoint: Endpoint) -> None:
-    from flows import run
+    from evalflows import run
 
     before = told()
     assert {line["who"]: line["calls"] for line in before["calls"]} == COUNTED
     assert before["total"]["calls"] == sum(COUNTED.values()) and endpoint.calls == 0
-    assert {line["size"]["basis"] for line in before["calls"]} == {"estimated from above"}
+    assert {line["size"]["basis"] for line in before["calls"]} == {"upper estimate"}
     run(load_experiment("spec.yaml"))
     assert endpoint.calls == before["total"]["calls"]
 
     after = told("--effect", "0.03")
     sizes = {line["who"]: line["size"] for line in after["calls"]}
     assert {(one["tokens_in"], one["tokens_out"], one["usd"]) for one in sizes.values()} == {(10, 5, 30e-6)}
-    assert sizes["correctness"]["basis"] == f"{COUNTED['correctness'] + 12} calls of this judge before"
-    assert sizes["pairwise_preference"]["basis"] == f"{COUNTED['pairwise_preference']} calls of this judge before"
+    assert sizes["correctness"]["basis"] == f"{COUNTED['correctness'] + 12} earlier calls of this judge"
+    assert sizes["pairwise_preference"]["basis"] == f"{COUNTED['pairwise_preference']} earlier calls of this judge"
     assert [line["in_ledger"] for line in after["calls"][:2]] == [2 * N, 2 * N]
     assert before["total"]["usd"] > after["total"]["usd"] == pytest.approx((after["total"]["calls"] - 4 * N) * 30e-6)
     correctness = next(one for one in after["metrics"] if one["metric"] == "correctness")
     assert correctness["spread"]["basis"].startswith("small-new against small-old of ")
     assert (correctness["spread"]["n_pairs"], correctness["spread"]["repetitions"]) == (N, 2)
-    assert any("12 examples are few, so the numbers are rough" in said for said in after["sentences"])
+    assert any("rough, with only 12 examples" in said for said in after["sentences"])
 
 
 def test_without_history_it_says_so_in_tables_and_words(endpoint: Endpoint, store_root: Path) -> None:
@@ -115,12 +115,12 @@ def test_without_history_it_says_so_in_tables_and_words(endpoint: Endpoint, stor
     text = " ".join(done.stdout.split())
     assert "this run makes at most 204 model calls: about" in text
     assert (
-        "to see a difference of 0.030 in contains, 4 times in 5, about 4,370 examples, each answered 2 times, are"
+        "to detect a difference of 0.030 in contains with 80% power, about 4,370 examples, each answered 2 times, are"
         in text
     )
-    assert "the dataset has 12, which would show one of 0.6" in text
-    assert "to pass the guard of 0.050 on contains (release), 4 times in 5, about" in text
-    assert "contains: reckoned from a cautious guess, as nothing in the store has it" in text
+    assert "the dataset has 12, enough to detect a difference of 0.6" in text
+    assert "to pass the non-inferiority margin of 0.050 on contains (release) with 80% power, about" in text
+    assert "contains: estimated from a cautious guess, since no experiment in the store has it" in text
     assert endpoint.calls == 0
     assert [path for path in store_root.rglob("*.parquet") if "=_" not in str(path)] == [], "nothing is kept"
 
@@ -130,7 +130,7 @@ def test_the_spec_is_changed_by_set_and_metrics_are_chosen(endpoint: Endpoint) -
     assert [line["calls"] for line in found["calls"][:2]] == [5, 5]
     assert [one["metric"] for one in found["metrics"]] == ["contains"]
     assert found["present"]["power"] == 0.9
-    assert any("in 90% of such runs" in said for said in found["sentences"])
+    assert any("with 90% power" in said for said in found["sentences"])
 
 
 def test_no_key_is_needed_and_no_price_is_said(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,15 +142,15 @@ def test_no_key_is_needed_and_no_price_is_said(endpoint: Endpoint, monkeypatch: 
     done = command()
     assert done.exit_code == 0
     text = " ".join(done.stdout.split())
-    assert "204 model calls: cost not known" in text
-    assert "the cost of old, new, correctness, correctness: controls, rubric, pairwise_preference is not known" in text
+    assert "204 model calls: cost unknown" in text
+    assert "the cost of old, new, correctness, correctness: controls, rubric, pairwise_preference is unknown" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--effect", "-1"), "effect: got -1, wanted a number above 0"),
-        (("--metric", "charm"), "metric: nothing gives 'charm', wanted some of contains, correctness, rubric"),
+        (("--metric", "charm"), "metric: no evaluator gives 'charm', wanted some of contains, correctness, rubric"),
         (("--set", "targets.0.connection=nowhere"), "connection 'nowhere': wanted one of "),
         (("--set", "dataset.path=nowhere.jsonl"), "nowhere.jsonl: cannot be read: No such file"),
         (("--set", "repetition=3"), "spec.yaml: repetition: no such field"),

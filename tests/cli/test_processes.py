@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cli import processes as module
-from cli.processes import Process, Processes
-from specs.errors import IncompleteError
+from evalflows.cli import processes as module
+from evalflows.cli.processes import Process, Processes
+from evalflows.specs.errors import IncompleteError
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 PARENT = f"""
@@ -61,7 +61,7 @@ def test_children_are_ended_and_their_parent_goes_on(processes: Processes, tmp_p
 
 def test_one_that_ended_by_itself_is_told(processes: Processes, tmp_path: Path) -> None:
     start(processes, "import sys; print('first', flush=True); sys.exit('no space left')", tmp_path / "log")
-    with pytest.raises(IncompleteError, match="the program ended by itself, exit code 1: no space left"):
+    with pytest.raises(IncompleteError, match="the program ended unexpectedly, exit code 1: no space left"):
         processes.wait(lambda: False)
 
 

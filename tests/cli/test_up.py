@@ -13,8 +13,8 @@ import pytest
 import yaml
 from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
 
-from cli import up as command
-from specs.errors import InputError
+from evalflows.cli import up as command
+from evalflows.specs.errors import InputError
 
 SPEC = {
     "name": "slow",
@@ -65,7 +65,7 @@ def test_ctrl_c_ends_server_worker_and_runs(folder: Path, tmp_path: Path) -> Non
         assert len(up.left()) == 3, "wanted a server, a worker, a flow run"
         assert up.interrupt() == 0
         assert up.left() == []
-        assert up.printed.endswith("Ctrl-C stops server and worker.\nstopping (again: at once)\nstopped\n")
+        assert up.printed.endswith("Ctrl-C stops server and worker.\nstopping (Ctrl-C again: stop at once)\nstopped\n")
     with sqlite3.connect(home / "prefect.db") as database:
         states = database.execute("select state_name from flow_run where id = ?", [run]).fetchall()
     assert states == [("Crashed",)], "the server believes in a run that was stopped"
@@ -92,7 +92,7 @@ def test_when_the_worker_dies_all_ends_with_a_line(folder: Path, prefect_environ
         assert up.process.wait(30) == 4
         assert up.left() == []
     last = up.printed.splitlines()[-1]
-    assert last.startswith("evalflows: the worker ended by itself, exit code -9: ")
+    assert last.startswith("evalflows: the worker ended unexpectedly, exit code -9: ")
     assert "Traceback" not in up.printed
 
 
@@ -104,19 +104,29 @@ NOBODY = "http://127.0.0.1:9/api"
     [
         (["up"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
         (["deploy"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
-        (["deploy"], "", "PREFECT_API_URL is not set, wanted the API to deploy to"),
-        (["up", "--port", "4999"], NOBODY, f"--port 4999: PREFECT_API_URL is {NOBODY}, so that no server is started"),
+        (["deploy"], "", "PREFECT_API_URL is not set, wanted the URL"),
+        (["up", "--port", "4999"], NOBODY, f"--port 4999: PREFECT_API_URL is set to {NOBODY}, so no server is started"),
     ],
 )
 def test_an_api_that_is_not_there_is_told_in_a_line(
-    arguments: list[str], api: str, message: str, tmp_path: Path
+    arguments: list[str], api: str, message: str, folder: Path, tmp_path: Path
 ) -> None:
-    refused(arguments, tmp_path, {"PREFECT_API_URL": api, "PREFECT_HOME": str(tmp_path)}, message)
+    refused(arguments, folder, {"PREFECT_API_URL": api, "PREFECT_HOME": str(tmp_path)}, message)
 
 
-def test_a_folder_that_hides_our_packages_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").touch()
-    refused(["up"], tmp_path, {}, f"{tmp_path / 'tasks.py'}: hides the package 'tasks' of evalflows in flow runs")
+@pytest.mark.parametrize("name", ["evalflows.py", "evalflows/__init__.py"])
+def test_a_folder_that_hides_evalflows_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    hidden = "hides the evalflows package in flow runs, wanted another file name"
+    refused(["up"], tmp_path, {}, f"{tmp_path / name}: {hidden}")
+
+
+@pytest.mark.parametrize("arguments", [["up"], ["deploy"]])
+def test_a_folder_without_a_prefect_yaml_is_refused(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "evalflows").mkdir()  # of specs, say: it hides nothing
+    message = f"{tmp_path / 'prefect.yaml'}: no such file, wanted one with deployments (see docs/deployments.md)"
+    refused(arguments, tmp_path, {"PREFECT_API_URL": NOBODY}, message)
 
 
 @pytest.mark.slow
@@ -142,12 +152,12 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         somebody.bind(("127.0.0.1", 0))
         somebody.listen()
         port = int(somebody.getsockname()[1])
-        monkeypatch.setattr(command, "PREFECTS_PORT", port)
+        monkeypatch.setattr(command, "DEFAULT_PORT", port)
         yield port
 
 
 def test_a_port_that_was_asked_for_has_to_be_free(taken: int) -> None:
-    with pytest.raises(InputError, match=f"--port {taken}: taken by another program"):
+    with pytest.raises(InputError, match=f"--port {taken}: in use by another program"):
         command._port(taken)
 
 

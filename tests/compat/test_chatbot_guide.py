@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 
-from store import connect
+from evalflows.store import connect
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parent.parent.parent
@@ -117,7 +117,7 @@ def check_the_store(folder: Path, names: list[str]) -> None:
 def test_only_the_import_lines_are_ours(path: Path) -> None:
     """test_langsmith_signatures holds what they use of it against LangSmith's package."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "compat.langsmith":
+        if isinstance(node, ast.ImportFrom) and node.module == "evalflows.compat.langsmith":
             assert {alias.name for alias in node.names} <= {"Client", "evaluate", "wrappers"}
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]

@@ -20,10 +20,11 @@ from foreign_evaluators import (
     verdict,
 )
 
-from specs import InputError
-from specs.evaluator import EvaluatorSpec
-from specs.reference import name_of
-from tasks.resolve import bind_evaluator, evaluator_version, reference_to
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
+from evalflows.execution.resolve import bind_evaluator, reference_to
+from evalflows.specs import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
 
 autoevals = pytest.importorskip("autoevals", reason="autoevals comes with the extra `others`")
 
@@ -86,7 +87,7 @@ def test_every_score_and_rationale_is_that_of_a_direct_call(monkeypatch: pytest.
         wanted = {e: direct(factuality, e) for e in WITH_REFERENCE}
         closed = {e: direct(autoevals.ClosedQA(), e, criteria="Names a city.") for e in GIVEN}
     for scorer in (autoevals.Levenshtein(), autoevals.ExactMatch()):
-        rows = scores_of(result, name_of(scorer))
+        rows = scores_of(result, evaluator_name(scorer))
         assert {e: said(rows[e]) for e in WITH_REFERENCE} == {
             e: (direct(scorer, e).score, None, None) for e in WITH_REFERENCE
         }
@@ -146,13 +147,13 @@ def bound(evaluator: Any, **args: Any) -> Any:
 def version(evaluator: Any, **args: Any) -> str:
     use = evaluator if isinstance(evaluator, str) else reference_to(evaluator)
     spec = EvaluatorSpec(use=use, args=args)
-    return evaluator_version(spec, bind_evaluator(spec), {})
+    return evaluator_version(prepare_evaluator(spec), {})
 
 
 def test_scorers_are_called_what_their_scores_are_called() -> None:
-    assert name_of(autoevals.Factuality(model="m")) == "Factuality", "its class is LLMClassifier"
-    assert name_of(autoevals.LLMClassifier("mood", "{{output}}", {"a": 1})) == "mood"
-    assert name_of(autoevals.Levenshtein) == name_of(autoevals.Levenshtein()) == "Levenshtein"
+    assert evaluator_name(autoevals.Factuality(model="m")) == "Factuality", "its class is LLMClassifier"
+    assert evaluator_name(autoevals.LLMClassifier("mood", "{{output}}", {"a": 1})) == "mood"
+    assert evaluator_name(autoevals.Levenshtein) == evaluator_name(autoevals.Levenshtein()) == "Levenshtein"
 
 
 def test_versions_tell_scorers_and_their_settings_apart() -> None:
@@ -195,37 +196,41 @@ def test_an_async_client_makes_an_async_judge_and_no_other_does() -> None:
 
 
 def test_settings_go_where_the_scorer_takes_them() -> None:
-    from evaluators.call import offer_run
-    from evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.call import offer_run
+    from evalflows.evaluators.subject import ExampleView, RunView
 
-    offered = offer_run(
+    available = offer_run(
         ExampleView(id="e", inputs={"input": "q"}, reference_outputs={"output": "x"}),
         RunView(id="r", inputs={"input": "q"}, outputs={"output": '{"a": 1}'}),
     )
     number = {"type": "object", "properties": {"a": {"type": "number"}}}
     text = {"type": "object", "properties": {"a": {"type": "string"}}}
-    assert [bound("autoevals:ValidJSON", schema=s).call(offered)[0].value for s in (number, text)] == [1, 0]
-    assert [bound(autoevals.ValidJSON(schema=s)).call(offered)[0].value for s in (number, text)] == [1, 0]
-    assert bound(autoevals.ValidJSON()).call(offered)[0].value == 1, "the reference is no schema"
-    with pytest.raises(InputError, match=r"evaluator 'LLMClassifier': LLMClassifier cannot be made: TypeError: "):
+    assert [bound("autoevals:ValidJSON", schema=s).call(available)[0].value for s in (number, text)] == [1, 0]
+    assert [bound(autoevals.ValidJSON(schema=s)).call(available)[0].value for s in (number, text)] == [1, 0]
+    assert bound(autoevals.ValidJSON()).call(available)[0].value == 1, "the reference is no schema"
+    with pytest.raises(
+        InputError, match=r"evaluator 'LLMClassifier': LLMClassifier cannot be instantiated: TypeError: "
+    ):
         bound("autoevals:LLMClassifier")
 
 
 def test_context_is_looked_up_and_what_a_template_lacks_is_an_error() -> None:
-    from evaluators.call import offer_run
-    from evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.call import offer_run
+    from evalflows.evaluators.subject import ExampleView, RunView
 
     class Overlap(autoevals.Scorer):  # type: ignore[misc,name-defined]
         def _run_eval_sync(self, output: Any, expected: Any = None, context: Any = None, **kwargs: Any) -> Any:
             return autoevals.Score(name="Overlap", score=float(output["said"] in context))
 
-    def offered(inputs: dict[str, Any], **answer: Any) -> dict[str, Any]:
+    def available(inputs: dict[str, Any], **answer: Any) -> dict[str, Any]:
         example = ExampleView(id="e", inputs={"input": "q", **inputs})
         return offer_run(example, RunView(id="r", inputs=example.inputs, outputs={"said": "Rome", **answer}))
 
     judge = bound(Overlap())
-    assert judge.call(offered({"context": "In Rome."}))[0].value == 1.0
-    assert judge.call(offered({"context": "In Bonn."}, context="In Rome."))[0].value == 0.0, "the dataset's goes first"
-    assert judge.call(offered({}, context="In Rome."))[0].value == 1.0, "what the target found"
+    assert judge.call(available({"context": "In Rome."}))[0].value == 1.0
+    assert judge.call(available({"context": "In Bonn."}, context="In Rome."))[0].value == 0.0, (
+        "the dataset's goes first"
+    )
+    assert judge.call(available({}, context="In Rome."))[0].value == 1.0, "what the target found"
     with pytest.raises(ValueError, match=r"asks for 'criteria', wanted it under args"):
-        bound(autoevals.ClosedQA(model="m")).call(offered({}, criteria="whatever the target likes"))
+        bound(autoevals.ClosedQA(model="m")).call(available({}, criteria="whatever the target likes"))

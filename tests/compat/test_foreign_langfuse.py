@@ -7,10 +7,10 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ANSWERS, ROWS, async_client, judged, kept, no_network, said, scores_of, verdict
 
-from evaluators.call import bind, offer_experiment
-from evaluators.subject import Evaluation, Evaluations, ExampleView, ItemResult, RunView
-from specs.reference import name_of
-from store import Store
+from evalflows.evaluators.call import bind, offer_experiment
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, ItemResult, RunView
+from evalflows.store import Store
 
 langfuse = pytest.importorskip("langfuse", reason="langfuse comes with the extra `others`")
 experiment = pytest.importorskip("langfuse.experiment", reason="langfuse comes with the extra `others`")
@@ -105,7 +105,7 @@ def test_every_value_label_and_comment_is_that_of_a_direct_call() -> None:
 
 
 def test_what_langfuse_makes_of_a_scorer_is_called_as_its_scores_are() -> None:
-    assert name_of(experiment.create_evaluator_from_autoevals(autoevals.Levenshtein())) == "Levenshtein"
+    assert evaluator_name(experiment.create_evaluator_from_autoevals(autoevals.Levenshtein())) == "Levenshtein"
 
 
 def test_items_read_as_langfuses_do() -> None:
@@ -114,7 +114,7 @@ def test_items_read_as_langfuses_do() -> None:
     result = ItemResult(
         item=item, output=run.outputs, evaluations=Evaluations([Evaluation(name="n", value=1)]), run=run
     )
-    seen = bind(lambda item_results: item_results, level="run").call(offer_experiment([result]))[0]
+    seen = bind(lambda item_results: item_results, scope="run").call(offer_experiment([result]))[0]
     assert (seen.output, seen.trace_id, seen.evaluations["n"].value) == ("given", "r", 1)
     assert (seen.item.input, seen.item["input"], seen.item["expected_output"], seen.item["metadata"]) == (
         *("q", "q", "a", {"k": 1}),

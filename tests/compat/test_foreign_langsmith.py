@@ -8,11 +8,12 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ROWS, client, judged, kept, no_network, said, scores_of, verdict
 
-from specs import InputError
-from specs.evaluator import EvaluatorSpec
-from specs.reference import name_of
-from store import Store
-from tasks.resolve import bind_evaluator, evaluator_version, reference_to
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
+from evalflows.execution.resolve import bind_evaluator, reference_to
+from evalflows.specs import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.store import Store
 
 langsmith = pytest.importorskip("langsmith", reason="langsmith comes with the extra `others`")
 evaluation = pytest.importorskip("langsmith.evaluation", reason="langsmith comes with the extra `others`")
@@ -163,7 +164,7 @@ def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
 
 def version(evaluator: Any) -> str:
     spec = EvaluatorSpec(use=reference_to(evaluator))
-    return evaluator_version(spec, bind_evaluator(spec), {})
+    return evaluator_version(prepare_evaluator(spec), {})
 
 
 def decorated(limit: int) -> Any:
@@ -181,23 +182,25 @@ def test_versions_tell_evaluators_and_their_settings_apart() -> None:
 
 
 def test_evaluators_are_called_what_their_scores_are_called() -> None:
-    assert [name_of(one) for one in (string_evaluator(), subset, Fails())] == ["graded", "subset", "Fails"]
-    assert name_of(several) == "several", "it gives more than one"
-    assert name_of(checked) == "checked", "its key cannot be read off its source"
+    assert [evaluator_name(one) for one in (string_evaluator(), subset, Fails())] == ["graded", "subset", "Fails"]
+    assert evaluator_name(several) == "several", "it gives more than one"
+    assert evaluator_name(checked) == "checked", "its key cannot be read off its source"
     assert reference_to(checked).endswith(":checked") or reference_to(checked).startswith("live:")
 
 
 def test_one_of_a_run_is_refused_for_all_runs_and_settings_for_what_is_made() -> None:
     spec = EvaluatorSpec(use=reference_to(subset), name="subset")
-    with pytest.raises(InputError, match=r"evaluator 'subset': one of langsmith judges one run"):
+    with pytest.raises(InputError, match=r"evaluator 'subset': got an evaluator of langsmith, which judges one run"):
         bind_evaluator(spec, "run")
-    with pytest.raises(InputError, match=r"evaluator 'subset': got the setting 'strict', wanted none"):
+    with pytest.raises(
+        InputError, match=r"evaluator 'subset': got the setting 'strict' for an instance, wanted no settings"
+    ):
         bind_evaluator(spec.model_copy(update={"args": {"strict": True}}))
 
 
 def test_steps_are_child_runs_and_ids_that_are_uuids_stay() -> None:
-    from evaluators.call import offer_run
-    from evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.call import offer_run
+    from evalflows.evaluators.subject import ExampleView, RunView
 
     seen: list[Any] = []
 

@@ -8,10 +8,11 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import async_client, client, judged, no_network, refusing, said, scores_of, verdict
 
-from specs import InputError
-from specs.evaluator import EvaluatorSpec
-from specs.reference import name_of
-from tasks.resolve import bind_evaluator, evaluator_version, reference_to
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
+from evalflows.execution.resolve import bind_evaluator, reference_to
+from evalflows.specs import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
 
 openevals = pytest.importorskip("openevals", reason="openevals comes with the extra `others`")
 json_match = pytest.importorskip("openevals.json", reason="openevals comes with the extra `others`")
@@ -96,7 +97,7 @@ def test_every_score_and_comment_is_that_of_a_direct_call() -> None:
             e: (float(answer["score"]), None, answer["comment"]) for e, answer in answers.items()
         }
         assert rows["right"].value == first
-        assert answers["right"]["key"].startswith(name_of(evaluator)), "so that a failure is of the same metric"
+        assert answers["right"]["key"].startswith(evaluator_name(evaluator)), "so that a failure is of the same metric"
     assert [scores_of(result, "exact_match")[e].value for e in COMPARED] == [1.0, 0.0]
     assert [scores_of(result, "trajectory_unordered_match")[e].value for e in COMPARED] == [1.0, 1.0], "by its tools"
     assert scores_of(result, "exact_match")["open"].status == "failed", "it wants a reference, and says so"
@@ -117,7 +118,7 @@ def test_every_score_and_comment_is_that_of_a_direct_call() -> None:
 
 def version(evaluator: Any) -> str:
     spec = EvaluatorSpec(use=reference_to(evaluator))
-    return evaluator_version(spec, bind_evaluator(spec), {})
+    return evaluator_version(prepare_evaluator(spec), {})
 
 
 def test_versions_tell_prompts_models_and_options_apart() -> None:
@@ -137,24 +138,26 @@ def test_a_version_stays_when_a_judge_has_filled_in_its_model() -> None:
 
 
 def test_functions_are_called_what_their_scores_are_called() -> None:
-    assert name_of(openevals.exact_match) == "exact_match"
-    assert name_of(openevals.create_llm_as_judge(prompt="", model="m", feedback_key="tone")) == "tone"
-    assert name_of(openevals.create_async_trajectory_match_evaluator(trajectory_match_mode="subset")) == (
+    assert evaluator_name(openevals.exact_match) == "exact_match"
+    assert evaluator_name(openevals.create_llm_as_judge(prompt="", model="m", feedback_key="tone")) == "tone"
+    assert evaluator_name(openevals.create_async_trajectory_match_evaluator(trajectory_match_mode="subset")) == (
         "trajectory_subset_match"
     )
-    assert name_of(json_match.create_json_match_evaluator()) == "json_match"
+    assert evaluator_name(json_match.create_json_match_evaluator()) == "json_match"
 
 
 def test_what_makes_an_evaluator_is_none() -> None:
-    with pytest.raises(InputError, match=r"asks for 'prompt', wanted what a create_… function gives"):
+    with pytest.raises(InputError, match=r"asks for 'prompt', wanted the result of the create_… function"):
         bind_evaluator(EvaluatorSpec(use="openevals:create_llm_as_judge"))
-    with pytest.raises(InputError, match=r"one of openevals judges one run, wanted it under evaluators"):
+    with pytest.raises(
+        InputError, match=r"got an evaluator of openevals, which judges one run, wanted it under evaluators"
+    ):
         bind_evaluator(EvaluatorSpec(use="openevals:exact_match"), "run")
 
 
 def test_a_list_of_messages_that_was_wrapped_is_a_trajectory() -> None:
-    from evaluators.call import offer_run
-    from evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.call import offer_run
+    from evalflows.evaluators.subject import ExampleView, RunView
 
     example = ExampleView(id="e", inputs={}, reference_outputs={"output": looked_up("Rome")})
     judge = bind_evaluator(EvaluatorSpec(use=reference_to(openevals.create_trajectory_match_evaluator())))

@@ -9,10 +9,11 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ANSWERS, ROWS, async_client, judged, no_network, refusing, said, scores_of, verdict
 
-from specs import InputError
-from specs.evaluator import EvaluatorSpec
-from specs.reference import name_of
-from tasks.resolve import bind_evaluator, evaluator_version, reference_to
+from evalflows.evaluators.foreign import evaluator_name
+from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
+from evalflows.execution.resolve import bind_evaluator, reference_to
+from evalflows.specs import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
 
 evals = pytest.importorskip("pydantic_evals.evaluators", reason="pydantic-evals comes with the extra `others`")
 otel = pytest.importorskip("pydantic_evals.otel", reason="pydantic-evals comes with the extra `others`")
@@ -161,7 +162,7 @@ async def _each(judge: Any) -> dict[str, Any]:
 
 def version(evaluator: Any) -> str:
     spec = EvaluatorSpec(use=reference_to(evaluator))
-    return evaluator_version(spec, bind_evaluator(spec), {})
+    return evaluator_version(prepare_evaluator(spec), {})
 
 
 def test_versions_tell_evaluators_and_their_settings_apart() -> None:
@@ -174,8 +175,8 @@ def test_versions_tell_evaluators_and_their_settings_apart() -> None:
 
 
 def test_evaluators_are_called_what_their_results_are_called() -> None:
-    assert name_of(evals.Equals(1, evaluation_name="one")) == "one"
-    assert name_of(Lettered()) == name_of(Lettered) == "Lettered"
+    assert evaluator_name(evals.Equals(1, evaluation_name="one")) == "one"
+    assert evaluator_name(Lettered()) == evaluator_name(Lettered) == "Lettered"
 
 
 def test_those_that_need_spans_or_reports_are_refused_before_anything_is_called() -> None:
@@ -184,17 +185,17 @@ def test_those_that_need_spans_or_reports_are_refused_before_anything_is_called(
     with pytest.raises(InputError, match=r"^evaluator 'calls': spans are not recorded"):
         bind_evaluator(EvaluatorSpec(use=reference_to(needing), name="calls"))
     report = next(one for one in vars(evals).values() if getattr(one, "__name__", "") == "ConfusionMatrixEvaluator")
-    with pytest.raises(InputError, match="judges a report of pydantic-evals"):
+    with pytest.raises(InputError, match="got a report evaluator of pydantic-evals"):
         bind_evaluator(EvaluatorSpec(use=reference_to(report())))
-    with pytest.raises(InputError, match=r"Contains cannot be made: TypeError"):
+    with pytest.raises(InputError, match=r"Contains cannot be instantiated: TypeError"):
         bind_evaluator(EvaluatorSpec(use="pydantic_evals.evaluators:Contains"))
 
 
 def test_a_duration_that_is_not_known_is_no_short_one() -> None:
-    from evaluators.call import offer_run
-    from evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.call import offer_run
+    from evalflows.evaluators.subject import ExampleView, RunView
 
-    offered = offer_run(ExampleView(id="e", inputs={}), RunView(id="r", inputs={}, outputs={"output": "x"}))
+    available = offer_run(ExampleView(id="e", inputs={}), RunView(id="r", inputs={}, outputs={"output": "x"}))
     judge = bind_evaluator(EvaluatorSpec(use="pydantic_evals.evaluators:MaxDuration", args={"seconds": 1}))
     with pytest.raises(TypeError):
-        judge.call(offered)
+        judge.call(available)

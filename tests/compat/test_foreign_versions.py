@@ -13,12 +13,12 @@ import yaml
 from endpoint import Endpoint, serving
 from foreign_evaluators import no_network, verdict
 
-from evaluators.call import offer_run
-from evaluators.score import normalise
-from evaluators.subject import ExampleView, RunView
-from specs import InputError
-from specs.evaluator import EvaluatorSpec
-from tasks.resolve import bind_evaluator
+from evalflows.evaluators.call import offer_run
+from evalflows.evaluators.score import normalise
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.execution.resolve import bind_evaluator
+from evalflows.specs import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("autoevals", "openevals", "langsmith", "langfuse", "pydantic_evals")
@@ -28,8 +28,9 @@ import json, openai
 import autoevals, openevals
 from langsmith.evaluation import StringEvaluator
 from pydantic_evals.evaluators import Contains, LLMJudge
-from specs.evaluator import EvaluatorSpec
-from tasks.resolve import bind_evaluator, evaluator_version, reference_to
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
+from evalflows.execution.resolve import reference_to
 
 def grade(asked, answer, reference): return {"score": 1}
 
@@ -42,13 +43,13 @@ found = [
     StringEvaluator(evaluation_name="s", grading_function=grade), Contains({"a": {1, 2}}), LLMJudge("r", "openai:m"),
 ]
 specs = [EvaluatorSpec(use=reference_to(one)) for one in found]
-print(json.dumps([evaluator_version(spec, bind_evaluator(spec), {}) for spec in specs]))
+print(json.dumps([evaluator_version(prepare_evaluator(spec), {}) for spec in specs]))
 """
 
 UNASKED = """
 import json, sys
-from specs.evaluator import EvaluatorSpec
-from tasks.resolve import bind_evaluator
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.execution.resolve import bind_evaluator
 bind_evaluator(EvaluatorSpec(use="exact_match"))
 bind_evaluator(EvaluatorSpec(use="judges:upper", args={"question": "q"}))
 print(json.dumps([name for name in %r if name in sys.modules]))
@@ -134,14 +135,14 @@ def test_objects_are_named_by_their_module(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(tmp_path)
     example = ExampleView(id="e", inputs={"input": "q"}, reference_outputs={"output": "Paris"})
     for answer, wanted in (("Paris", 1.0), ("Rome", 0.0)):
-        offered = offer_run(example, RunView(id="r", inputs=example.inputs, outputs={"output": answer}))
+        available = offer_run(example, RunView(id="r", inputs=example.inputs, outputs={"output": answer}))
         for name in ("scorer", "contains", "graded", "same"):
             bound = bind_evaluator(EvaluatorSpec(use=f"moved_judges:{name}"))
-            (score,) = normalise(bound.call(offered), bound.name)
+            (score,) = normalise(bound.call(available), bound.name)
             assert (bound.name, score.value) == (name, wanted), name
             renamed = bind_evaluator(EvaluatorSpec(use=f"moved_judges:{name}", name="mine"))
-            assert [one.metric for one in normalise(renamed.call(offered), "mine")] == ["mine"]
-    with pytest.raises(InputError, match="got int, wanted something that can be called"):
+            assert [one.metric for one in normalise(renamed.call(available), "mine")] == ["mine"]
+    with pytest.raises(InputError, match="got int, wanted a callable"):
         bind_evaluator(EvaluatorSpec(use="moved_judges:nothing"))
 
 

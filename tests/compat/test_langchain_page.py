@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 
-from compat.langchain import load_evaluator
-from evaluators.fence import fenced
-from llm.budget import Budget
-from llm.recorder import Recorder, recording
-from specs.errors import CallError, InputError
-from store.records import CallRow
+from evalflows.compat.langchain import load_evaluator
+from evalflows.evaluators.fence import fenced
+from evalflows.llm.budget import Budget
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs.errors import CallError, InputError
+from evalflows.store.records import CallRow
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = Path(__file__).parent / "programs" / "langchain"
@@ -94,7 +94,7 @@ def test_only_the_import_lines_are_ours() -> None:
     tree = ast.parse((PROGRAMS / "pairwise.py").read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert {node.module for node in imports if isinstance(node, ast.ImportFrom)} == {
-        "compat.langchain",
+        "evalflows.compat.langchain",
         "recorded_model",
     }
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
@@ -169,7 +169,7 @@ def test_a_connection_that_cannot_be_asked_is_an_error_when_it_is_loaded(tmp_pat
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(InputError, match="OPENAI_API_KEY is not set"):
         load_evaluator("pairwise_string")
-    with pytest.raises(InputError, match="'bare': names no model"):
+    with pytest.raises(InputError, match="'bare': got no model"):
         load_evaluator("pairwise_string", llm="bare")
     with pytest.raises(InputError, match="'nowhere': wanted one of"):
         load_evaluator("pairwise_string", llm="nowhere")
@@ -217,14 +217,14 @@ def test_a_prompt_of_several_messages_is_asked_as_such() -> None:
 
 
 def test_the_import_lines_of_the_document_work() -> None:
-    lines = re.findall(r"`from (compat[\w.]*) import ([\w, ]+)`", TEXT)
+    lines = re.findall(r"`from (evalflows\.compat[\w.]*) import ([\w, ]+)`", TEXT)
     assert len(lines) >= 3
     for module, names in lines:
         assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
 
 
 def test_the_names_of_the_package_and_the_program_stand_in_the_document() -> None:
-    for name in importlib.import_module("compat.langchain").__all__:
+    for name in importlib.import_module("evalflows.compat.langchain").__all__:
         assert f"`{name}" in TEXT, name
     (program,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
     compile(program, "docs/langchain.md", "exec")

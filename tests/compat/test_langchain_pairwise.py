@@ -1,4 +1,4 @@
-"""Two texts compared as LangChain does it: what a model is asked, and what becomes of what it says."""
+"""Comparing two texts as LangChain does: what the model is asked, and how its answer is read."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from compat.langchain import (
+from evalflows.compat.langchain import (
     ConstitutionalPrinciple,
     Criteria,
     EvaluatorType,
@@ -22,10 +22,10 @@ from compat.langchain import (
     load_evaluators,
     resolve_pairwise_criteria,
 )
-from evaluators.fence import fenced
-from llm import loop
-from specs.errors import InputError
-from specs.protocols import Completion
+from evalflows.evaluators.fence import fenced
+from evalflows.llm import loop
+from evalflows.specs.errors import InputError
+from evalflows.specs.protocols import Completion
 
 PAIR = {"prediction": "Slack water.", "prediction_b": "High water.", "input": "What lies between two tidal streams?"}
 LABELLED = {**PAIR, "reference": "Slack water"}

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from compat.langsmith import Client, aevaluate, evaluate
-from compat.langsmith.evaluation import (
+from evalflows.compat.langsmith import Client, aevaluate, evaluate
+from evalflows.compat.langsmith.evaluation import (
     ComparativeExperimentResults,
     ComparisonEvaluationResult,
     ExperimentResults,
     comparison_evaluator,
     evaluate_comparative,
 )
-from compat.langsmith.schemas import Example, Run
-from evaluators.preference import Preference
-from specs import InputError
-from store import Store, connect
+from evalflows.compat.langsmith.schemas import Example, Run
+from evalflows.evaluators.preference import Preference
+from evalflows.specs import InputError
+from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -208,8 +208,8 @@ def test_of_three_experiments_every_two_are_compared(
     first, other = (row["evaluation_results"] for row in list(results)[:2])
     of_each = [first["feedback.of_two"].scores[run.id] for run in first["runs"]]
     assert of_each == [1, 1, 0], "the mean over its pairs"
-    assert first["feedback.of_two"].comment == "the mean of 3 pairs, 0 missing"
-    assert other["feedback.of_two"].comment == "the mean of 2 pairs, 1 missing"
+    assert first["feedback.of_two"].comment == "mean of 3 pairs, 0 missing"
+    assert other["feedback.of_two"].comment == "mean of 2 pairs, 1 missing"
     assert [other["feedback.of_two"].scores[run.id] for run in other["runs"]] == [1, 1, 0]
     assert [other["feedback.longest"].scores[run.id] for run in other["runs"]] == [2, 3, 2]
     assert len(results.to_pandas()) == 6 * 3 * 2
@@ -239,7 +239,7 @@ def test_who_failed_has_lost_and_nobody_is_asked(client: Client) -> None:
 
 
 def test_repetitions_and_nested_runs(client: Client) -> None:
-    from compat.langsmith import traceable
+    from evalflows.compat.langsmith import traceable
 
     @traceable
     def inner(q: str) -> str:
@@ -259,7 +259,7 @@ def test_repetitions_and_nested_runs(client: Client) -> None:
             runs = row["evaluation_results"]["runs"]
             assert len(runs) == 4, "the repetitions that both have"
             found = row["evaluation_results"]["feedback.steps"]
-            assert found.comment == "the mean of 2 pairs, 0 missing"
+            assert found.comment == "mean of 2 pairs, 0 missing"
             assert [found.scores[run.id] for run in runs] == [nested, nested, 0, 0]
 
 
@@ -304,7 +304,7 @@ def test_an_evaluator_can_be_called_without_a_comparison() -> None:
     assert answered(runs) == answered.compare_runs(runs, example)
     assert answered(runs) == ComparisonEvaluationResult(key="answered", scores=scores)
     assert said(runs, example).scores == {"1" * 32: 0, "2" * 32: 1}
-    with pytest.raises(ValueError, match="returned 2 preferences, wanted one"):
+    with pytest.raises(ValueError, match="got 2 preferences, wanted one"):
         several(runs)
     assert (answered.is_async, decorated.is_async, repr(said)) == (False, True, "<DynamicComparisonRunEvaluator said>")
     full = [Run(id="1" * 32, outputs={"a": "Q"}), Run(id="2" * 32, outputs={"a": "Q!"})]
@@ -316,7 +316,7 @@ def test_an_evaluator_can_be_called_without_a_comparison() -> None:
 
 def test_what_cannot_be_is_refused_before_anything_is_called(two: tuple[ExperimentResults, ExperimentResults]) -> None:
     for arguments, message in (
-        ({"data": "letters"}, "^evaluate: data: got 'letters', wanted None: the experiments have theirs"),
+        ({"data": "letters"}, "^evaluate: data: got 'letters', wanted None: the experiments have their own"),
         ({"summary_evaluators": [longest]}, "summary_evaluators: got .*, wanted None"),
         ({"num_repetitions": 2}, "num_repetitions: got 2, wanted 1"),
         ({"upload_results": False}, "upload_results: got False, wanted True"),
@@ -325,9 +325,9 @@ def test_what_cannot_be_is_refused_before_anything_is_called(two: tuple[Experime
         ({"target": (*two, "x")}, "target: got 3 experiments, wanted 2; evaluate_comparative takes more"),
         ({"target": (two[0], 3)}, "evaluate_comparative: experiments: got int, wanted an experiment"),
         ({"target": (two[0], "nowhere")}, "experiment 'nowhere': not in"),
-        ({"target": (two[0], two[0])}, "which is one experiment, wanted two at least"),
+        ({"target": (two[0], two[0])}, "which is one experiment, wanted at least two"),
         ({"evaluators": []}, "evaluators: "),
-        ({"evaluators": [length]}, "an item metric of the experiments is called so"),
+        ({"evaluators": [length]}, "the experiments have an item metric of this name"),
         ({"evaluators": [3]}, "evaluators: got int, wanted a function or an object with compare_runs"),
         ({"evaluators": [lambda a, b, c: None]}, "asks for 'a', wanted any of inputs, outputs"),
         ({"max_concurrency": -1}, "max_concurrency: "),

@@ -1,4 +1,4 @@
-"""LangSmith's client and its datasets: every shape of examples, growth, and what is refused."""
+"""LangSmith's client and its datasets: every shape of examples, growth, and what is rejected."""
 
 import uuid
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from compat.langsmith import Client
-from specs import InputError
-from store import Store, connect
-from store.catalog import grain, view_files
-from store.datasets import find_snapshot
-from store.snapshots import load_snapshot
+from evalflows.compat.langsmith import Client
+from evalflows.specs import InputError
+from evalflows.store import Store, connect
+from evalflows.store.catalog import grain, view_files
+from evalflows.store.ingest.datasets import find_snapshot
+from evalflows.store.snapshots import load_snapshot
 
 EXAMPLES = [
-    {"inputs": {"q": "one"}, "outputs": {"a": "1"}, "metadata": {"level": 1}, "split": "train"},
-    {"inputs": {"q": "two"}, "outputs": {"a": "2"}, "metadata": {"level": 2}, "split": ["test"]},
+    {"inputs": {"q": "one"}, "outputs": {"a": "1"}, "metadata": {"confidence_level": 1}, "split": "train"},
+    {"inputs": {"q": "two"}, "outputs": {"a": "2"}, "metadata": {"confidence_level": 2}, "split": ["test"]},
     {"inputs": {"q": "three"}},
 ]
 
@@ -65,9 +65,9 @@ def test_a_dataset_grows_and_keeps_its_ids(client: Client) -> None:
     assert after[:2] == before
     assert [example.id for example in after] == [*first["example_ids"], *second["example_ids"]]
     assert {example.dataset_id for example in after} == {dataset.id}
-    grown = client.read_dataset(dataset_name="d")
-    assert (grown.id, grown.description, grown.example_count) == (dataset.id, "numbers", 3)
-    assert grown.created_at == dataset.created_at < grown.modified_at
+    merge_examples = client.read_dataset(dataset_name="d")
+    assert (merge_examples.id, merge_examples.description, merge_examples.example_count) == (dataset.id, "numbers", 3)
+    assert merge_examples.created_at == dataset.created_at < merge_examples.modified_at
     with connect() as catalog:
         versions = "select parent_snapshot_id, snapshot_id from dataset_versions order by recorded_at"
         chain = catalog.execute(versions).fetchall()
@@ -98,8 +98,8 @@ def test_examples_come_in_every_shape(client: Client, shape: Callable[..., dict[
     client.create_examples(dataset_name="d", **shape(EXAMPLES))
     found = list(client.list_examples(dataset_name="d"))
     assert [(e.inputs, e.outputs, e.metadata, e.split) for e in found] == [
-        ({"q": "one"}, {"a": "1"}, {"level": 1}, "train"),
-        ({"q": "two"}, {"a": "2"}, {"level": 2}, "test"),
+        ({"q": "one"}, {"a": "1"}, {"confidence_level": 1}, "train"),
+        ({"q": "two"}, {"a": "2"}, {"confidence_level": 2}, "test"),
         ({"q": "three"}, None, None, None),
     ]
 
@@ -118,7 +118,7 @@ def test_an_example_that_is_there_is_not_added_again(client: Client) -> None:
     again = client.create_examples(dataset_name="d", examples=EXAMPLES[:1])
     assert again["example_ids"] == first["example_ids"][:1]
     assert client.read_dataset(dataset_name="d").example_count == 3
-    with pytest.raises(InputError, match="with other content, wanted an id of its own"):
+    with pytest.raises(InputError, match="with other content, wanted a new id"):
         client.create_examples(dataset_name="d", inputs=[{"q": "x"}], ids=first["example_ids"][:1])
 
 
@@ -132,30 +132,33 @@ def test_what_is_listed_can_be_chosen(client: Client) -> None:
     assert names(client, dataset_ids=[client.read_dataset(dataset_name="abc").id]) == ["abc"]
     assert questions(client, dataset_name="b", splits=["test", "train"]) == ["one", "two"]
     assert questions(client, dataset_name="b", offset=1, limit=1) == ["two"]
-    assert questions(client, dataset_name="b", metadata={"level": 2}) == ["two"]
+    assert questions(client, dataset_name="b", metadata={"confidence_level": 2}) == ["two"]
 
 
 def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
     client.create_dataset("d")
     for call, message in (
-        (lambda: client.create_dataset("d"), "dataset 'd': is in the store already"),
+        (lambda: client.create_dataset("d"), "dataset 'd': already in the store"),
         (lambda: client.create_dataset("e", inputs_schema={}), "^create_dataset: inputs_schema: got {}, wanted None"),
         (lambda: client.create_dataset("e", data_type="chat"), "data_type: got 'chat', wanted 'kv'"),
         (lambda: client.read_dataset(dataset_name="e"), "dataset 'e': not in the store, wanted one of: d"),
-        (lambda: client.read_dataset(), "just one of dataset_name and dataset_id"),
-        (lambda: client.has_dataset(), "just one of dataset_name and dataset_id"),
-        (lambda: client.delete_dataset(dataset_name="d"), "the store only grows"),
+        (lambda: client.read_dataset(), "exactly one of dataset_name and dataset_id"),
+        (lambda: client.has_dataset(), "exactly one of dataset_name and dataset_id"),
+        (lambda: client.delete_dataset(dataset_name="d"), "cannot be deleted"),
         (lambda: client.list_examples(dataset_name="d", as_of="v1"), "as_of: got 'v1', wanted None"),
         (lambda: client.list_examples(dataset_name="d", filter="x"), "filter: got 'x'"),
         (lambda: client.create_examples(dataset_name="d"), "neither examples nor inputs"),
         (lambda: client.create_examples(dataset_name="d", examples=[{}], inputs=[{}]), "both examples and inputs"),
         (lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], outputs=[]), "outputs: got 0, wanted 1"),
         (lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], colours=[1]), "got 'colours'"),
-        (lambda: client.create_examples(dataset_name="d", examples=[3]), "got int, wanted one of inputs and outputs"),
+        (
+            lambda: client.create_examples(dataset_name="d", examples=[3]),
+            "got int, wanted an object with inputs and outputs",
+        ),
         (lambda: client.create_examples(dataset_name="d", examples=[{"outputs": {}}]), "dataset 'd':1: no inputs"),
         (
             lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], splits=[["a", "b"]]),
-            r"split: got \['a', 'b'\], wanted just one",
+            r"split: got \['a', 'b'\], wanted at most one",
         ),
         (
             lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], source_run_ids=["r"]),

@@ -1,10 +1,10 @@
-"""What docs/langsmith.md says is so."""
+"""The statements of docs/langsmith.md hold."""
 
 import importlib
 import re
 from pathlib import Path
 
-from compat.langsmith import Client
+from evalflows.compat.langsmith import Client
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "langsmith.md").read_text(encoding="utf-8")
 
@@ -15,7 +15,7 @@ def test_every_method_of_the_client_is_listed() -> None:
 
 
 def test_the_import_lines_work() -> None:
-    lines = re.findall(r"`from (compat[\w.]*) import ([\w, ]+)`", TEXT)
+    lines = re.findall(r"`from (evalflows\.compat[\w.]*) import ([\w, ]+)`", TEXT)
     assert len(lines) == 6
     for module, names in lines:
         assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from compat.langsmith import Client, EvaluationResult, RunEvaluator, aevaluate, evaluate, traceable
-from compat.langsmith.datasets import as_data
-from compat.langsmith.functions import as_target
-from compat.langsmith.schemas import Example, Run
-from specs import IncompleteError, InputError
-from specs.dataset import DatasetSpec
-from store import Store, connect
+from evalflows.compat.langsmith import Client, EvaluationResult, RunEvaluator, aevaluate, evaluate, traceable
+from evalflows.compat.langsmith.datasets import as_data
+from evalflows.compat.langsmith.functions import as_target
+from evalflows.compat.langsmith.schemas import Example, Run
+from evalflows.specs import IncompleteError, InputError
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -275,10 +275,10 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
         ({"data": "nowhere"}, "dataset 'nowhere': not in the store, wanted one of: empty, letters"),
         ({"target": "an-experiment"}, "target: got str, wanted a function of the inputs"),
         ({"target": {"a": "b"}}, "target: got dict, wanted a function"),
-        ({"randomize_order": True}, "got 'randomize_order', which only two experiments as the target may have"),
+        ({"randomize_order": True}, "got 'randomize_order', wanted it only with two experiments as the target"),
         ({"target": None}, "target: got NoneType, wanted a function"),
-        ({"target": none}, "takes no argument, wanted the inputs"),
-        ({"target": two}, "asks for 'b', wanted the inputs, then at most attachments and metadata"),
+        ({"target": none}, "got no parameter, wanted the inputs"),
+        ({"target": two}, "got parameter 'b', wanted the inputs, then at most attachments and metadata"),
         ({"evaluators": [3]}, "evaluators: got int, wanted a function"),
         ({"evaluators": [lambda a, b, c: True]}, "asks for 'a', wanted any of inputs, outputs"),
         ({"summary_evaluators": [lambda a: True]}, "asks for 'a', wanted any of inputs, outputs"),
@@ -293,7 +293,7 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
         (lambda: client.list_runs(project_name="p", is_root=False), "is_root: got False"),
         (lambda: client.list_runs(project_name="nowhere"), "experiment 'nowhere': not in"),
         (lambda: client.read_run("0" * 32), "not in the store"),
-        (lambda: client.read_project(), "just one of project_name and project_id"),
+        (lambda: client.read_project(), "exactly one of project_name and project_id"),
         (lambda: client.create_feedback("0" * 32, "k", score=1), "not in the store"),
         (lambda: client.create_feedback(key="k", score=1), "run_id: got None"),
     ):

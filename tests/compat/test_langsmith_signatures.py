@@ -1,4 +1,4 @@
-"""Whatever we take, LangSmith takes by the same name and with the same default."""
+"""Every parameter that we accept exists in LangSmith with the same name and default."""
 
 import inspect
 import json
@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
-from compat.langsmith import Client, aevaluate, evaluate, wrappers
-from compat.langsmith.evaluation import DynamicComparisonRunEvaluator, comparison_evaluator, evaluate_comparative
-from compat.langsmith.schemas import (
+from evalflows.compat.langsmith import Client, aevaluate, evaluate, wrappers
+from evalflows.compat.langsmith.evaluation import (
+    DynamicComparisonRunEvaluator,
+    comparison_evaluator,
+    evaluate_comparative,
+)
+from evalflows.compat.langsmith.schemas import (
     ComparativeExperiment,
     ComparisonEvaluationResult,
     Dataset,

@@ -1,4 +1,4 @@
-"""`traceable`: steps of the run at hand, and otherwise nothing."""
+"""`traceable`: records steps during a run, and does nothing otherwise."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from compat.langsmith import traceable
-from compat.langsmith.functions import as_target
-from llm.recorder import Recorder, recording
-from specs import InputError
+from evalflows.compat.langsmith import traceable
+from evalflows.compat.langsmith.functions import as_target
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs import InputError
 
 
 def run() -> Recorder:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 
-from store import connect
+from evalflows.store import connect
 
 PROGRAMS = Path(__file__).parent / "programs" / "pairwise"
 ROOT = Path(__file__).parent.parent.parent
@@ -103,13 +103,13 @@ def test_only_the_import_lines_are_ours(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == "compat.langsmith":
+        if isinstance(node, ast.ImportFrom) and node.module == "evalflows.compat.langsmith":
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Import | ast.ImportFrom):
             of = {alias.name for alias in node.names} if isinstance(node, ast.Import) else {node.module}
             assert of <= {"openai", "pydantic", "sys", "typing"}
     assert names and names <= {"Client", "evaluate", "wrappers"}
-    rest = re.sub(r"^from compat\.langsmith import .*$", "", source, flags=re.M)
+    rest = re.sub(r"^from evalflows\.compat\.langsmith import .*$", "", source, flags=re.M)
     assert not re.search(r"\b(compat|flows|evalflows|store|evaluators\.)", rest)
 
 
@@ -145,7 +145,7 @@ def test_with_the_other_import_lines_it_runs_on_langsmiths_package(tmp_path: Pat
     if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:
         pytest.skip("LangSmith's package is not installed, and need not be")
     source = (PROGRAMS / "ranked.py").read_text(encoding="utf-8")
-    theirs, changed = re.subn(r"^from compat\.langsmith import", "from langsmith import", source, flags=re.M)
+    theirs, changed = re.subn(r"^from evalflows\.compat\.langsmith import", "from langsmith import", source, flags=re.M)
     assert changed == 1
     (tmp_path / "ranked.py").write_text(theirs, encoding="utf-8")
     said: Counter[str] = Counter()

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.call import OFFERED, Bound, bind, offer_experiment, offer_run
-from evaluators.subject import Evaluation, Evaluations, ExampleView, ItemResult, RunView
-from specs.errors import InputError
+from evalflows.evaluators.call import OFFERED, Bound, bind, offer_experiment, offer_run
+from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, ItemResult, RunView
+from evalflows.specs.errors import InputError
 
 
 def example_view(number: int = 0) -> ExampleView:
@@ -46,7 +46,7 @@ def ask(function: Callable[..., Any], **settings: Any) -> Any:
 
 def ask_run(function: Callable[..., Any], **settings: Any) -> Any:
     """What a run-level evaluator returns for RESULTS."""
-    return bind(function, settings=settings, level="run").call(offer_experiment(RESULTS))
+    return bind(function, settings=settings, scope="run").call(offer_experiment(RESULTS))
 
 
 def taking(*names: str, kind: Any = Parameter.POSITIONAL_OR_KEYWORD) -> Callable[..., Any]:
@@ -130,12 +130,12 @@ def test_the_example_shows_its_reference_as_outputs() -> None:
 
 
 def test_an_example_without_a_reference_offers_none_for_it() -> None:
-    offered = offer_run(ExampleView(id="e", inputs={"input": "x"}), RUN)
+    available = offer_run(ExampleView(id="e", inputs={"input": "x"}), RUN)
 
     def judge(reference_outputs: Any, expected_output: Any, example: Any) -> Any:
         return reference_outputs, expected_output, example.outputs
 
-    assert bind(judge).call(offered) == (None, None, None)
+    assert bind(judge).call(available) == (None, None, None)
 
 
 def test_a_function_may_ask_for_nothing() -> None:
@@ -219,10 +219,10 @@ def test_kwargs_receive_what_is_not_asked_for_by_name() -> None:
 
 def test_langfuses_values_are_those_from_before_they_were_wrapped() -> None:
     example = ExampleView(id="e", inputs={"input": "Why?"}, reference_outputs={"output": "So."})
-    offered = offer_run(example, RunView(id="r", inputs=example.inputs, outputs={"output": 42}))
+    available = offer_run(example, RunView(id="r", inputs=example.inputs, outputs={"output": 42}))
     langfuse = bind(lambda input, output, expected_output: (input, output, expected_output))
-    assert langfuse.call(offered) == ("Why?", 42, "So.")
-    assert bind(lambda inputs, outputs: (inputs, outputs)).call(offered) == ({"input": "Why?"}, {"output": 42})
+    assert langfuse.call(available) == ("Why?", 42, "So.")
+    assert bind(lambda inputs, outputs: (inputs, outputs)).call(available) == ({"input": "Why?"}, {"output": 42})
 
 
 def test_spellings_may_be_mixed() -> None:
@@ -290,7 +290,7 @@ def test_run_level_takes_langfuses_item_results() -> None:
 @pytest.mark.parametrize("name", ["example", "run", "metadata", "input", "evaluations"])
 def test_what_only_an_item_has_is_refused_at_run_level(name: str) -> None:
     assert ask(taking(name)) == {name: ITEM[name]}
-    assert repr(name) in refusal(taking(name), level="run")
+    assert repr(name) in refusal(taking(name), scope="run")
 
 
 def test_what_only_a_run_has_is_refused_at_item_level() -> None:
@@ -323,9 +323,9 @@ async def judge_later(outputs: dict[str, Any], suffix: str = "") -> Any:
     return f"{outputs['answer']}{suffix}"
 
 
-def answer_of(bound: Bound, offered: Mapping[str, Any] = ITEM) -> Any:
+def answer_of(bound: Bound, available: Mapping[str, Any] = ITEM) -> Any:
     async def wait() -> Any:
-        return await bound.call(offered)
+        return await bound.call(available)
 
     assert bound.is_async
     return asyncio.run(wait())
@@ -413,7 +413,7 @@ def test_a_parameter_that_nothing_fills_is_named_with_what_may_be_asked_for() ->
 
 
 def test_at_run_level_the_message_lists_what_a_run_offers() -> None:
-    message = refusal(lambda answers: 1, level="run", name="average")
+    message = refusal(lambda answers: 1, scope="run", name="average")
     assert message.startswith("evaluator 'average': asks for 'answers', ")
     assert message.rpartition("wanted any of ")[2].split(", ") == list(OFFERED["run"])
 

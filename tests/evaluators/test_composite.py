@@ -1,4 +1,4 @@
-"""Composites: how scaled parts become one, gates, and what becomes of a part that is missing, a label, or too much."""
+"""Composites: combining scaled parts, requirements, and parts that are missing, labels, or out of range."""
 
 import math
 import textwrap
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.composite import Combined, Function, Part, combined
-from specs.experiment import ExperimentSpec
-from specs.metric import MEASURES, CompositeSpec, MetricSpec
-from tasks.resolve import composite_version
+from evalflows.evaluators.composite import Combined, Function, Part, combined
+from evalflows.execution.resolve import composite_version
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric import MEASURES, CompositeSpec, MetricSpec
 
 LOWER = {"higher_is_better": False}
 
@@ -226,12 +226,12 @@ def test_a_part_of_no_value_is_no_zero() -> None:
 @pytest.mark.parametrize("beside", [1.0, FAILED, SKIPPED, WITHOUT, None, scored(None), 7.0], ids=str)
 @pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
 @pytest.mark.parametrize("undrawn", ["a", "c"])
-def test_where_a_part_or_a_gate_was_not_drawn_the_composite_is_not_either(
+def test_where_a_part_or_a_requirement_was_not_drawn_the_composite_is_not_either(
     undrawn: str, missing: str, beside: Part | float | None
 ) -> None:
     """Whatever else there is: the composite is that of the sample, also where another part is at fault."""
     parts: dict[str, Part | float] = {"a": 1.0, "c": 1.0} | ({} if beside is None else {"b": beside})
-    found = whole({"weights": ["a", "b"], "gates": {"c": 1}, "missing": missing}, parts | {undrawn: UNDRAWN})
+    found = whole({"weights": ["a", "b"], "requirements": {"c": 1}, "missing": missing}, parts | {undrawn: UNDRAWN})
     assert found == Combined(status="sampled_out", parts={})
 
 
@@ -245,35 +245,37 @@ PARTS: dict[str, Part | float] = {"a": 0.25, "b": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("how", "value"),
+    ("aggregation", "value"),
     [
         ("weighted_mean", 0.4375),  # (0.25 + 3 * 0.5) / 4
         ("geometric_mean", 0.03125**0.25),  # (0.25 * 0.5 * 0.5 * 0.5) ** (1 / 4) = 0.4204
         ("minimum", 0.25),
     ],
 )
-def test_every_way_by_hand(how: str, value: float) -> None:
-    found = whole({"weights": {"a": 1, "b": 3}, "how": how}, PARTS)
+def test_every_way_by_hand(aggregation: str, value: float) -> None:
+    found = whole({"weights": {"a": 1, "b": 3}, "aggregation": aggregation}, PARTS)
     assert (found.status, found.value) == ("scored", pytest.approx(value, rel=1e-12))
     assert found.parts == {"a": 0.25, "b": 0.5}
 
 
-@pytest.mark.parametrize(("how", "value"), [("weighted_mean", 0.75), ("geometric_mean", 0.0), ("minimum", 0.0)])
-def test_a_part_of_0_makes_the_geometric_mean_and_the_minimum_0(how: str, value: float) -> None:
-    assert whole({"weights": {"a": 1, "b": 3}, "how": how}, {"a": 0.0, "b": 1.0}).value == value
+@pytest.mark.parametrize(("aggregation", "value"), [("weighted_mean", 0.75), ("geometric_mean", 0.0), ("minimum", 0.0)])
+def test_a_part_of_0_makes_the_geometric_mean_and_the_minimum_0(aggregation: str, value: float) -> None:
+    assert whole({"weights": {"a": 1, "b": 3}, "aggregation": aggregation}, {"a": 0.0, "b": 1.0}).value == value
 
 
-@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean", "minimum"])
-def test_in_every_way_parts_are_scaled_and_turned_first(how: str) -> None:
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
+def test_in_every_way_parts_are_scaled_and_turned_first(aggregation: str) -> None:
     """2 seconds of at most 10 are 0.8, and 4.2 stars of 1 to 5 too."""
     declared = {"latency": {"range": [0, 10], **LOWER}, "stars": {"range": [1, 5]}}
-    found = whole({"weights": {"latency": 2, "stars": 1}, "how": how}, {"latency": 2.0, "stars": 4.2}, **declared)
+    found = whole(
+        {"weights": {"latency": 2, "stars": 1}, "aggregation": aggregation}, {"latency": 2.0, "stars": 4.2}, **declared
+    )
     assert found.value == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean", "minimum"])
-def test_in_every_way_a_part_that_does_not_apply_and_one_that_is_left_out_do_not_weigh(how: str) -> None:
-    said = {"weights": ["a", "b", "c"], "how": how, "missing": "leave_out"}
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
+def test_in_every_way_a_part_that_does_not_apply_and_one_that_is_left_out_do_not_weigh(aggregation: str) -> None:
+    said = {"weights": ["a", "b", "c"], "aggregation": aggregation, "missing": "leave_out"}
     found = whole(said, {"a": 0.5, "b": WITHOUT, "c": FAILED})
     assert (found.value, found.parts) == (pytest.approx(0.5), {"a": 0.5, "c": None})
 
@@ -284,90 +286,92 @@ def test_the_ways_are_in_order(weighed: list[tuple[float, float]]) -> None:
     said = {str(index): weight for index, (weight, _) in enumerate(weighed)}
     parts: dict[str, Part | float] = {str(index): share for index, (_, share) in enumerate(weighed)}
     ways = ("minimum", "geometric_mean", "weighted_mean")
-    values = [whole({"weights": said, "how": how}, parts).value or 0.0 for how in ways]
+    values = [whole({"weights": said, "aggregation": way}, parts).value or 0.0 for way in ways]
     assert all(low <= high + 1e-12 for low, high in zip(values, [*values[1:], 1.0], strict=True))
 
 
 # Gates
 
 
-def gated(gates: dict[str, float], parts: dict[str, Part | float], missing: str = "fail", **declared: Any) -> Combined:
-    """A composite of 0.75 if its gates are open."""
-    return whole({"weights": ["a"], "gates": gates, "missing": missing}, {"a": 0.75} | parts, **declared)
+def required(
+    requirements: dict[str, float], parts: dict[str, Part | float], missing: str = "fail", **declared: Any
+) -> Combined:
+    """A composite of 0.75 if its requirements are met."""
+    return whole({"weights": ["a"], "requirements": requirements, "missing": missing}, {"a": 0.75} | parts, **declared)
 
 
-@pytest.mark.parametrize(("value", "is_open"), [(3.0, True), (4.0, True), (2.999, False)])
-def test_a_gate_is_open_from_its_bound_on_in_the_metrics_own_unit(value: float, is_open: bool) -> None:
-    found = gated({"stars": 3}, {"stars": value}, stars={"range": [1, 5]})
-    assert (found.status, found.value) == ("scored", 0.75 if is_open else 0.0)
-    assert found.comment == (None if is_open else f"gate: stars is {value:g}, wanted at least 3")
-    assert found.parts == {"a": 0.75}, "a gate does not weigh"
+@pytest.mark.parametrize(("value", "is_met"), [(3.0, True), (4.0, True), (2.999, False)])
+def test_a_requirement_is_met_from_its_bound_on_in_the_metrics_own_unit(value: float, is_met: bool) -> None:
+    found = required({"stars": 3}, {"stars": value}, stars={"range": [1, 5]})
+    assert (found.status, found.value) == ("scored", 0.75 if is_met else 0.0)
+    assert found.comment == (None if is_met else f"requirement: stars is {value:g}, wanted at least 3")
+    assert found.parts == {"a": 0.75}, "a requirement has no weight"
 
 
-@pytest.mark.parametrize(("value", "is_open"), [(2.0, True), (0.0, True), (2.001, False)])
+@pytest.mark.parametrize(("value", "is_met"), [(2.0, True), (0.0, True), (2.001, False)])
 @pytest.mark.parametrize(("metric", "declared"), [("faults", LOWER), ("latency", {})])
-def test_where_less_is_better_a_gate_is_open_up_to_its_bound(
-    metric: str, declared: dict[str, Any], value: float, is_open: bool
+def test_where_less_is_better_a_requirement_is_met_up_to_its_bound(
+    metric: str, declared: dict[str, Any], value: float, is_met: bool
 ) -> None:
     """Of a measure that goes without saying, and no range is needed."""
-    found = gated({metric: 2}, {metric: value}, **{metric: declared})
+    found = required({metric: 2}, {metric: value}, **{metric: declared})
     assert (found.value, found.comment) == (
-        (0.75, None) if is_open else (0.0, f"gate: {metric} is {value:g}, wanted at most 2")
+        (0.75, None) if is_met else (0.0, f"requirement: {metric} is {value:g}, wanted at most 2")
     )
 
 
-def test_a_metric_may_be_part_and_gate() -> None:
-    assert whole({"weights": ["a"], "gates": {"a": 0.5}}, {"a": 0.5}).value == 0.5
-    assert whole({"weights": ["a"], "gates": {"a": 0.5}}, {"a": 0.49}).value == 0.0
+def test_a_metric_may_be_part_and_requirement() -> None:
+    assert whole({"weights": ["a"], "requirements": {"a": 0.5}}, {"a": 0.5}).value == 0.5
+    assert whole({"weights": ["a"], "requirements": {"a": 0.5}}, {"a": 0.49}).value == 0.0
 
 
-def test_all_gates_must_be_open_and_the_first_closed_one_is_named() -> None:
-    assert gated({"b": 1, "c": 1}, {"b": 1.0, "c": 1.0}).value == 0.75
-    found = gated({"b": 1, "c": 1, "d": 1}, {"b": 1.0, "c": 0.0, "d": 0.5})
-    assert (found.value, found.comment) == (0.0, "gate: c is 0, wanted at least 1")
+def test_all_requirements_must_be_met_and_the_first_unmet_one_is_named() -> None:
+    assert required({"b": 1, "c": 1}, {"b": 1.0, "c": 1.0}).value == 0.75
+    found = required({"b": 1, "c": 1, "d": 1}, {"b": 1.0, "c": 0.0, "d": 0.5})
+    assert (found.value, found.comment) == (0.0, "requirement: c is 0, wanted at least 1")
 
 
-def test_a_gate_whose_metric_does_not_apply_is_none() -> None:
-    assert gated({"b": 1}, {"b": WITHOUT}).value == 0.75
-    found = whole({"weights": ["a"], "gates": {"b": 1}}, {"a": WITHOUT, "b": 1.0})
-    assert (found.status, found.value) == ("not_applicable", None), "an open gate makes no value"
+def test_a_requirement_whose_metric_does_not_apply_is_ignored() -> None:
+    assert required({"b": 1}, {"b": WITHOUT}).value == 0.75
+    found = whole({"weights": ["a"], "requirements": {"b": 1}}, {"a": WITHOUT, "b": 1.0})
+    assert (found.status, found.value) == ("not_applicable", None), "a met requirement makes no value"
 
 
 @pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
-def test_a_gate_of_a_label_makes_the_composite_fail(missing: str) -> None:
-    found = gated({"b": 1}, {"b": scored(None)}, missing)
-    assert (found.status, found.value, found.error) == ("failed", None, "gate b is a label, wanted a number")
+def test_a_requirement_on_a_label_makes_the_composite_fail(missing: str) -> None:
+    found = required({"b": 1}, {"b": scored(None)}, missing)
+    assert (found.status, found.value, found.error) == ("failed", None, "requirement b is a label, wanted a number")
 
 
 @pytest.mark.parametrize("missing", ["fail", "leave_out"])
 @pytest.mark.parametrize(
     ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator gave it")]
 )
-def test_a_gate_that_is_missing_makes_the_composite_missing(part: Part | None, why: str, missing: str) -> None:
+def test_a_requirement_that_is_missing_makes_the_composite_missing(part: Part | None, why: str, missing: str) -> None:
     """It cannot be left out: then nobody would know whether it holds."""
-    found = gated({"b": 1}, {} if part is None else {"b": part}, missing)
-    assert (found.status, found.value, found.error) == ("failed", None, f"gate b is missing: {why}")
+    found = required({"b": 1}, {} if part is None else {"b": part}, missing)
+    assert (found.status, found.value, found.error) == ("failed", None, f"requirement b is missing: {why}")
 
 
-def test_a_gate_that_is_missing_may_count_as_closed() -> None:
-    found = gated({"b": 1}, {"b": FAILED}, "worst")
-    assert (found.status, found.value, found.comment) == ("scored", 0.0, "gate: b is missing")
+def test_a_requirement_that_is_missing_may_count_as_unmet() -> None:
+    found = required({"b": 1}, {"b": FAILED}, "worst")
+    assert (found.status, found.value, found.comment) == ("scored", 0.0, "requirement: b is missing")
 
 
 @pytest.mark.parametrize("order", [["b", "c"], ["c", "b"]])
 @pytest.mark.parametrize(
-    ("bad", "said"), [(FAILED, "gate b is missing: HTTP 500"), (scored(None), "gate b is a label")]
+    ("bad", "said"), [(FAILED, "requirement b is missing: HTTP 500"), (scored(None), "requirement b is a label")]
 )
-def test_it_does_not_count_in_which_order_gates_stand(order: list[str], bad: Part, said: str) -> None:
+def test_it_does_not_count_in_which_order_requirements_stand(order: list[str], bad: Part, said: str) -> None:
     """One is closed, of the other it cannot be said."""
-    found = gated(dict.fromkeys(order, 1.0), {"b": bad, "c": 0.0})
+    found = required(dict.fromkeys(order, 1.0), {"b": bad, "c": 0.0})
     assert found.status == "failed" and found.error is not None and found.error.startswith(said)
 
 
-def test_a_closed_gate_makes_0_of_a_missing_part_only_where_that_may_be_left_out() -> None:
+def test_an_unmet_requirement_makes_0_of_a_missing_part_only_where_that_may_be_left_out() -> None:
     parts: dict[str, Part | float] = {"a": FAILED, "b": 0.0}
-    assert gated({"b": 1}, parts, "fail").status == "failed"
-    assert gated({"b": 1}, parts, "leave_out").value == 0.0
+    assert required({"b": 1}, parts, "fail").status == "failed"
+    assert required({"b": 1}, parts, "leave_out").value == 0.0
 
 
 # A function of one's own
@@ -425,11 +429,11 @@ def test_a_function_cannot_change_the_parts_that_are_kept() -> None:
     assert (found.value, found.parts) == (1.0, {"a": 0.25, "b": 0.5})
 
 
-def test_a_function_is_not_called_where_a_gate_is_closed_or_nothing_applies() -> None:
+def test_a_function_is_not_called_where_a_requirement_is_unmet_or_nothing_applies() -> None:
     def never(parts: object) -> float:
         raise AssertionError
 
-    said = {"weights": ["a"], "function": "m:f", "gates": {"b": 1}}
+    said = {"weights": ["a"], "function": "m:f", "requirements": {"b": 1}}
     assert whole(said, {"a": 1.0, "b": 0.0}, never).value == 0.0
     assert whole(said, {"a": WITHOUT, "b": 1.0}, never).status == "not_applicable"
 
@@ -447,11 +451,11 @@ def version(change: dict[str, Any] | None = None, **fields: Any) -> str:
     "change",
     [
         {"weights": {"a": 1, "b": 3}},
-        {"how": "minimum"},
-        {"how": "geometric_mean"},
+        {"aggregation": "minimum"},
+        {"aggregation": "geometric_mean"},
         {"missing": "worst"},
-        {"gates": {"c": 1}},
-        {"gates": {"c": 0.5}},
+        {"requirements": {"c": 1}},
+        {"requirements": {"c": 0.5}},
         {"function": "odd_evaluators:steep"},
     ],
     ids=str,
@@ -461,12 +465,12 @@ def test_a_composite_that_is_made_otherwise_is_of_another_version(change: dict[s
     assert version(change) == version(change)
 
 
-def test_the_directions_and_ranges_of_parts_and_gates_are_part_of_the_version() -> None:
-    gate = {"gates": {"c": 1}}
-    assert version(gate) != version({"gates": {"c": 0.5}})
-    assert version(gate) != version(gate, metrics={"c": LOWER})
-    assert version(gate) != version(gate, metrics={"a": {"range": [0, 5]}})
-    assert version(gate) == version(gate, metrics={"other": LOWER}) == version(gate | {"name": "another"})
+def test_the_directions_and_ranges_of_parts_and_requirements_are_part_of_the_version() -> None:
+    strict = {"requirements": {"c": 1}}
+    assert version(strict) != version({"requirements": {"c": 0.5}})
+    assert version(strict) != version(strict, metrics={"c": LOWER})
+    assert version(strict) != version(strict, metrics={"a": {"range": [0, 5]}})
+    assert version(strict) == version(strict, metrics={"other": LOWER}) == version(strict | {"name": "another"})
 
 
 def test_the_source_of_a_function_of_ones_own_is_part_of_the_version(

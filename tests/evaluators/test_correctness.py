@@ -8,11 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.correctness import PROMPT, correctness
-from evaluators.fence import fenced
-from evaluators.score import Score
-from specs.protocols import Completion
-from specs.reference import version_of
+from evalflows.evaluators.correctness import PROMPT, correctness
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score
+from evalflows.specs.protocols import Completion
+from evalflows.specs.reference import version_of
 
 
 class Judge:

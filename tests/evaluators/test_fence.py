@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators import fence
-from evaluators.fence import fenced
+from evalflows.evaluators import fence
+from evalflows.evaluators.fence import fenced
 
 
 def mark_of(text: str) -> str:

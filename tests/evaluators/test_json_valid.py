@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.json_valid import json_valid
-from evaluators.judges import schema_adherence
-from evaluators.score import Score
+from evalflows.evaluators.json_valid import json_valid
+from evalflows.evaluators.judges import schema_adherence
+from evalflows.evaluators.score import Score
 
 PERSON = {
     "type": "object",
@@ -141,7 +141,7 @@ def test_json_of_the_schema_is_valid() -> None:
     ],
 )
 def test_json_of_another_schema_is_not_valid_and_the_problem_is_told(answer: Any, problem: str) -> None:
-    assert judged(answer, schema=PERSON) == Score(value=False, comment=f"not of the schema: {problem}")
+    assert judged(answer, schema=PERSON) == Score(value=False, comment=f"does not fit the schema: {problem}")
 
 
 def test_text_that_is_no_json_is_of_no_schema() -> None:

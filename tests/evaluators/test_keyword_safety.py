@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.keyword_safety import keyword_safety
-from evaluators.score import Score
+from evalflows.evaluators.keyword_safety import keyword_safety
+from evalflows.evaluators.score import Score
 
 
 def judged(answer: Any, *blocked: str, **settings: Any) -> Score:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.call import bind
-from evaluators.label_f1 import label_f1
-from evaluators.score import Score
+from evalflows.evaluators.call import bind
+from evalflows.evaluators.label_f1 import label_f1
+from evalflows.evaluators.score import Score
 
 
 def judged(answers: list[Any], wanted: list[Any], **settings: Any) -> Score:
@@ -123,7 +123,7 @@ def test_the_comment_has_each_label_the_frequent_ones_first() -> None:
 def test_the_comment_stays_readable_with_many_labels() -> None:
     labels = [f"label {number}" for number in range(500)]
     comment = judged(labels, labels).comment or ""
-    assert comment.endswith("; 480 labels more") and len(comment) < 2000
+    assert comment.endswith("; 480 more labels") and len(comment) < 2000
 
 
 LABELS = st.sampled_from("abc")
@@ -177,7 +177,7 @@ def test_settings_that_mean_nothing_are_errors() -> None:
 
 
 def test_it_is_an_evaluator_of_all_runs_and_says_so_where_it_gets_one() -> None:
-    offered = {"outputs": [{"output": "a"}], "reference_outputs": [{"label": "a"}]}
-    assert bind(label_f1, settings={"average": "micro"}, level="run").call(offered).value == 1.0
-    with pytest.raises(TypeError, match="name it under summary_evaluators"):
+    available = {"outputs": [{"output": "a"}], "reference_outputs": [{"label": "a"}]}
+    assert bind(label_f1, settings={"average": "micro"}, scope="run").call(available).value == 1.0
+    with pytest.raises(TypeError, match="list it under summary_evaluators"):
         bind(label_f1).call({"outputs": {"output": "a"}, "reference_outputs": {"label": "a"}})

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evaluators.numeric_closeness import numeric_closeness
-from evaluators.score import Score
+from evalflows.evaluators.numeric_closeness import numeric_closeness
+from evalflows.evaluators.score import Score
 
 
 def judged(answer: Any, wanted: Any, **settings: Any) -> Score:
@@ -142,5 +142,5 @@ def test_a_structure_is_no_number() -> None:
 @pytest.mark.parametrize("tolerance", [-1, float("nan"), float("inf"), "1e-3"])
 @pytest.mark.parametrize("name", ["absolute", "relative"])
 def test_a_tolerance_is_a_number_from_nought_up(name: str, tolerance: Any) -> None:
-    with pytest.raises(ValueError, match=f"{name}: got .*, wanted a number from 0 up"):
+    with pytest.raises(ValueError, match=f"{name}: got .*, wanted a number of at least 0"):
         judged("42", 42, **{name: tolerance})

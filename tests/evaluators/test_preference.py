@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from langsmith.evaluation.evaluator import ComparisonEvaluationResult
 
-from evaluators.preference import WANTED, Preference, preferences
+from evalflows.evaluators.preference import WANTED, Preference, preferences
 
 ONE, TWO = "run-1", "run-2"
 RUNS = (ONE, TWO)
@@ -220,11 +220,11 @@ NO_VALUES: list[tuple[Any, str]] = [
     ([10**400, 0], "returned the score inf, wanted a finite number"),
     (
         {"scores": {"run-3": 1, ONE: 0}},
-        r"returned scores of \['run-3', 'run-1'\], wanted one of each run shown: run-1,",
+        r"returned scores for \['run-3', 'run-1'\], wanted one for each run shown: run-1,",
     ),
-    ({"scores": {ONE: 1}}, r"returned scores of \['run-1'\], wanted one of each run shown: run-1, run-2"),
-    ({"scores": {ONE: 1, TWO: 1, "run-3": 0}}, "wanted one of each run shown"),
-    ({"scores": {}}, r"returned scores of \[\], wanted one of each run shown"),
+    ({"scores": {ONE: 1}}, r"returned scores for \['run-1'\], wanted one for each run shown: run-1, run-2"),
+    ({"scores": {ONE: 1, TWO: 1, "run-3": 0}}, "wanted one for each run shown"),
+    ({"scores": {}}, r"returned scores for \[\], wanted one for each run shown"),
     ([1], r"returned the scores \[1\], wanted 2, in the order of `outputs`"),
     ([1, 0, 1], r"returned the scores \[1, 0, 1\], wanted 2"),
     ({"scores": []}, r"returned the scores \[\], wanted 2"),
@@ -245,7 +245,7 @@ NO_VALUES: list[tuple[Any, str]] = [
     ({"key": "length", "value": 3}, "returned 3, wanted two scores"),
     ([], "returned nothing, wanted two scores"),
     ({"results": []}, "returned nothing, wanted two scores"),
-    (["A", "B"], "returned 2 preferences called 'better', wanted a name of its own for each"),
+    (["A", "B"], "returned 2 preferences called 'better', wanted a unique name for each"),
     ([{"key": "k", "winner": "A"}, {"key": "k", "winner": "A"}], "returned 2 preferences called 'k'"),
     ({"winner": "A", "repeats": 0}, "returned the repeats 0, wanted a whole number of at least 1"),
     ({"winner": "A", "repeats": 1.5}, "returned the repeats 1.5, wanted"),

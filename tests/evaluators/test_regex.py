@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.regex import regex
+from evalflows.evaluators.regex import regex
 
 
 def test_a_pattern_is_found_anywhere_in_the_answer() -> None:

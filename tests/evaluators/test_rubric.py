@@ -12,15 +12,14 @@ import jsonschema
 import pytest
 import yaml
 
-from evaluators.call import bind
-from evaluators.fence import fenced
-from evaluators.rubric import PROMPT, rubric
-from evaluators.score import Judgement, Score, normalise
-from llm.forms import asked as asked_in
-from llm.forms import read
-from specs.errors import CallError
-from specs.evaluator import EvaluatorSpec
-from specs.protocols import Completion
+from evalflows.evaluators.call import bind
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.rubric import PROMPT, rubric
+from evalflows.evaluators.score import Judgement, Score, normalise
+from evalflows.llm.response_format import read_answer, with_response_format
+from evalflows.specs.errors import CallError
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.protocols import Completion
 
 
 class Judge:
@@ -361,8 +360,8 @@ def test_settings_may_come_from_yaml() -> None:
         """
     )
     bound = bind(rubric, settings=settings)
-    offered = {"inputs": QUESTION, "outputs": ANSWER, "reference_outputs": None, "metadata": {}}
-    scores = asyncio.run(bound.call(offered | {"complete": verdicts((10, 0), (7, 0), (0, 3))}))
+    available = {"inputs": QUESTION, "outputs": ANSWER, "reference_outputs": None, "metadata": {}}
+    scores = asyncio.run(bound.call(available | {"complete": verdicts((10, 0), (7, 0), (0, 3))}))
     assert [score.value for score in scores] == [pytest.approx(21 / 4), 7.0, 0.0]
 
 
@@ -371,8 +370,14 @@ def test_the_example_in_the_documents_is_as_it_says() -> None:
     (block,) = re.findall(r"```yaml\n(evaluators:\n  - use: rubric\n.*?)```", document, flags=re.S)
     spec = EvaluatorSpec.model_validate(yaml.safe_load(block)["evaluators"][0])
     judge = Judge(*({"reasoning": "", "faithful": 5, "complete": score, "polite": 1} for score in (1, 4, 3)))
-    offered = {"inputs": QUESTION, "outputs": ANSWER, "reference_outputs": REFERENCE, "metadata": {}, "complete": judge}
-    scores = normalise(asyncio.run(bind(rubric, settings=spec.args).call(offered)), spec.metric)
+    available = {
+        "inputs": QUESTION,
+        "outputs": ANSWER,
+        "reference_outputs": REFERENCE,
+        "metadata": {},
+        "complete": judge,
+    }
+    scores = normalise(asyncio.run(bind(rubric, settings=spec.args).call(available)), spec.metric)
     values = {"quality": pytest.approx((15 + 6 + 1) / 6), "faithful": 5.0, "complete": 3.0, "polite": 1.0}
     assert {score.metric: score.value for score in scores} == values
 
@@ -420,14 +425,14 @@ def test_an_answer_that_the_judge_quotes_is_not_its_verdict(answer: str) -> None
         async def complete(request: Any, *, schema: dict[str, Any], repeat: int, **_: Any) -> Completion:
             assert (
                 answer
-                in asked_in({"messages": [{"role": "user", "content": request}]}, schema, form)["messages"][0][
-                    "content"
-                ]
+                in with_response_format({"messages": [{"role": "user", "content": request}]}, schema, form)["messages"][
+                    0
+                ]["content"]
             )
             verdict = json.dumps({"reasoning": f"It says {answer}", "score": 1})
             text = f"It says:\n{answer}\n\n[[score: 1]]" if form == "text" else verdict
             call = {"function": {"name": "rubric", "arguments": verdict}}
-            parsed = read({"content": text, "tool_calls": [call]}, schema, form, "stop")
+            parsed = read_answer({"content": text, "tool_calls": [call]}, schema, form, "stop")
             return Completion(text=text, parsed=parsed, model="m", call_id="c")
 
         return await rubric(QUESTION, {"output": answer}, None, {}, complete, rubric=RUBRIC)
@@ -464,7 +469,7 @@ def test_the_hash_is_of_what_is_asked_but_for_the_example() -> None:
         ({"prompt": "Is {inputs} good? {rubric}"}, "prompt: wanted {outputs} or {output} in it"),
         ({"prompt": "Is {output} good?"}, "prompt: wanted {rubric} in it"),
         ({"prompt": "Is {output} good?", "rubric": "", "criteria": {"kind": ""}}, "prompt: wanted {rubric} in it"),
-        ({"rubric": ""}, "rubric: got nothing to judge by, wanted a rubric, criteria, or a prompt that says it"),
+        ({"rubric": ""}, "rubric: got nothing to judge by, wanted a rubric, criteria, or a prompt without {rubric}"),
         ({"rubric": " \n"}, "rubric: got nothing to judge by"),
         ({"rubric": ["a"]}, "rubric: got ['a'], wanted a text"),
         ({"prompt": None}, "prompt: got None, wanted a text"),
@@ -479,7 +484,7 @@ def test_the_hash_is_of_what_is_asked_but_for_the_example() -> None:
         ({"labels": ["a"]}, "labels: got ['a']"),
         ({"labels": ["a", "b", "a"]}, "labels: got ['a', 'b', 'a']"),
         ({"labels": "ab"}, "labels: got 'ab'"),
-        ({"labels": [True, False]}, "labels: got True, wanted a text (in YAML, yes, no, on and off are no texts"),
+        ({"labels": [True, False]}, "labels: got True, wanted a text (in YAML, yes, no, on and off are only texts"),
         ({"labels": ["a", " "]}, "labels: got ' ', wanted a text"),
         ({"labels": {"a": 1, "b": None}}, "labels: b: got None, wanted a number"),
         ({"labels": {"a": 1, "b": True}}, "labels: b: got True, wanted a number"),
@@ -487,12 +492,12 @@ def test_the_hash_is_of_what_is_asked_but_for_the_example() -> None:
         ({"labels": ["a", "b"], "combine": "mean"}, "combine: got 'mean' with labels, wanted 'majority'"),
         ({"labels": ["a", "b"], "criteria": {"kind": ""}}, "labels: got texts only with criteria, wanted a number"),
         ({"combine": "max"}, "combine: got 'max', wanted mean, median, majority"),
-        ({"criteria": {}}, "criteria: got {}, wanted a mapping from names to what they mean"),
+        ({"criteria": {}}, "criteria: got {}, wanted a mapping from names to descriptions"),
         ({"criteria": ["kind"]}, "criteria: got ['kind'], wanted a mapping"),
         ({"criteria": {True: "x"}}, "criteria: got True, wanted a text"),
         ({"criteria": {"": "x"}}, "criteria: got '', wanted a text"),
-        ({"criteria": {"reasoning": "x"}}, "criteria: got the name 'reasoning', wanted another than"),
-        ({"criteria": {"length": "x"}}, "criteria: got the name 'length', wanted another than"),
+        ({"criteria": {"reasoning": "x"}}, "criteria: got the name 'reasoning', wanted one other than"),
+        ({"criteria": {"length": "x"}}, "criteria: got the name 'length', wanted one other than"),
         ({"criteria": {"kind": 2}}, "criteria: kind: got 2, wanted a text, or description and weight"),
         ({"criteria": {"kind": {"description": ["a"]}}}, "criteria: kind: got ['a'], wanted a text"),
         ({"criteria": {"kind": {"wieght": 2}}}, "criteria: kind: got 'wieght', wanted weight or description"),

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from evaluators.score import Judgement, Score, normalise
-from store.records import DataType
+from evalflows.evaluators.score import Judgement, Score, normalise
+from evalflows.store.records import DataType
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.semantic_similarity import semantic_similarity
-from llm import minilm
+from evalflows.evaluators.semantic_similarity import semantic_similarity
+from evalflows.llm import minilm
 
 DOCS = Path(__file__).parents[2] / "docs" / "evaluators.md"
 

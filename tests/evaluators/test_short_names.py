@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
-import evaluators
-from evaluators import PAIRWISE, SHORT_NAMES
-from evaluators.call import OFFERED, bind
+from evalflows import evaluators
+from evalflows.evaluators import PAIRWISE, SHORT_NAMES
+from evalflows.evaluators.call import OFFERED, bind
 
 NEEDED = {
     "regex": {"pattern": "a"},
@@ -23,10 +23,10 @@ def test_they_are_sorted_and_exported() -> None:
 @pytest.mark.parametrize("name", SHORT_NAMES)
 def test_each_is_a_function_of_its_name_that_can_be_bound_and_says_what_it_cannot_see(name: str) -> None:
     function = getattr(evaluators, name)
-    level = "run" if name == "label_f1" else "pair" if name in PAIRWISE else "item"
-    assert bind(function, settings=NEEDED.get(name), level=level).name == name  # type: ignore[arg-type]
-    offered = {*OFFERED["item"], *OFFERED["pair"]}
-    settings = [p for p in inspect.signature(function).parameters.values() if p.name not in offered]
+    scope = "run" if name == "label_f1" else "pair" if name in PAIRWISE else "item"
+    assert bind(function, settings=NEEDED.get(name), scope=scope).name == name  # type: ignore[arg-type]
+    available = {*OFFERED["item"], *OFFERED["pair"]}
+    settings = [p for p in inspect.signature(function).parameters.values() if p.name not in available]
     assert all(p.kind is p.KEYWORD_ONLY for p in settings)
     if name not in ("contains", "exact_match"):
         assert "cannot see" in " ".join(inspect.getdoc(function).split())  # type: ignore[union-attr]

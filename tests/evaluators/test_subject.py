@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.subject import Evaluation, Evaluations, ExampleView, whole
+from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, whole
 
 FIRST, SECOND = Evaluation(name="length", value=3.0), Evaluation(name="tone", value="polite", comment="kind")
 

@@ -9,19 +9,19 @@ import pytest
 from endpoint import Endpoint, completion, serving
 from gated import drawn, fallen, gated, rows
 
-from flows import gate, run
-from specs import ExperimentSpec
-from specs.errors import GateFailedError, IncompleteError
-from store import connect
-from store.decisions import Decision, decisions_named
-from store.parquet import Store
-from store.records import ExperimentRow, now
-from store.snapshots import to_examples
-from tasks.chunk import in_running_order
+from evalflows import gate, run
+from evalflows.execution.chunks import in_running_order
+from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.store import connect
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow, now
+from evalflows.store.snapshots import to_examples
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
-BATCHED = {"guards": {"exact_match": 0.05}, "batch": 50}
+BATCHED = {"non_inferiority": {"exact_match": 0.05}, "batch": 50}
 
 
 def decided(fields: dict[str, Any]) -> Decision:
@@ -53,13 +53,13 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
                 {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
             ],
             "evaluators": [{"use": "contains"}],
-            "gates": [BATCHED | {"guards": {"contains": 0.05}}],
+            "gates": [BATCHED | {"non_inferiority": {"contains": 0.05}}],
             "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
         }
         one = decided(fields)
         assert one.conclusion == "FAIL"
-        assert one.looks is not None and 1 < one.looks < 6
-        seen = 50 * one.looks
+        assert one.interim_analyses is not None and 1 < one.interim_analyses < 6
+        seen = 50 * one.interim_analyses
         assert endpoint.calls == 2 * seen
     assert one.calls_saved == 2 * (600 - seen)
     assert asked("select distinct state, reason, answered from experiment_overview") == [
@@ -69,7 +69,7 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
 
 def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
-        fields = gated(tmp_path, [BATCHED | {"guards": {"contains": 0.02}}], old=[True] * 600)
+        fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"contains": 0.02}}], old=[True] * 600)
         fields |= {
             "targets": [
                 {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
@@ -83,45 +83,45 @@ def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
             gate(spec)
         assert endpoint.calls == 130
         (one,) = decisions_named(Store(), error.value.decisions)
-        assert (one.conclusion, one.looks, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 1, None)
+        assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 1, None)
         assert any("is incomplete: not done: " in note for note in one.notes)
         (group,) = {row[0] for row in asked("select run_group from experiments")}
         whole = spec.model_copy(update={"max_calls": 2000})
         (one,) = decisions_named(Store(), gate(whole, group))
         assert endpoint.calls == 1200
-    assert (one.conclusion, one.looks, one.calls_saved) == ("PASS", 12, 0)
+    assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("PASS", 12, 0)
 
 
 def test_what_cannot_be_told_runs_to_the_end(tmp_path: Path) -> None:
     old = drawn(200, 0.8)
     one = decided(gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.05)))
-    assert (one.conclusion, one.looks, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 4, None)
+    assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 4, None)
     assert asked("select distinct state from experiments") == [("completed",)]
 
 
 def test_two_equal_sides_pass_early(tmp_path: Path) -> None:
     old = drawn(1000, 0.8)
-    one = decided(gated(tmp_path, [BATCHED | {"guards": {"exact_match": 0.1}}], old=old, new=old))
+    one = decided(gated(tmp_path, [BATCHED | {"non_inferiority": {"exact_match": 0.1}}], old=old, new=old))
     assert one.conclusion == "PASS"
-    assert one.looks is not None and one.looks < 10
+    assert one.interim_analyses is not None and one.interim_analyses < 10
 
 
 def test_what_is_missing_counts_against_it_at_every_look(tmp_path: Path) -> None:
     old = drawn(200, 0.8)
-    fields = gated(tmp_path, [{"guards": {"half_fails": 0.1}, "batch": 50}], old=old, new=old)
+    fields = gated(tmp_path, [{"non_inferiority": {"half_fails": 0.1}, "batch": 50}], old=old, new=old)
     one = decided(fields | {"evaluators": ["odd_evaluators:half_fails"]})
-    assert (one.conclusion, one.looks) == ("NOT ENOUGH EVIDENCE", 4)
+    assert (one.conclusion, one.interim_analyses) == ("NOT ENOUGH EVIDENCE", 4)
 
 
 def test_resumed_it_goes_on_with_what_did_not_run(tmp_path: Path) -> None:
     old = drawn(400, 0.9)
     fields = gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.5))
     one = decided(fields)
-    assert (one.conclusion, one.looks) == ("FAIL", 1)
+    assert (one.conclusion, one.interim_analyses) == ("FAIL", 1)
     (group,) = {row[0] for row in asked("select run_group from experiments")}
     run(ExperimentSpec.model_validate(fields), group)
     assert asked("select distinct state, answered from experiment_overview") == [("completed", 400)]
-    assert asked("select conclusion, looks, is_newest from gate_decisions order by confirmed_at") == [
+    assert asked("select conclusion, interim_analyses, is_newest from gate_decisions order by confirmed_at") == [
         ("FAIL", 1, False),
         ("FAIL", 8, True),
     ]
@@ -129,19 +129,19 @@ def test_resumed_it_goes_on_with_what_did_not_run(tmp_path: Path) -> None:
 
 def test_floors_are_not_decided_by_the_first_mean(tmp_path: Path) -> None:
     """By the mean of 50 it would pass or fail; there is nothing to be sure of until all has run."""
-    fields = gated(tmp_path, [{"floors": {"exact_match": 0.8}, "batch": 50}], new=drawn(400, 0.81))
+    fields = gated(tmp_path, [{"thresholds": {"exact_match": 0.8}, "batch": 50}], new=drawn(400, 0.81))
     one = decided(fields)
-    assert (one.conclusion, one.looks) == ("PASS", 8)
+    assert (one.conclusion, one.interim_analyses) == ("PASS", 8)
 
 
 def test_what_clusters_have_only_in_part_and_uneven_samples_are_not_looked_at_early(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
-    fields = gated(tmp_path, [BATCHED | {"guards": {"some": 0.1}}], old=old, new=old)
+    fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"some": 0.1}}], old=old, new=old)
     fields["evaluators"] = ["odd_evaluators:some"]
     fields["dataset"]["rows"] = [row | {"cluster": f"c{i // 5}"} for i, row in enumerate(fields["dataset"]["rows"])]
     one = decided(fields)
     assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert "it has values for parts of clusters only" in one.summary
+    assert "partly scored clusters cannot be analysed in batches" in one.summary
 
 
 def test_gone_on_with_in_batches_what_ran_in_the_dataset_s_order_is_looked_at_as_a_whole(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_gone_on_with_in_batches_what_ran_in_the_dataset_s_order_is_looked_at_as
     old = [True] * 200
     plain = gated(tmp_path, [], old=old, new=[False] * 40 + [True] * 160) | {"run_key": "k"}
     run(ExperimentSpec.model_validate(plain))
-    one = decided(plain | {"gates": [BATCHED | {"guards": {"exact_match": 0.25}}]})
-    assert (one.conclusion, one.looks) == ("NOT ENOUGH EVIDENCE", 1)
+    one = decided(plain | {"gates": [BATCHED | {"non_inferiority": {"exact_match": 0.25}}]})
+    assert (one.conclusion, one.interim_analyses) == ("NOT ENOUGH EVIDENCE", 1)
 
 
 def test_examples_run_in_an_order_that_is_drawn_and_clusters_stay_whole() -> None:

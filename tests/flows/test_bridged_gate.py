@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from gated import drawn, fallen, gated
 
-from flows import approve, gate, run
-from specs import ExperimentSpec
-from specs.errors import GateFailedError
-from store import connect
-from store.decisions import Decision, decisions_named
-from store.parquet import Store
+from evalflows import approve, gate, run
+from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import GateFailedError
+from evalflows.store import connect
+from evalflows.store.parquet import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
-BRIDGED = {"guards": {"exact_match": 0.05}, "bridge": {"sample": 150}}
+BRIDGED = {"non_inferiority": {"exact_match": 0.05}, "recalibrate": {"sample": 150}}
 
 
 def decided(fields: dict[str, Any]) -> Decision:
@@ -56,20 +56,20 @@ def test_the_same_answers_pass_though_the_newer_judge_is_stricter(tmp_path: Path
     assert low <= 0 <= high
     assert -0.03 < difference < 0.03  # the judges differ by 0.08
     assert pairs == 150
-    assert method.startswith("bridged: ")
-    assert rows("select answered from experiment_overview where name = 'app-bridge'") == [(150,)]
+    assert method.startswith("recalibrated: ")
+    assert rows("select answered from experiment_overview where name = 'app-recalibrate'") == [(150,)]
 
 
 def test_worse_answers_fail_by_the_newer_judge(tmp_path: Path, old: Any) -> None:
     one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=fallen(old, 0.25))))
     assert one.conclusion == "FAIL"
-    assert one.summary.startswith("exact_match is worse by more than the 0.05 allowed: -0.2")
+    assert one.summary.startswith("exact_match is worse by more than 0.05: -0.2")
 
 
 def test_a_sample_that_was_judged_anew_is_not_judged_again(tmp_path: Path, old: Any) -> None:
     decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=old)))
     decided(judged_otherwise(gated(tmp_path, [BRIDGED], v3=fallen(old, 0.01))))
-    assert rows("select count(*) from experiments where name = 'app-bridge'") == [(1,)]
+    assert rows("select count(*) from experiments where name = 'app-recalibrate'") == [(1,)]
 
 
 def test_a_bridge_is_as_sure_as_a_gate_that_judged_all_anew_is_at_least_nearly(tmp_path: Path, old: Any) -> None:
@@ -83,4 +83,4 @@ def test_a_bridge_is_as_sure_as_a_gate_that_judged_all_anew_is_at_least_nearly(t
 
 def test_nothing_is_bridged_where_the_judges_are_the_same(tmp_path: Path, old: Any) -> None:
     assert decided(gated(tmp_path, [BRIDGED], v2=old)).conclusion == "PASS"
-    assert rows("select count(*) from experiments where name = 'app-bridge'") == [(0,)]
+    assert rows("select count(*) from experiments where name = 'app-recalibrate'") == [(0,)]

@@ -20,21 +20,13 @@ import yaml
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 from matched import asked, experiment, judgements
 
-from evaluators.subject import RunView
-from flows import (
-    ComparativeResult,
-    aevaluate,
-    aevaluate_comparative,
-    compare,
-    evaluate,
-    evaluate_comparative,
-    run,
-)
-from llm import faults, limiter, wrap
-from specs import ExperimentSpec, IncompleteError, InputError
-from specs.comparison import ComparisonSpec
-from store import Store
-from tasks import standings
+from evalflows import ComparativeResult, aevaluate, aevaluate_comparative, compare, evaluate, evaluate_comparative, run
+from evalflows.analysis.pairwise import ratings as ranking
+from evalflows.evaluators.subject import RunView
+from evalflows.llm import attempts, limiter, wrap
+from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -46,11 +38,10 @@ Outputs = list[dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few resamples, short pauses, no waiting for the disk."""
-    monkeypatch.setattr(standings, "RESAMPLES", 20)
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    """Few resamples, short pauses."""
+    monkeypatch.setattr(ranking, "RESAMPLES", 20)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def longer(outputs: Outputs) -> list[int]:
@@ -242,10 +233,10 @@ def test_a_fair_judge_decides_and_one_that_always_says_first_does_not(both_order
         compare(judged_by(endpoint, [new, old], both_orders=both_orders, name="first"))
     found, reason = conclusion("first")
     assert found == "not_enough_evidence"
-    assert str(reason).startswith("this judge goes by the place more than by the answers: ")
+    assert str(reason).startswith("this judge has a position bias: it ")
     assert "in 100% [" in str(reason)
-    habits = asked("select comparison, habit from judge_habits where passed = false order by habit")
-    assert habits == [("first", "flip_share")] * both_orders + [("first", "position_preference")]
+    biases = asked("select comparison, bias from judge_biases where passed = false order by bias")
+    assert biases == [("first", "flip_share")] * both_orders + [("first", "position_preference")]
 
 
 def test_how_far_a_judge_agrees_with_itself_and_with_another_is_told() -> None:
@@ -267,11 +258,11 @@ def test_how_far_a_judge_agrees_with_itself_and_with_another_is_told() -> None:
     assert asked("select distinct repeats, agreement, winner from comparisons where metric <> 'longer'") == [
         (3, pytest.approx(1 / 3), "right")
     ]
-    habits = {
-        (metric, habit): message for metric, habit, message in asked("select metric, habit, message from judge_habits")
+    biases = {
+        (metric, bias): message for metric, bias, message in asked("select metric, bias, message from judge_biases")
     }
-    assert habits["pairwise_preference", "self_consistency"].startswith("said the same again in 33%")
-    assert f"on 100.0% of {N} pairs" in habits["longer", "agreement with pairwise_preference"]
+    assert biases["pairwise_preference", "self_consistency"].startswith("repeated its verdict in 33%")
+    assert f"on 100.0% of {N} pairs" in biases["longer", "agreement with pairwise_preference"]
 
 
 # Going on
@@ -286,7 +277,7 @@ def test_with_one_more_experiment_only_its_pairs_are_paid_in_a_new_comparison_to
         assert endpoint.calls == 3 * N and endpoint.repeated() == 0
         compare(judged_by(endpoint, [a, b, c], name="again"))
         assert endpoint.calls == 3 * N
-        compare(judged_by(endpoint, [a, b], name="fresh", fresh=True))
+        compare(judged_by(endpoint, [a, b], name="fresh", use_cache=False))
         assert endpoint.calls == 4 * N
     paid = dict(asked("select name, [calls, calls_cached] from comparison_sets"))
     assert paid == {"two": [N, 0], "three": [2 * N, N], "again": [0, 3 * N], "fresh": [N, 0]}
@@ -319,7 +310,7 @@ def test_a_judge_that_goes_down_is_left_alone_and_a_resume_asks_only_for_what_la
         )
         reason = incomplete(spec)
         assert re.match(
-            r"not done: \d+ of 24 by judge \(3 of the last 4 failed, the last one by: HTTP 500: down\)", reason
+            r"not done: \d+ of 24 by judge \(3 of the last 4 failed, most recently with: HTTP 500: down\)", reason
         )
         assert conclusion()[0] == "not_enough_evidence"
         ((identity, scored),) = asked(
@@ -353,7 +344,7 @@ def test_no_more_calls_than_allowed_and_more_where_more_are_allowed() -> None:
 
 def test_a_budget_of_money_that_cannot_hold_is_refused_before_anything_is_paid() -> None:
     with serving(Endpoint(answer=by_length)) as endpoint:
-        with pytest.raises(InputError, match="evaluator 'judge': budget_usd cannot hold, as nobody knows the price of"):
+        with pytest.raises(InputError, match="evaluator 'judge': budget_usd cannot be enforced without the price of"):
             compare(judged_by(endpoint, answered("old", "new"), budget_usd=1.0))
         assert endpoint.calls == 0
     assert asked("select count(*) from comparison_sets") == [(0,)]

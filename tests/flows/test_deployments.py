@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect.settings import Settings
 from prefect.utilities.callables import parameter_schema
 from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
 
-from flows.compare_experiments import compare_experiments
-from flows.deployments import comparison_spec_of, prefect_file, server_settings, spec_of
-from specs.comparison import ComparisonSpec, load_comparison
-from specs.errors import InputError
-from specs.experiment import ExperimentSpec, load_experiment
+from evalflows.flows import SERVER_SETTINGS
+from evalflows.flows.compare_experiments import compare_experiments
+from evalflows.flows.deployments import comparison_spec_of, prefect_file, spec_of
+from evalflows.specs.comparison import ComparisonSpec, load_comparison
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec, load_experiment
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "experiments" / "demo.yaml"
@@ -49,8 +51,8 @@ def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    said = deploy(tmp_path, prefect_environment)
+def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str]) -> None:
+    said = deploy(ROOT, prefect_environment)
     experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
     names = ["compare_experiments/compare", "gate_release/gate", *experiments, f"from {ROOT / 'prefect.yaml'}"]
     assert said == names
@@ -61,7 +63,7 @@ def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environmen
     assert ExperimentSpec.model_validate(demo["parameters"]["spec"]) == given
     assert demo["parameters"]["spec"].keys() == ExperimentSpec.model_fields.keys(), "a field would be empty in the form"
     night = ExperimentSpec.model_validate(nightly["parameters"]["spec"])
-    assert (night.name, night.run_key, night.fresh) == ("nightly", None, True)
+    assert (night.name, night.run_key, night.use_cache) == ("nightly", None, False)
     assert [target.connection for target in night.targets] == ["local", "local"], "it would cost something"
     assert {evaluator.connection for evaluator in night.evaluators} == {None, "local"}, "it would cost something"
     assert night.compare is not None
@@ -71,7 +73,7 @@ def test_what_ships_is_deployed_and_scheduled(tmp_path: Path, prefect_environmen
     assert gate["parameters"]["spec"] == demo["parameters"]["spec"]
     assert all(one["description"] and one["tags"] for one in (demo, nightly, compare, gate))
 
-    assert deploy(tmp_path, prefect_environment) == names
+    assert deploy(ROOT, prefect_environment) == names
     again = deployment(prefect_environment, "nightly")
     assert (again["id"], len(again["schedules"])) == (nightly["id"], 1)
 
@@ -170,9 +172,8 @@ def test_a_bad_prefect_yaml_is_told_in_a_line(text: str, message: str, tmp_path:
         prefect_file(tmp_path)
 
 
-def test_a_folder_without_a_prefect_yaml_has_ours(tmp_path: Path) -> None:
-    file = prefect_file(tmp_path)
-    assert file.path == ROOT / "prefect.yaml"
+def test_our_prefect_yaml_is_one() -> None:
+    file = prefect_file(ROOT)
     assert {"demo", "nightly", "compare", "gate"} <= {*file.deployments}
     assert file.pools == ["evalflows"]
 
@@ -187,7 +188,13 @@ def test_the_prefect_yaml_in_the_docs_is_one(tmp_path: Path) -> None:
     assert shown["deployments"][0]["work_pool"] == ours["deployments"][1]["work_pool"]
 
 
-def test_our_server_has_the_settings_of_the_project() -> None:
-    settings = server_settings()
-    assert settings["PREFECT_SERVER_ANALYTICS_ENABLED"] == "False"
-    assert settings["PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE"] == "200"
+def test_every_setting_of_the_server_is_one_of_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SERVER_SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    known = Settings().to_environment_variables(include_secrets=False)
+    assert {name: known.get(name, "").lower().removesuffix(".0") for name in SERVER_SETTINGS} == SERVER_SETTINGS
+
+
+def test_the_docs_list_the_settings_of_our_server() -> None:
+    text = (ROOT / "docs" / "deployments.md").read_text()
+    assert dict(re.findall(r"^    export (PREFECT_SERVER_\w+)=(\S+)$", text, flags=re.M)) == SERVER_SETTINGS

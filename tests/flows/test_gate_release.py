@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 from gated import drawn, fallen, gated
 
-from flows import approve, decide_again, decide_on, gate, run
-from specs import ExperimentSpec, InputError
-from specs.errors import GateFailedError
-from specs.gate import GateSpec
-from store import connect
-from store.decisions import Decision, decisions_named, decisions_of
-from store.parquet import Store
+from evalflows import approve, decide_again, decide_on, gate, run
+from evalflows.reports.decisions import Decision, decisions_named, decisions_of
+from evalflows.specs import ExperimentSpec, InputError
+from evalflows.specs.errors import GateFailedError
+from evalflows.specs.gate import GateSpec
+from evalflows.store import connect
+from evalflows.store.parquet import Store
+from evalflows.tasks.decide import keep
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
-GUARD = {"name": "release", "guards": {"exact_match": 0.05}}
+GUARD = {"name": "release", "non_inferiority": {"exact_match": 0.05}}
 
 
 def spec_of(fields: dict[str, Any]) -> ExperimentSpec:
@@ -47,8 +48,8 @@ def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -
         gate(spec)
     (one,) = decisions_named(Store(), e.value.decisions)
     assert (one.conclusion, one.candidate, one.baseline) == ("FAIL", "app-new", "app-old")
-    assert one.summary == ("exact_match is worse by more than the 0.05 allowed: -0.100 [-0.133, -0.069], 400 pairs")
-    assert rows("select conclusion, difference, round(smallest_detectable_effect, 3) from verdicts "
+    assert one.summary == ("exact_match is worse by more than 0.05: -0.100 [-0.133, -0.069], 400 pairs")
+    assert rows("select conclusion, difference, round(minimum_detectable_effect, 3) from verdicts "
                 "where decision_id is not null") == [("worse", -0.1, 0.043)]  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def test_the_same_target_twice_passes(tmp_path: Path) -> None:
     old = drawn(400, 0.8)
     (one,) = decided(gated(tmp_path, [GUARD], old=old, new=old))
     assert one.conclusion == "PASS"
-    assert one.notes == ["the target is the same on both sides: what differs is chance"]
+    assert one.notes == ["the target is the same on both sides: any difference is due to chance"]
     again = fallen(old, 0.02) | ~old & (drawn(400, 0.1, seed=4))
     (one,) = decided(gated(tmp_path, [GUARD], old=old, new=again))
     assert one.conclusion == "PASS"
@@ -67,7 +68,7 @@ def test_of_eight_items_nothing_is_decided(tmp_path: Path) -> None:
     for new in ([True] * 8, [False] * 8):
         (one,) = decided(gated(tmp_path, [GUARD], old=[True] * 4 + [False] * 4, new=new))
         assert one.conclusion == "NOT ENOUGH EVIDENCE"
-        assert "8 pairs, wanted 20 at least" in one.summary
+        assert "8 pairs, wanted at least 20" in one.summary
 
 
 def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -> None:
@@ -76,9 +77,9 @@ def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -
     for new, how in (
         (fallen(old, 0.3), "could flip this"),
         (old, "could flip this"),
-        (fallen(old, 0.1), "and there are"),
+        (fallen(old, 0.1), "with a missing value"),
     ):
-        fields = gated(tmp_path, [{"guards": {"half_fails": 0.05}}], old=old, new=new)
+        fields = gated(tmp_path, [{"non_inferiority": {"half_fails": 0.05}}], old=old, new=new)
         (one,) = decided(fields | {"evaluators": ["odd_evaluators:half_fails"]})
         assert one.conclusion == "NOT ENOUGH EVIDENCE"
         assert "100 pairs with a missing value" in one.summary
@@ -88,20 +89,20 @@ def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -
 def test_every_target_but_the_baseline_is_decided_on(tmp_path: Path) -> None:
     old = drawn(200, 0.7)
     worse, better = fallen(old, 0.2), old | drawn(200, 0.6, seed=8)
-    goal = {"name": "goal", "goals": ["exact_match"]}
+    goal = {"name": "superiority", "superiority": ["exact_match"]}
     found = decided(gated(tmp_path, [GUARD, goal], old=old, worse=worse, better=better))
     assert [(one.gate, one.candidate, one.conclusion) for one in found] == [
         ("release", "app-worse", "FAIL"),
         ("release", "app-better", "PASS"),
-        ("goal", "app-worse", "FAIL"),
-        ("goal", "app-better", "PASS"),
+        ("superiority", "app-worse", "FAIL"),
+        ("superiority", "app-better", "PASS"),
     ]
 
 
 def test_against_an_approved_baseline_which_never_moves_by_itself(tmp_path: Path) -> None:
     old = drawn(400, 0.8)
     fields = gated(tmp_path, [GUARD], v1=old)
-    with pytest.raises(InputError, match="nothing is approved as baseline 'app'"):
+    with pytest.raises(InputError, match="no experiment is approved as baseline 'app'"):
         gate(spec_of(fields))
     assert rows("select * from experiments") == []  # nothing was run for it
 
@@ -140,16 +141,14 @@ def test_other_judges_are_refused_before_anything_is_run(tmp_path: Path) -> None
     approve(first)
     changed = gated(tmp_path, [GUARD], v2=old)
     changed["evaluators"] = [{"use": "exact_match", "args": {"ignore_case": True}}]
-    with pytest.raises(
-        InputError, match=r"refused, exact_match was judged by another version of its evaluator: \w+ then"
-    ):
+    with pytest.raises(InputError, match=r"exact_match was scored by a different version of its evaluator: \w+ then"):
         gate(spec_of(changed))
     assert rows("select count(*) from experiments") == [(1,)]
 
     (second,) = run(spec_of(changed))  # a plain run says so, and goes on
     (one,) = decisions_of(Store(), [second])
     assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert one.summary.startswith("exact_match: refused: exact_match was judged by another version")
+    assert one.summary.startswith("exact_match: refused: exact_match was scored by a different version")
 
 
 def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> None:
@@ -161,8 +160,8 @@ def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> N
     (one,) = decided(new)
     assert (one.n_shared, one.conclusion) == (119, "PASS")
     assert one.notes == [
-        "other examples: 119 are shared, with the same inputs and references, and only these are compared; 50 are on "
-        "one side only, 1 have other inputs or references"
+        "different examples: only the 119 shared ones, with the same inputs and references, are compared; 50 are on "
+        "one side only, 1 have different inputs or references"
     ]
     assert rows("select n_pairs, difference from verdicts where decision_id is not null") == [(119, 0.0)]
 
@@ -175,7 +174,7 @@ def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
     assert one.decided_at == two.decided_at
     assert rows("select count(*), bool_and(confirmed_at > decided_at) from gate_decisions") == [(1, True)]
     assert decide_again(one.decision_id).decision_id == one.decision_id
-    other = fields | {"gates": [GUARD | {"guards": {"exact_match": 0.6}}]}
+    other = fields | {"gates": [GUARD | {"non_inferiority": {"exact_match": 0.6}}]}
     (three,) = decided(other)
     assert (three.conclusion, three.decision_id != one.decision_id) == ("PASS", True)
     (four,) = decided(fields)  # not what was decided last, by another rule
@@ -183,25 +182,41 @@ def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
     assert rows("select decision_id from gate_decisions where is_newest") == [(one.decision_id,)]
 
 
+def test_each_gate_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr("evalflows.tasks.decide.keep", lambda *given: kept.append(keep(*given)) or kept[-1])
+    old = drawn(100, 0.8)
+    guard, goal = (
+        {"name": "non_inferiority", "non_inferiority": {"exact_match": 0.05}},
+        {"name": "superiority", "superiority": ["exact_match"]},
+    )
+    found = decided(gated(tmp_path, [guard, goal], old=old, new=fallen(old, 0.3)))
+    assert [one.decision_id for one in found] == kept
+    assert [(one.gate, one.conclusion) for one in found] == [("non_inferiority", "FAIL"), ("superiority", "FAIL")]
+
+
 def test_two_candidates_with_the_same_figures_are_two_decisions(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
     new = fallen(old, 0.3)
     found = decided(gated(tmp_path, [GUARD], old=old, one=new, two=new))
     assert [(each.candidate, each.conclusion) for each in found] == [("app-one", "FAIL"), ("app-two", "FAIL")]
-    again = decided(gated(tmp_path, [{"floors": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-1"})
-    once = decided(gated(tmp_path, [{"floors": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-2"})
+    again = decided(gated(tmp_path, [{"thresholds": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-1"})
+    once = decided(gated(tmp_path, [{"thresholds": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-2"})
     assert [each.conclusion for each in (*again, *once)] == ["FAIL", "FAIL"]
 
 
 def test_who_abstains_where_it_is_wrong_is_not_better_for_it(tmp_path: Path) -> None:
     old = drawn(200, 0.75)
-    gates = [{"name": "goal", "goals": ["some"]}, {"name": "guard", "guards": {"some": 0.05}}]
+    gates = [
+        {"name": "superiority", "superiority": ["some"]},
+        {"name": "non_inferiority", "non_inferiority": {"some": 0.05}},
+    ]
     fields = gated(tmp_path, gates, old=old, new=["unsure" if not one else True for one in old])
     fields["evaluators"] = ["odd_evaluators:some"]
     goal, guard = decided(fields)
     assert goal.conclusion == "NOT ENOUGH EVIDENCE"
-    lost = re.search(r"(\d+) pairs with a missing value", goal.summary)
-    assert lost is not None and 20 <= int(lost[1]) <= 50  # what it was sure of, it has judged
+    n_missing = re.search(r"(\d+) pairs with a missing value", goal.summary)
+    assert n_missing is not None and 20 <= int(n_missing[1]) <= 50  # what it was sure of, it has judged
     assert guard.conclusion == "PASS"  # the baseline is wrong there: it could not be worse
     assert "with a missing value could not change that" in guard.summary
 
@@ -215,11 +230,11 @@ def test_answers_that_were_held_against_other_references_are_not_compared(tmp_pa
         row["reference_outputs"] = {"a": "no"}
     (one,) = decided(fields)
     assert (one.conclusion, one.n_shared) == ("NOT ENOUGH EVIDENCE", 0)
-    assert "so that nothing can be; 0 are on one side only, 60 have other inputs or references" in one.notes[0]
+    assert "so nothing can be compared; 0 are on one side only, 60 have different inputs or references" in one.notes[0]
 
 
 def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Path) -> None:
-    fields = gated(tmp_path, [{"guards": {"length": 2}}], old=[True] * 40, new=[True] * 40)
+    fields = gated(tmp_path, [{"non_inferiority": {"length": 2}}], old=[True] * 40, new=[True] * 40)
     fields["metrics"] = {"length": {"range": [0, 10], "higher_is_better": False}}
     for place, answer in enumerate(("yes", "yes, and that is all that I am going to say of it today, or ever")):
         path = Path(fields["targets"][place]["path"])
@@ -230,21 +245,21 @@ def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Pa
 
 
 def test_an_unbounded_metric_that_falls_by_the_same_everywhere_has_fallen(tmp_path: Path) -> None:
-    fields = gated(tmp_path, [{"guards": {"points": 0.05}}], old=[True] * 40, new=[False] * 40)
+    fields = gated(tmp_path, [{"non_inferiority": {"points": 0.05}}], old=[True] * 40, new=[False] * 40)
     fields["evaluators"] = ["odd_evaluators:points"]
     (one,) = decided(fields)
     assert (one.conclusion, "-0.500 [-0.500, -0.500]" in one.summary) == ("FAIL", True)
 
 
 def test_a_margin_as_wide_as_the_metric_is_no_guard(tmp_path: Path) -> None:
-    (one,) = decided(gated(tmp_path, [{"guards": {"exact_match": 5}}], old=[True] * 40, new=[False] * 40))
+    (one,) = decided(gated(tmp_path, [{"non_inferiority": {"exact_match": 5}}], old=[True] * 40, new=[False] * 40))
     assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert "as wide as the metric: whatever happens, it could not be broken" in one.summary
+    assert "as wide as the metric's range: no difference could exceed it" in one.summary
     for wrong in (True, "much", None):
-        with pytest.raises(ValueError, match="guards"):
-            GateSpec.model_validate({"guards": {"exact_match": wrong}})
-    with pytest.raises(ValueError, match="goals"):
-        GateSpec.model_validate({"goals": [{"exact_match": 0.05}]})
+        with pytest.raises(ValueError, match="non_inferiority"):
+            GateSpec.model_validate({"non_inferiority": {"exact_match": wrong}})
+    with pytest.raises(ValueError, match="superiority"):
+        GateSpec.model_validate({"superiority": [{"exact_match": 0.05}]})
 
 
 def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
@@ -253,10 +268,10 @@ def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
     policy = GateSpec.model_validate(GUARD)
     assert decide_on("app-new", "app-old", policy).conclusion == "FAIL"
     assert decide_on("app-old", "app-new", policy).conclusion == "PASS"
-    with pytest.raises(InputError, match="got no baseline, wanted one for guards and goals"):
+    with pytest.raises(InputError, match="got no baseline, wanted one for non_inferiority and superiority"):
         decide_on("app-new", None, policy)
-    assert decide_on("app-new", None, GateSpec(sure_floors={"exact_match": 0.5})).conclusion == "PASS"
-    assert decide_on("app-new", None, GateSpec(sure_floors={"exact_match": 0.7})).conclusion == "FAIL"
+    assert decide_on("app-new", None, GateSpec(confident_thresholds={"exact_match": 0.5})).conclusion == "PASS"
+    assert decide_on("app-new", None, GateSpec(confident_thresholds={"exact_match": 0.7})).conclusion == "FAIL"
     assert rows("select count(*) from decisions") == [(0,)]
 
 
@@ -266,21 +281,21 @@ def test_a_spec_without_gates_is_no_gate(tmp_path: Path) -> None:
 
 
 def test_a_rule_on_what_nothing_gives_is_refused(tmp_path: Path) -> None:
-    gates = [{"guards": {"exact_mach": 0.1}}]
-    with pytest.raises(InputError, match="gate 'release': nothing gives 'exact_mach', wanted some of exact_match"):
+    gates = [{"non_inferiority": {"exact_mach": 0.1}}]
+    with pytest.raises(InputError, match="gate 'release': no evaluator gives 'exact_mach', wanted one of exact_match"):
         gate(spec_of(gated(tmp_path, gates, old=[True] * 3, new=[True] * 3)))
 
 
 def test_a_floor_may_be_on_a_metric_of_all_answers_at_once(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
     for floor, said in ((0.7, "PASS"), (0.85, "FAIL")):
-        fields = gated(tmp_path, [{"floors": {"right": floor}}], new=old)
+        fields = gated(tmp_path, [{"thresholds": {"right": floor}}], new=old)
         (one,) = decided(fields | {"summary_evaluators": [{"use": "odd_evaluators:right"}]})
         assert (one.conclusion, "0.800, 100 answers" in one.summary) == (said, True)
-    fields = gated(tmp_path, [{"sure_floors": {"right": 0.1}}], new=old)
+    fields = gated(tmp_path, [{"confident_thresholds": {"right": 0.1}}], new=old)
     (one,) = decided(fields | {"summary_evaluators": [{"use": "odd_evaluators:right"}]})
     assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert "one number of all answers, without an interval: wanted under floors" in one.summary
+    assert "one number without an interval: wanted under thresholds" in one.summary
 
 
 def test_the_interval_decides_and_not_the_mean_where_clusters_answer_alike(tmp_path: Path) -> None:
@@ -288,7 +303,7 @@ def test_the_interval_decides_and_not_the_mean_where_clusters_answer_alike(tmp_p
     old = drawn(400, 0.9)
     new = old.copy()
     new[:60] = False  # six whole conversations
-    fields = gated(tmp_path, [{"guards": {"exact_match": 0.05}}], old=old, new=new)
+    fields = gated(tmp_path, [{"non_inferiority": {"exact_match": 0.05}}], old=old, new=new)
     (alone,) = decided(fields)
     fields["dataset"]["rows"] = [row | {"cluster": f"c{i // 10}"} for i, row in enumerate(fields["dataset"]["rows"])]
     (together,) = decided(fields)
@@ -307,9 +322,9 @@ def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
 def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
     why = {
         "manner": "it has labels, which are not averaged",
-        "mixed": "15 examples, wanted 20 at least to decide anything: 0.500, 15 examples",
-        "gone": "nothing gave it",
+        "mixed": "15 examples, wanted at least 20 to decide: 0.500, 15 examples",
+        "gone": "no evaluator gives it",
     }
-    fields = gated(tmp_path, [{"floors": dict.fromkeys(why, 0.5)}], new=[True] * 30)
+    fields = gated(tmp_path, [{"thresholds": dict.fromkeys(why, 0.5)}], new=[True] * 30)
     (one,) = decided(fields | {"evaluators": ["odd_evaluators:manner", "odd_evaluators:mixed"]})
     assert {rule["metric"]: rule["text"].partition(": ")[2] for rule in one.rules} == why

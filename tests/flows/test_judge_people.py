@@ -13,16 +13,16 @@ from compared import Compared, run_id
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
-from flows.judge_people import compare_with_people
-from specs.errors import InputError
-from stats.agreement import agreement
-from stats.krippendorff import krippendorff_alpha
-from stats.prediction_powered import prediction_powered_mean
-from store.judge_report import JudgeReport, judge_reports
-from store.labels import import_labels
-from store.parquet import Store
-from tasks.judge_people import weigh_against_people
-from tasks.label_next import next_to_label
+from evalflows.analysis.human_labels.label_next import next_to_label
+from evalflows.flows.validate_judge import compare_with_people
+from evalflows.reports.judge import JudgeReport, judge_reports
+from evalflows.specs.errors import InputError
+from evalflows.stats.rater_agreement.agreement import agreement
+from evalflows.stats.rater_agreement.krippendorff import krippendorff_alpha
+from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
+from evalflows.store.ingest.labels import import_labels
+from evalflows.store.parquet import Store
+from evalflows.tasks.validate_judge import validate_judge
 
 N = 400
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -33,7 +33,6 @@ with_pandalm = pytest.mark.skipif(not PANDALM.is_dir(), reason="pandalm is not t
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def answers(
@@ -51,7 +50,7 @@ def people_say(owner: str, said: Any, metric: str = "correct", **fields: Any) ->
 
 
 def weighed(owner: str, metric: str = "correct", people: str | None = None) -> JudgeReport:
-    (report,) = judge_reports(Store(), weigh_against_people.fn(owner, metric, people or metric, 0.95))
+    (report,) = judge_reports(Store(), validate_judge.fn(owner, metric, people or metric, 0.95))
     return report
 
 
@@ -93,7 +92,7 @@ def test_a_generous_judge_is_put_right_and_the_sentences_say_so() -> None:
     assert judge["low"] > everyone
     assert powered["gain"] > 1.5
     told = "\n".join(report.sentences)
-    assert "more than by chance" in told and "it is too generous" in told and "do not report the judge's" in told
+    assert "better than chance" in told and "it is too generous" in told and "do not report the judge's" in told
 
 
 def test_a_judge_that_people_agree_with_is_not_accused() -> None:
@@ -103,7 +102,7 @@ def test_a_judge_that_people_agree_with_is_not_accused() -> None:
     owner = judged("small", said)
     people_say(owner, first(truth, 100))
     told = "\n".join(weighed(owner).sentences)
-    assert "it leans to no side" in told and "the judge alone is within that" in told
+    assert "no significant bias" in told and "the judge's mean is within the interval" in told
 
 
 def test_a_judge_that_guesses_does_not_pass() -> None:
@@ -113,7 +112,7 @@ def test_a_judge_that_guesses_does_not_pass() -> None:
     people_say(owner, first(truth, 100))
     report = weighed(owner)
     assert report.passed is False
-    assert "no more than chance might: do not rely on it" in report.sentences[0]
+    assert "not significantly better than chance: do not rely on it" in report.sentences[0]
 
 
 def test_a_judge_that_says_one_thing_only_cannot_be_told_from_chance() -> None:
@@ -122,7 +121,7 @@ def test_a_judge_that_says_one_thing_only_cannot_be_told_from_chance() -> None:
     people_say(owner, dict.fromkeys(first(truth, 30), 1))
     report = weighed(owner)
     assert report.passed is None
-    assert "is not known: all 60 ratings are the same" in report.sentences[0]
+    assert "is unknown: all 60 ratings are the same" in report.sentences[0]
 
 
 def test_feedback_is_no_fair_sample_so_that_nothing_is_said_of_the_rest() -> None:
@@ -133,7 +132,7 @@ def test_feedback_is_no_fair_sample_so_that_nothing_is_said_of_the_rest() -> Non
     report = weighed(owner)
     assert report.told["agreement"]["share"] is not None
     assert report.means[-1][1] == "-"
-    assert "no prediction-powered interval: the labels are of no fair sample" in "\n".join(report.sentences)
+    assert "no prediction-powered interval: the labels are not a random sample" in "\n".join(report.sentences)
 
 
 def test_too_few_labels_give_no_interval_and_say_why() -> None:
@@ -177,7 +176,7 @@ def test_two_people_who_differ_say_nothing_there() -> None:
     people_say(owner, {q: 1 - v if q == "q0003" else v for q, v in truth.items()}, labeller="ben")
     report = weighed(owner)
     assert (report.told["n_split"], report.told["agreement"]["n"]) == (1, 39)
-    assert "on 1 people are split evenly" in "\n".join(report.sentences)
+    assert "people are evenly split on 1" in "\n".join(report.sentences)
 
 
 def test_repetitions_of_an_example_are_one_draw() -> None:
@@ -207,7 +206,7 @@ def test_scores_are_numbers_and_labels_are_labels() -> None:
     assert tone.told["kind"] == "labels" and tone.means == []
     assert {*tone.told["confusion"]["labels"]} == {"kind", "plain", "rude"}
     with pytest.raises(InputError, match="the judge gave labels, people numbers"):
-        weigh_against_people.fn(owner, "tone", "depth", 0.95)
+        validate_judge.fn(owner, "tone", "depth", 0.95)
 
 
 def test_known_chances_weigh_the_labels() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, completion, serving
 
-from flows import evaluate, run
-from specs import ExperimentSpec, InputError
-from store import connect
+from evalflows import evaluate, run
+from evalflows.specs import ExperimentSpec, InputError
+from evalflows.store import connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -46,7 +46,7 @@ def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_oth
     found = rows("select metric, status, value, any_value(error_kind), min(error), count(*) from scores group by all")
     assert {row[0]: row[1:] for row in found} == {
         "raises": ("failed", None, "raised", "RuntimeError: cannot judge Q0", 6),
-        "nan": ("failed", None, "bad_return", "ValueError: returned nan, wanted a finite number, or None where the "
+        "nan": ("failed", None, "bad_return", "ValueError: returned nan, wanted a finite number, or None if the "
                 "evaluator does not apply", 6),
         "too_high": ("failed", None, "bad_return", "ValueError: too_high: got 1.7, wanted 0 to 1", 6),
         "writes": ("scored", 1.0, None, None, 6),
@@ -59,9 +59,11 @@ def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_oth
 def test_an_evaluator_that_hangs_is_ended_and_the_run_goes_on() -> None:
     names = ["sleeps", "backtracks", "waits"]
     judged(*[{"use": f"odd_evaluators:{name}", "timeout_s": 1.0} for name in names], "exact_match")
-    lost = "select metric, example_id, error_kind, error, status from scores where status <> 'scored' order by metric"
-    error = "took longer than 1 s, and was ended"
-    assert rows(lost) == [(name, "e1", "too_slow", error, "failed") for name in sorted(names)]
+    n_missing = (
+        "select metric, example_id, error_kind, error, status from scores where status <> 'scored' order by metric"
+    )
+    error = "took longer than 1 s and was stopped"
+    assert rows(n_missing) == [(name, "e1", "too_slow", error, "failed") for name in sorted(names)]
     assert rows("select count(*) from scores where status = 'scored' and value = 1") == [(3 * 5 + 6,)]
 
 
@@ -127,7 +129,7 @@ def test_where_some_are_drawn_more_often_the_mean_is_still_that_of_all() -> None
     ((mean, scored),) = rows("select mean, scored from results where metric = 'harm'")
     assert (mean, scored) == (pytest.approx(1 / 6), 3)
     ((estimate, method),) = rows("select mean, method from estimates where metric = 'harm'")
-    assert (estimate, method) == (pytest.approx(1 / 6), "skew-corrected t, weighted by chance of being drawn")
+    assert (estimate, method) == (pytest.approx(1 / 6), "skew-corrected t, weighted by inverse sampling probability")
 
 
 def test_a_composite_of_a_sampled_metric_is_that_of_the_sample() -> None:
@@ -173,7 +175,7 @@ def test_a_score_that_names_a_config_is_held_to_it() -> None:
 
 def test_a_config_that_there_is_not_is_an_error_of_the_row() -> None:
     judged("odd_evaluators:tone")
-    error = "ValueError: config_id 'c-tone': wanted one of score_configs, which are none at all"
+    error = "ValueError: config_id 'c-tone': wanted one of score_configs: none"
     assert rows("select distinct error from scores") == [(error,)]
 
 
@@ -194,9 +196,9 @@ def test_an_evaluators_own_word_on_its_direction_decides_unless_the_spec_says_an
 
 COMPOSITES: list[dict[str, Any]] = [
     {"name": "mean", "weights": {"exact_match": 3, "harmless": 1}},
-    {"name": "geometric", "weights": ["exact_match", "harmless"], "how": "geometric_mean"},
-    {"name": "least", "weights": ["exact_match", "harmless"], "how": "minimum"},
-    {"name": "gated", "weights": ["exact_match"], "gates": {"harm": 0}},
+    {"name": "geometric", "weights": ["exact_match", "harmless"], "aggregation": "geometric_mean"},
+    {"name": "least", "weights": ["exact_match", "harmless"], "aggregation": "minimum"},
+    {"name": "gated", "weights": ["exact_match"], "requirements": {"harm": 0}},
     {"name": "steep", "weights": ["exact_match", "harmless"], "function": "odd_evaluators:steep"},
 ]
 
@@ -209,7 +211,7 @@ def test_composites_of_every_kind() -> None:
                  f"where evaluator in ({made}) group by all order by all")  # fmt: skip
     assert found == [
         ("gated", False, 1.0, 5, None),
-        ("gated", True, 0.0, 1, "gate: harm is 1, wanted at most 0"),
+        ("gated", True, 0.0, 1, "requirement: harm is 1, wanted at most 0"),
         ("geometric", False, 1.0, 5, None),
         ("geometric", True, 0.0, 1, None),
         ("least", False, 1.0, 5, None),
@@ -292,7 +294,7 @@ def test_a_metric_that_two_evaluators_give_is_not_weighed() -> None:
     )
     judged(one, other, composites=[{"name": "whole", "weights": ["quality"]}])
     found = rows("select distinct status, error from scores where metric = 'whole'")
-    assert found == [("failed", "quality is missing: x and y give it both")]
+    assert found == [("failed", "quality is missing: x and y both return it")]
 
 
 def test_a_class_of_ones_own_is_made_with_its_settings() -> None:
@@ -300,7 +302,7 @@ def test_a_class_of_ones_own_is_made_with_its_settings() -> None:
     assert rows("select distinct metric, value from scores") == [("strict", 0.0)]
     with pytest.raises(InputError, match="is a class that cannot be called"):
         judged("odd_evaluators:NoFunction")
-    with pytest.raises(InputError, match="cannot be made with args: TypeError"):
+    with pytest.raises(InputError, match="cannot be constructed with args: TypeError"):
         judged({"use": "odd_evaluators:Strict", "args": {"most": 3}})
 
 
@@ -328,12 +330,12 @@ def test_a_setting_that_cannot_be_used_is_told_before_anything_is_paid(evaluator
 
 def test_a_run_key_is_not_gone_on_with_by_another_sample() -> None:
     judged({"use": "exact_match", "sample_rate": 0.5}, run_key="nightly")
-    with pytest.raises(InputError, match="began with evaluators exact_match@"):
+    with pytest.raises(InputError, match="started with evaluators exact_match@"):
         judged({"use": "exact_match", "sample_rate": 1.0}, run_key="nightly")
 
 
 def test_what_is_said_of_a_metric_that_there_is_not_is_a_slip() -> None:
-    with pytest.raises(InputError, match="metrics: nothing gives 'exact_mach', wanted some of exact_match"):
+    with pytest.raises(InputError, match="metrics: no evaluator gives 'exact_mach', wanted one of exact_match"):
         judged("exact_match", metrics={"exact_mach": {"higher_is_better": False}})
 
 
@@ -342,7 +344,7 @@ def test_where_few_examples_stand_for_many_there_is_no_interval() -> None:
     ((low, high, reason),) = rows("select ci_low, ci_high, reason from estimates where metric = 'exact_match'")
     assert (low, high, reason) == (
         *(None, None),
-        "1 examples stand for 4 in a sample of uneven rates, wanted 20 at least",
+        "1 sampled examples represent 4, wanted at least 20",
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from endpoint import Endpoint, serving
 
-from store import connect
+from evalflows.store import connect
 
 ITEMS, IN_FLIGHT, PER_ITEM = 200, 10, 2
 ROWS = """
@@ -114,7 +114,7 @@ def test_stopped_by_a_person_and_resumed(tmp_path: Path, prefect_environment: di
         output, _ = process.communicate(timeout=60)
         assert (process.returncode, output.decode()) == (
             130,
-            "evalflows: stopped; `evalflows resume killed` goes on\n",
+            "evalflows: stopped; `evalflows resume killed` continues\n",
         )
         assert endpoint.calls < 100, "no call begins once it is stopped"
         endpoint.latency_s = 0.0

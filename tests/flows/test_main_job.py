@@ -12,12 +12,12 @@ import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 from prefect.client.orchestration import get_client
 
-from flows import aevaluate, evaluate, run
-from specs import ExperimentSpec, IncompleteError, InputError
-from specs.reference import refer
-from stats import mean_estimate, paired_difference
-from store import Store, connect
-from store.results import results_of, sentences
+from evalflows import aevaluate, evaluate, run
+from evalflows.reports.results import results_of, sentences
+from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+from evalflows.specs.reference import refer
+from evalflows.stats import mean_estimate, paired_difference
+from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -98,7 +98,7 @@ def test_the_same_target_twice_is_not_told_apart() -> None:
     run(spec(targets=targets(one=often, two=often)))
     conclusion, reason, difference = verdict("exact_match")
     assert (conclusion, difference) == ("not_enough_evidence", 0.0)
-    assert reason == f"the difference may be none ({N} pairs)"
+    assert reason == f"no significant difference ({N} pairs)"
 
 
 def test_of_a_measure_less_is_better() -> None:
@@ -116,10 +116,10 @@ def test_what_is_missing_may_turn_a_difference_and_then_it_decides_nothing() -> 
     run(spec(evaluators=[{"use": refer(fails_on_half), "name": "half"}]))
     conclusion, reason, difference = verdict("half")
     assert (conclusion, difference) == ("not_enough_evidence", 0.0)
-    ((low, high, lost),) = rows(
+    ((low, high, n_missing),) = rows(
         "select worst_case_low, worst_case_high, candidate_missing from verdicts where metric = 'half'"
     )
-    assert (low, high, lost) == (-0.5, 0.5, N // 2)
+    assert (low, high, n_missing) == (-0.5, 0.5, N // 2)
 
     run(
         spec(
@@ -132,7 +132,9 @@ def test_what_is_missing_may_turn_a_difference_and_then_it_decides_nothing() -> 
         "select conclusion, reason from results where metric = 'half' and experiment = 'turned-seldom'"
     )
     assert conclusion == "not_enough_evidence"
-    assert reason == f"{N // 2} missing could turn it (-1 to +0.302)"  # the ends of the intervals then
+    assert (
+        reason == f"{N // 2} pairs with a missing value could change the conclusion (worst-case interval -1 to +0.302)"
+    )  # the ends of the intervals then
 
 
 def test_examples_that_were_sampled_together_are_weighed_together() -> None:
@@ -245,10 +247,10 @@ def test_nothing_rests_on_a_judge_that_prefers_one_side_whatever_is_right() -> N
     conclusion, reason, difference = verdict("judge")
     assert (conclusion, difference) == ("not_enough_evidence", -0.5)
     assert reason.startswith(
-        "tried on planted answers, this judge said yes to 100% of 10 right ones and to 100% of 10 wrong"
+        "on known-answer controls, this judge accepted 100% of 10 right answers and 100% of 10 wrong"
     )
-    assert verdict("all")[1].startswith("it weighs judge: tried on planted answers")
-    assert any(text.startswith("judge decides nothing") for text in sentences(results_of(Store(), identities)))
+    assert verdict("all")[1].startswith("it depends on judge: on known-answer controls")
+    assert any(text.startswith("judge is inconclusive") for text in sentences(results_of(Store(), identities)))
 
 
 def test_a_judge_that_is_down_judges_nothing_and_a_resume_asks_it_again() -> None:
@@ -273,7 +275,9 @@ def test_a_judge_that_is_down_is_said_also_where_it_does_not_apply_to_every_exam
         with pytest.raises(IncompleteError, match=r"judge judged none of 5 answers: HTTP 401: no such key"):
             run(refused)
     ((message,),) = rows("select message from checks where subject_kind = 'judge'")
-    assert message.startswith("this judge could not be tried") and message.endswith("failed: HTTP 401: no such key)")
+    assert message.startswith("this judge could not be validated") and message.endswith(
+        "failed: HTTP 401: no such key)"
+    )
 
 
 def test_no_interval_leaves_the_bounds_of_its_metric() -> None:
@@ -326,7 +330,7 @@ def test_a_failed_check_stops_the_run_before_anything_is_paid() -> None:
         "kwargs": {"column": "metadata.topic", "value_set": ["login", "billing"]},
     }
     with serving(Endpoint()) as endpoint:
-        wanted = r"dataset 'support': wanted metadata.topic: .* in set .*; 1 of 40 are not, such as 'weather'"
+        wanted = r"dataset 'support': wanted metadata.topic: .* in set .*; 1 of 40 fail, such as 'weather'"
         chat = {"kind": "chat", "connection": "mock", "user": "{question}"}
         connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
         dataset = {"rows": topics, "name": "support", "expectations": [expectation]}
@@ -360,8 +364,8 @@ def test_an_expectation_that_cannot_be_checked_has_not_passed(expectation: dict[
 def test_a_snapshot_that_another_program_wrote_is_checked_too() -> None:
     from dataclasses import replace
 
-    from store.records import SnapshotRow
-    from store.snapshots import to_examples
+    from evalflows.store.records import SnapshotRow
+    from evalflows.store.snapshots import to_examples
 
     store, examples = Store(), to_examples(enumerate(ROWS, start=1), "rows")
     spoilt = [replace(row, snapshot_id="snap-spoilt", reference_outputs="{not json") for row in examples]
@@ -436,7 +440,7 @@ def test_answers_in_a_column_of_the_dataset_are_judged(tmp_path: Path) -> None:
     [
         (
             {"targets": [{"kind": "recorded", "column": "nothing"}]},
-            r"target 'target': .* has no 'nothing', nor for any other of 40",
+            r"target 'target': .* has no 'nothing'; no answer for any of 40 examples",
         ),
         ({"targets": [{"kind": "recorded", "experiment": "none"}]}, r"experiment 'none': not in .*, which is empty"),
         (
@@ -447,15 +451,15 @@ def test_answers_in_a_column_of_the_dataset_are_judged(tmp_path: Path) -> None:
             {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "headers": {"X-Key": "${EVALFLOWS_NOT_SET}"}}]},
             "target 'target': headers: X-Key: the environment variable EVALFLOWS_NOT_SET is not set",
         ),
-        ({"targets": [{"kind": "chat", "connection": "local", "messages": "turns"}]}, "messages stand in 'turns'"),
+        ({"targets": [{"kind": "chat", "connection": "local", "messages": "turns"}]}, "messages are read from 'turns'"),
         (
             {"composites": [{"name": "c", "weights": {"exact_mach": 1}}]},
             "composite 'c': no evaluator gives 'exact_mach'",
         ),
         ({"composites": [{"name": "c", "weights": {"latency": 1}}]}, "composite 'c': latency has no bounds"),
         ({"summary_evaluators": ["keyword_safety"]}, "evaluator 'keyword_safety': asks for 'blocked'"),
-        ({"evaluators": [{"use": "exact_match", "controls": 5}]}, "evaluator 'exact_match': controls try a model"),
-        ({"dataset": {"rows": ROWS, "splits": ["none"]}}, "no example of splits"),
+        ({"evaluators": [{"use": "exact_match", "controls": 5}]}, "evaluator 'exact_match': controls need a model"),
+        ({"dataset": {"rows": ROWS, "splits": ["none"]}}, "dataset: splits: got"),
         ({"dataset": {"path": "${EVALFLOWS_NOT_SET}/x.csv"}}, "EVALFLOWS_NOT_SET is not set"),
         ({"dataset": {"path": "rows.txt"}}, "rows.txt: got .txt, wanted one of .jsonl"),
         ({"dataset": {"function": "judges:upper"}}, "function 'judges:upper': TypeError"),
@@ -538,7 +542,7 @@ PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "share
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published answers are not there (EVALFLOWS_PUBLISHED_DATA)")
 def test_published_answers_are_judged_by_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    from specs import load_experiment
+    from evalflows.specs import load_experiment
 
     monkeypatch.setenv("EVALFLOWS_PUBLISHED_DATA", str(PUBLISHED.parent))
     identities = run(load_experiment(ROOT / "examples" / "vicuna80.yaml"))

@@ -18,13 +18,13 @@ import pytest
 import yaml
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from flows import run
-from llm import faults, loop, wrap
-from llm.connect import completer
-from llm.ledger import Ledger
-from specs import EndpointConnection, ExperimentSpec, IncompleteError
-from specs.reference import refer
-from store import Store
+from evalflows import run
+from evalflows.llm import faults, loop, wrap
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.specs import EndpointConnection, ExperimentSpec, IncompleteError
+from evalflows.specs.reference import refer
+from evalflows.store import Store
 
 KEY = f"sk-test-{random.Random(17).randbytes(24).hex()}"
 PIECES = (KEY[8:24], KEY[24:40], KEY[-16:])
@@ -272,7 +272,7 @@ import os
 
 import openai
 
-from llm import wrap
+from evalflows.llm import wrap
 
 client = wrap(openai.OpenAI(base_url=os.environ["BASE_URL"], api_key=os.environ["{VARIABLE}"], max_retries=0))
 

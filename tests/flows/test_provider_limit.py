@@ -12,9 +12,9 @@ from endpoint import Endpoint, serving
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 
-from flows import run
-from specs import ExperimentSpec
-from specs.errors import InputError
+from evalflows import run
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -58,7 +58,7 @@ def test_two_runs_in_two_processes_never_have_more_calls_under_way_than_the_limi
             path = tmp_path / f"{name}.yaml"
             path.write_text(yaml.safe_dump(spec(endpoint, name, "cap-of-two")), encoding="utf-8")
             environment = os.environ | prefect_environment | {"EVALFLOWS_STORE": str(tmp_path / name)}
-            command = [sys.executable, "-m", "cli.main", "run", str(path)]
+            command = [sys.executable, "-m", "evalflows.cli.main", "run", str(path)]
             processes.append(
                 subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             )
@@ -72,7 +72,7 @@ def test_two_runs_in_two_processes_never_have_more_calls_under_way_than_the_limi
 
 def test_a_limit_that_prefect_does_not_know_is_refused_before_anything_is_called() -> None:
     with serving(Endpoint(answer=answer)) as endpoint:
-        wanted = r"provider_limit 'nowhere': Prefect has no such global concurrency limit; `prefect gcl create nowhere"
+        wanted = r"provider_limit 'nowhere': Prefect has no such global concurrency limit; create it with `prefect gcl"
         with pytest.raises(InputError, match=wanted):
             run(ExperimentSpec.model_validate(spec(endpoint, "none", "nowhere")))
     assert endpoint.calls == 0

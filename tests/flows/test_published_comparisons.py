@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-from flows import evaluate, run
-from specs import DatasetSpec, load_experiment
-from stats import agreement
-from store import connect
+from evalflows import evaluate, run
+from evalflows.specs import DatasetSpec, load_experiment
+from evalflows.stats import agreement
+from evalflows.store import connect
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data"))
@@ -30,9 +30,7 @@ REVIEWS_SCRIPT = ROOT / "examples" / "vicuna80_reviews.py"
 with_vicuna = pytest.mark.skipif(not VICUNA.is_dir(), reason="vicuna80 is not there (EVALFLOWS_PUBLISHED_DATA)")
 with_pandalm = pytest.mark.skipif(not PANDALM.is_dir(), reason="pandalm is not there (EVALFLOWS_PUBLISHED_DATA)")
 
-ONE_ORDER = (
-    "one experiment's answers were always shown first: a preference for that place cannot be told from better answers"
-)
+ONE_ORDER = "one experiment's answers were always shown first: position bias cannot be told from better answers"
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 
@@ -153,7 +151,7 @@ def test_the_second_place_of_vicuna_is_kept_and_lets_nothing_be_concluded(vicuna
         on e.experiment_id = if(c.shown_first = 'left', c.left_experiment_id, c.right_experiment_id) group by all
     """)
     assert dict(shown) == dict.fromkeys(ANNOUNCED, 80)
-    position = vicuna("select passed, share, message from judge_habits where habit = 'position_preference'")
+    position = vicuna("select passed, share, message from judge_biases where bias = 'position_preference'")
     assert position == [(None, None, "not identifiable: one order only")]
     assert vicuna("select distinct conclusion, reason from win_rates") == [("not_enough_evidence", ONE_ORDER)]
 
@@ -242,7 +240,7 @@ def pandalm(in_prefect: None, tmp_path_factory: pytest.TempPathFactory) -> Rows:
             for name in ("response1", "response2")
         ]
         raters = [record(rater, given) for rater, given in labels().items()]
-        compared = evaluate(tuple(answered), evaluators=raters, by=["metadata.cmp_key"])
+        compared = evaluate(tuple(answered), evaluators=raters, slice_by=["metadata.cmp_key"])
         assert len(compared) == 5 * 999
         return rows
 
@@ -285,9 +283,9 @@ def test_the_peoples_majority_gives_the_published_counts(pandalm: Rows) -> None:
 
 @with_pandalm
 def test_people_agree_as_much_as_was_published(pandalm: Rows) -> None:
-    query = "select metric, habit, kappa, n from judge_habits where habit like 'agreement with %'"
+    query = "select metric, bias, kappa, n from judge_biases where bias like 'agreement with %'"
     found = {
-        frozenset((one, habit.removeprefix("agreement with "))): (kappa, n) for one, habit, kappa, n in pandalm(query)
+        frozenset((one, bias.removeprefix("agreement with "))): (kappa, n) for one, bias, kappa, n in pandalm(query)
     }
     given = labels()
     assert len(found) == 10
@@ -359,7 +357,7 @@ def test_the_peoples_wins_for_each_two_models_are_the_published_ones_but_for_two
 
 @with_pandalm
 def test_nothing_is_concluded_from_labels_in_one_order_however_clear_they_are(pandalm: Rows) -> None:
-    positions = pandalm("select metric, message from judge_habits where habit = 'position_preference'")
+    positions = pandalm("select metric, message from judge_biases where bias = 'position_preference'")
     assert dict(positions) == dict.fromkeys(labels(), "not identifiable: one order only")
     assert pandalm("select distinct conclusion, reason from win_rates") == [("not_enough_evidence", ONE_ORDER)]
     ((least,),) = pandalm("select min(p_value) from win_rates where slice <> 'all'")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, completion, error, serving
 
-from flows import evaluate, run
-from specs import ExperimentSpec, IncompleteError, InputError
-from store import Store, connect
+from evalflows import evaluate, run
+from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -69,14 +69,14 @@ def test_two_runs_of_one_spec_are_two_experiments() -> None:
 def test_a_fresh_run_pays_anew_but_not_twice() -> None:
     with serving(Endpoint()) as endpoint:
         run(chat_spec(endpoint))
-        run(chat_spec(endpoint, fresh=True, run_key="fresh"))
-        run(chat_spec(endpoint, fresh=True, run_key="fresh"))
+        run(chat_spec(endpoint, use_cache=False, run_key="fresh"))
+        run(chat_spec(endpoint, use_cache=False, run_key="fresh"))
     assert endpoint.calls == 24
 
 
 def test_the_same_run_key_is_one_experiment_and_makes_no_call() -> None:
     with serving(Endpoint()) as endpoint:
-        spec = chat_spec(endpoint, run_key="nightly", fresh=True)
+        spec = chat_spec(endpoint, run_key="nightly", use_cache=False)
         first = run(spec)
         calls = endpoint.calls
         assert run(spec) == first
@@ -90,7 +90,7 @@ def test_a_run_key_does_not_continue_what_was_made_from_something_else() -> None
         calls = endpoint.calls
         other = [{"kind": "chat", "connection": "mock", "user": "{question}?"}]
         changed = chat_spec(endpoint, run_key="nightly", targets=other)
-        with pytest.raises(InputError, match=r"began with target_version .* run_key other than 'nightly'"):
+        with pytest.raises(InputError, match=r"started with target_version .* run_key other than 'nightly'"):
             run(changed)
     assert endpoint.calls == calls
 
@@ -258,7 +258,7 @@ def test_a_plain_judge_may_ask_a_model_too() -> None:
 
     with serving(Endpoint()) as endpoint:
         connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
-        from specs.reference import refer
+        from evalflows.specs.reference import refer
 
         result = evaluate(
             lambda question: question,
@@ -293,9 +293,9 @@ def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
 
 
 def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.execute
+    import evalflows.tasks.execute
 
-    original = tasks.execute.to_json
+    original = evalflows.tasks.execute.to_json
 
     def broken(value: Any, **options: bool) -> str:
         if value == {"output": "Q3"}:
@@ -303,7 +303,7 @@ def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.Monke
         return original(value, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.execute, "to_json", broken)
+        patch.setattr(evalflows.tasks.execute, "to_json", broken)
         with pytest.raises(MemoryError):
             evaluate(upper, ROWS, ["exact_match"], run_key="k", experiment_prefix="x")
     state, reason = one("select state, reason from experiments")
@@ -341,9 +341,9 @@ def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) 
 
 
 def test_a_run_that_lacks_rows_raises_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.evaluate
+    import evalflows.tasks.evaluate
 
-    monkeypatch.setattr(tasks.evaluate._Judging, "_is_judged", lambda *_: True)
+    monkeypatch.setattr(evalflows.tasks.evaluate._Judging, "_is_judged", lambda *_: True)
     with pytest.raises(IncompleteError, match="not done: 6 of 6 by exact_match"):
         evaluate(upper, ROWS, ["exact_match"])
     assert one("select state from experiments") == ("incomplete",)

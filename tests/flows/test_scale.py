@@ -9,9 +9,9 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-from flows import run
-from specs import ExperimentSpec
-from store import connect
+from evalflows import run
+from evalflows.specs import ExperimentSpec
+from evalflows.store import connect
 
 N = 10_000
 

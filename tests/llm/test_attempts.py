@@ -1,4 +1,4 @@
-"""Trying again in place: which faults may pass, how often, and after how long a wait."""
+"""Retries in place: which faults are retried, how often, and after how long a wait."""
 
 import asyncio
 import time
@@ -7,24 +7,24 @@ from typing import Any, get_args
 
 import pytest
 
-from llm import faults
-from llm.attempts import TRIED_AGAIN, attempted
-from llm.faults import LONGEST_PAUSE_S, http_status_kind, pause_s
-from llm.told import retry_after_s
-from specs.errors import CallError, ErrorKind
+from evalflows.llm import attempts
+from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, pause_s, retry
+from evalflows.llm.faults import http_status_kind
+from evalflows.llm.rate_limit_headers import retry_after_s
+from evalflows.specs.errors import CallError, ErrorKind
 
 KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-PASSING = sorted(TRIED_AGAIN)
-FINAL = sorted({*KINDS} - TRIED_AGAIN)
+PASSING = sorted(RETRYABLE)
+FINAL = sorted({*KINDS} - RETRYABLE)
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.0001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.0001)
 
 
 def failing(*errors: BaseException) -> tuple[Callable[[], Awaitable[str]], list[int]]:
-    """What raises these one after another and then succeeds, and a list as long as it was called often."""
+    """Return a function that raises these in turn and then succeeds, and a list with one entry per call."""
     calls: list[int] = []
 
     async def once() -> str:
@@ -41,7 +41,7 @@ def faulty(kinds: Iterable[ErrorKind]) -> list[CallError]:
 
 
 def attempt(once: Callable[[], Awaitable[str]], most: int = 4) -> tuple[str, int]:
-    return asyncio.run(_awaited(attempted(once, most)))
+    return asyncio.run(_awaited(retry(once, most)))
 
 
 async def _awaited(what: Awaitable[Any]) -> Any:
@@ -116,7 +116,7 @@ def test_a_wait_that_is_broken_off_ends_the_attempts() -> None:
     once, calls = failing(CallError("rate_limited", "slow down", retry_after_s=3600.0))
 
     async def broken_off() -> None:
-        task = asyncio.ensure_future(_awaited(attempted(once, 4)))
+        task = asyncio.ensure_future(_awaited(retry(once, 4)))
         while not calls:
             await asyncio.sleep(0)
         await asyncio.sleep(0.01)
@@ -136,7 +136,7 @@ def pauses(attempt: int, retry_after: float | None = None) -> list[float]:
 
 
 def test_pauses_double_with_jitter_up_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.5)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.5)
     for number, base in ((1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, LONGEST_PAUSE_S), (99, LONGEST_PAUSE_S)):
         found = pauses(number)
         assert 0.5 * base <= min(found) < max(found) <= 1.5 * base

@@ -1,4 +1,4 @@
-"""The circuit breaker: when it opens, what it lets through meanwhile, when it closes or is given up."""
+"""The circuit breaker: when it opens, what it lets through while open, when it closes or gives up."""
 
 import threading
 from collections.abc import Iterable
@@ -7,15 +7,15 @@ from typing import get_args
 
 import pytest
 
-from llm.breaker import COUNTED, TRIALS, Breaker
-from specs.errors import CallError, ErrorKind
+from evalflows.llm.breaker import COUNTED, TRIALS, Breaker
+from evalflows.specs.errors import CallError, ErrorKind
 
 DOWN: ErrorKind = "server_error"
 CONTENT: tuple[ErrorKind, ...] = ("refused", "context_too_long", "truncated", "raised", "bad_return", "no_output")
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -30,7 +30,7 @@ def breaker(window: int = 10, pause_s: float = 5.0) -> tuple[Breaker, Clock]:
 
 
 def go(one: Breaker, kinds: Iterable[ErrorKind | None]) -> None:
-    """So many items go through, one after another, and end in these ways."""
+    """Send items through one after another, with these results."""
     for number, kind in enumerate(kinds):
         one.leave(one.enter(), kind, None if kind is None else f"{kind} {number}")
 
@@ -51,7 +51,7 @@ def lets_through(one: Breaker) -> bool:
 
 
 def trial(one: Breaker, kind: ErrorKind | None) -> None:
-    """The one item that is let through."""
+    """Let the single trial item through, with this result."""
     is_trial = one.enter()
     assert is_trial
     one.leave(is_trial, kind, kind)
@@ -134,7 +134,7 @@ def test_while_it_is_open_nothing_is_let_through_and_it_says_why_in_one_line() -
         with pytest.raises(CallError) as caught:
             one.enter()
         assert caught.value.kind == "stopped"
-        assert str(caught.value) == "not attempted: 5 of the last 5 failed, the last one by: server_error 4"
+        assert str(caught.value) == "5 of the last 5 failed, most recently with: server_error 4"
 
 
 def test_after_the_pause_one_item_alone_is_let_through() -> None:
@@ -168,7 +168,7 @@ def test_a_trial_that_failed_by_its_item_was_answered(kind: ErrorKind) -> None:
 
 @pytest.mark.parametrize("kind", ["stopped", "over_budget"])
 def test_a_trial_that_was_not_attempted_says_nothing(kind: ErrorKind) -> None:
-    """It is open as before, and the next item is the trial."""
+    """It stays open, and the next item is the trial."""
     one, clock = opened()
     clock.now += 5.0
     trial(one, kind)
@@ -263,7 +263,7 @@ def test_what_was_not_attempted_takes_no_place_in_the_window_and_what_was_answer
 
 
 def test_while_others_go_well_at_once_each_failure_is_still_counted() -> None:
-    """Those that go well wait for nobody, so that they may come between; none is lost, and nothing breaks."""
+    """Successes take no lock, so they may interleave; none is lost and nothing raises."""
     one, _ = breaker(window=40)
     begin = threading.Barrier(8)
 

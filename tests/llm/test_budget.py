@@ -1,4 +1,4 @@
-"""What a run may spend: never more, however many calls are under way, and as much of it as can be used."""
+"""The budget: never overspent, however many calls are in flight, and used as far as possible."""
 
 import asyncio
 import contextlib
@@ -11,15 +11,15 @@ import openai
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from llm import faults, loop
-from llm.budget import Budget
-from llm.connect import completer
-from llm.ledger import Ledger
-from llm.recorder import Recorder, recording
-from llm.wrapped import wrap
-from specs import CallError, Completion, EndpointConnection
-from store import Store
-from store.records import CallRow
+from evalflows.llm import attempts, loop
+from evalflows.llm.budget import Budget
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.wrapped import wrap
+from evalflows.specs import CallError, Completion, EndpointConnection
+from evalflows.store import Store
+from evalflows.store.records import CallRow
 
 INTO, OUT = 1.0, 10.0  # USD a million
 PRICES = {"usd_per_million_input_tokens": INTO, "usd_per_million_output_tokens": OUT}
@@ -30,11 +30,11 @@ Outcome = Completion | BaseException
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 class Varying:
-    """Answers whose length varies from call to call, up to MOST_OUT tokens; every third one is no JSON at first."""
+    """Answers of varying length, up to MOST_OUT tokens; every third is not JSON at the first attempt."""
 
     def __init__(self, seed: int, *, spoilt: bool = False) -> None:
         self.chance, self.spoilt, self.usd = random.Random(seed), spoilt, 0.0
@@ -55,7 +55,7 @@ def ask(
     connection: dict[str, Any] | None = None,
     **parameters: Any,
 ) -> list[Outcome]:
-    """What becomes of the questions, asked at once within a budget."""
+    """Return the results of the questions, asked at once within a budget."""
     fields = {"base_url": endpoint.base_url, "model": "m", **(PRICES if connection is None else connection)}
     spec = EndpointConnection.model_validate(fields)
     complete = completer("mock", spec, Ledger(Store(), "exp-1"), budget=budget)
@@ -157,7 +157,7 @@ def test_no_more_is_spent_than_is_allowed(seed: int, parameters: dict[str, Any])
 
 @pytest.mark.parametrize("seed", range(4))
 def test_answers_that_are_of_no_use_do_not_overdraw_it_either(seed: int) -> None:
-    """They are paid, and the attempts after them come on top."""
+    """They are paid, and later attempts come on top."""
     allowed = 0.03
     budget, answer, kept = Budget(usd=allowed), Varying(seed, spoilt=True), list[CallRow]()
     with serving(Endpoint(latency_s=0.001, answer=answer)) as endpoint:
@@ -169,7 +169,7 @@ def test_answers_that_are_of_no_use_do_not_overdraw_it_either(seed: int) -> None
 
 
 def test_calls_near_the_limit_wait_for_those_under_way_and_go_on_if_money_is_left() -> None:
-    """Each is taken to cost as much as MOST_OUT tokens, and costs a tenth of that."""
+    """Each is estimated at MOST_OUT tokens and costs a tenth of that."""
     budget = Budget(usd=2.5 * MOST_OUT * OUT / 1e6)
     cheap = Reply(completion("x").body | {"usage": {"prompt_tokens": 0, "completion_tokens": MOST_OUT // 10}})
     with serving(Endpoint(latency_s=0.02, answer=lambda _: cheap)) as endpoint:
@@ -195,7 +195,7 @@ def test_an_estimate_rests_on_the_longest_answer_so_far() -> None:
 
 
 def test_a_prompt_of_other_letters_is_not_taken_for_a_short_one() -> None:
-    """A character of Chinese is a token or so, and three bytes."""
+    """A Chinese character is about one token and three bytes."""
     budget = Budget(usd=0.001)
     with serving(Endpoint()) as endpoint:
         assert answered(ask(endpoint, budget, ["\u4f60\u597d" * 500], max_tokens=1)) == 0
@@ -232,8 +232,8 @@ def test_over_budget_is_said_in_one_line_and_is_no_row() -> None:
         with pytest.raises(CallError) as caught:
             loop.run(_awaited(complete))
     assert caught.value.kind == "over_budget"
-    assert str(caught.value) == "not attempted: the budget is spent (0 of 9 calls, 0.5000 of 0.5 USD)"
-    assert kept == recorder.failed == [] and recorder.totals()["calls"] == endpoint.calls == 0
+    assert str(caught.value) == "the budget is spent (0 of 9 calls, 0.5000 of 0.5 USD)"
+    assert kept == recorder.failed == [] and recorder.totals().calls == endpoint.calls == 0
 
 
 async def _awaited(complete: Any) -> Completion:
@@ -259,7 +259,7 @@ def test_a_wrapped_client_is_stopped_before_it_calls() -> None:
                 client.chat.completions.create(**ASKED)
         assert endpoint.calls == len(kept) == budget.spent_calls == 2
     assert (caught.value.kind, budget.unpriced) == ("over_budget", 2)
-    assert recorder.totals()["calls"] == 2
+    assert recorder.totals().calls == 2
 
 
 def test_a_wrapped_async_client_is_stopped_before_it_calls() -> None:

@@ -1,4 +1,4 @@
-"""The path of a call: what is sent, what becomes of each fault, what the ledger keeps."""
+"""The path of a call: what is sent, how each fault is handled, what the ledger stores."""
 
 import asyncio
 import contextlib
@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 
-from llm import faults, loop
-from llm.connect import completer
-from llm.ledger import Ledger
-from llm.recorder import Recorder, recording
-from specs import CallError, Completion, EndpointConnection
-from specs.errors import ErrorKind
-from store import Store
-from store.records import CallRow
+from evalflows.llm import attempts, loop
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs import CallError, Completion, EndpointConnection
+from evalflows.specs.errors import ErrorKind
+from evalflows.store import Store
+from evalflows.store.records import CallRow
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def connection(endpoint: Endpoint, **changes: Any) -> EndpointConnection:
@@ -34,7 +34,7 @@ def connection(endpoint: Endpoint, **changes: Any) -> EndpointConnection:
 def ask(
     endpoint: Endpoint, *questions: str, kept: list[CallRow] | None = None, fresh: bool = False, **request: Any
 ) -> list[Completion]:
-    """The answers to some questions asked at once, by an experiment that begins now."""
+    """Return the answers to some questions, asked at once by a new experiment."""
     ledger = Ledger(Store(), "exp-1", fresh=fresh)
     complete = completer("mock", connection(endpoint, **request.pop("connection", {})), ledger)
     recorder = Recorder(keep=(kept if kept is not None else []).append, experiment_id="exp-1", subject_id="run-1")
@@ -238,7 +238,7 @@ async def _await(awaitable: Awaitable[Completion]) -> Completion:
 
 
 def test_the_order_of_a_schema_is_part_of_the_question() -> None:
-    """A model fills the fields in as they come: reasoning before a verdict is another question than after it."""
+    """A model fills in fields in order: reasoning before the verdict is a different request from reasoning after it."""
     first = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
     second = {"type": "object", "properties": dict(reversed(first["properties"].items()))}  # type: ignore[attr-defined]
     with serving(Endpoint(answer=lambda _: completion('{"a": 1, "b": 2}'))) as endpoint:

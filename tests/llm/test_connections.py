@@ -1,4 +1,4 @@
-"""Connections by name: whose wins, what is wrong in the shared file, and that no key is told."""
+"""Connections by name: precedence, mistakes in the shared file, and that no key is shown."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from llm import connections
-from llm.connections import address, key_of, known, resolve, shared, whence_key, without_secrets
-from specs import EndpointConnection, InputError, LocalConnection
+from evalflows.llm import connections
+from evalflows.llm.connections import address, key_of, key_source, known, resolve, shared, without_secrets
+from evalflows.specs import EndpointConnection, InputError, LocalConnection
 
 KEY = "sk-proj-AbC123dEf456"
 URL = "http://127.0.0.1:1/v1"
@@ -16,7 +16,7 @@ URL = "http://127.0.0.1:1/v1"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own, and an environment that knows no provider."""
+    """An empty working folder, and an environment without a provider."""
     monkeypatch.chdir(tmp_path)
     for name in ("EVALFLOWS_CONNECTIONS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
         monkeypatch.delenv(name, raising=False)
@@ -105,9 +105,9 @@ def test_another_file_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch
     [
         ("- a", "connections.yaml: got list, wanted a mapping of names to connections"),
         ("a: {b: [", "connections.yaml:1: not YAML: "),
-        ("1: {kind: local}", "connections.yaml: 1: wanted a name as text"),
-        ("x: http://a", "connections.yaml: x: got str, wanted a mapping with base_url, or with kind: local"),
-        ("x: {model: m}", "connections.yaml: x: no base_url, wanted one, or kind: local"),
+        ("1: {kind: local}", "connections.yaml: got name 1, wanted text"),
+        ("x: http://a", "connections.yaml: x: got str, wanted a mapping with base_url or kind: local"),
+        ("x: {model: m}", "connections.yaml: x: got no base_url, wanted one (or kind: local)"),
         ("x: {kind: endpiont}", "connections.yaml: x: kind: got 'endpiont', wanted one of endpoint, local"),
         ("x: {kind: [local]}", "connections.yaml: x: kind: got ['local'], wanted one of endpoint, local"),
         ("x: {kind: endpoint}", "connections.yaml: x: base_url: Field required"),
@@ -154,8 +154,8 @@ def test_a_key_is_its_variables_value(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (None, "connection 'ours': the environment variable OUR_KEY is not set"),
         (" \n", "connection 'ours': the environment variable OUR_KEY is not set"),
-        (f"{KEY}\n{KEY}", "connection 'ours': the environment variable OUR_KEY is no key, wanted plain characters"),
-        (f"{KEY}é", "connection 'ours': the environment variable OUR_KEY is no key, wanted plain characters"),
+        (f"{KEY}\n{KEY}", "connection 'ours': the environment variable OUR_KEY is not a key, wanted plain characters"),
+        (f"{KEY}é", "connection 'ours': the environment variable OUR_KEY is not a key, wanted plain characters"),
     ],
 )
 def test_what_can_be_no_key_is_told_without_it(
@@ -172,16 +172,16 @@ def test_a_key_in_the_place_of_its_variables_name_is_not_told() -> None:
     slip = endpoint(api_key_env=KEY)
     with pytest.raises(InputError, match="the environment variable … is not set"):
         key_of("ours", slip)
-    assert whence_key(slip) == "…: not set"
-    assert whence_key(endpoint(api_key_block=KEY)) == "Secret block '…'"
+    assert key_source(slip) == "…: not set"
+    assert key_source(endpoint(api_key_block=KEY)) == "Secret block '…'"
 
 
 def test_where_a_key_comes_from_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("our_key", KEY)
-    assert whence_key(endpoint(api_key_env="our_key")) == "our_key: set"
-    assert whence_key(endpoint(api_key_env="OTHER_KEY")) == "OTHER_KEY: not set"
-    assert whence_key(endpoint(api_key_block="openai-prod-2")) == "Secret block 'openai-prod-2'"
-    assert whence_key(endpoint()) == whence_key(LocalConnection()) == "none needed"
+    assert key_source(endpoint(api_key_env="our_key")) == "our_key: set"
+    assert key_source(endpoint(api_key_env="OTHER_KEY")) == "OTHER_KEY: not set"
+    assert key_source(endpoint(api_key_block="openai-prod-2")) == "Secret block 'openai-prod-2'"
+    assert key_source(endpoint()) == key_source(LocalConnection()) == "none needed"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Texts as vectors, from an endpoint: in order, exact, each text paid once."""
+"""Embeddings from an endpoint: in order, exact, each text paid once."""
 
 import json
 import struct
@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, error, serving
 
-from llm import faults, loop
-from llm.budget import Budget
-from llm.connect import embedder
-from llm.ledger import Ledger
-from llm.recorder import Recorder, recording
-from specs import CallError, EndpointConnection
-from specs.errors import ErrorKind
-from store import Store
-from store.records import CallRow
+from evalflows.llm import attempts, loop
+from evalflows.llm.budget import Budget
+from evalflows.llm.connect import embedder
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs import CallError, EndpointConnection
+from evalflows.specs.errors import ErrorKind
+from evalflows.store import Store
+from evalflows.store.records import CallRow
 
 SIZE = 8
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def vector_of(text: str) -> list[float]:
-    """Numbers that a text decides, of which most cannot be held in 32 bits."""
+    """Numbers derived from a text, most of which do not fit 32 bits exactly."""
     return [((hash_of(text) >> 8 * place) % 251 - 125) / 125.3 for place in range(SIZE)]
 
 
@@ -36,7 +36,7 @@ def hash_of(text: str) -> int:
 
 
 def embedding(vector: Any, tokens: int = 7) -> Reply:
-    """An answer as OpenAI's: usage has no completion_tokens."""
+    """An answer in OpenAI's format: usage has no completion_tokens."""
     data = [{"object": "embedding", "index": 0, "embedding": vector}]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return Reply({"object": "list", "data": data, "model": "embed-1", "usage": usage})
@@ -60,7 +60,7 @@ def embed(
     recorder: Recorder | None = None,
     **fields: Any,
 ) -> list[list[float]]:
-    """The vectors of some texts, for an experiment that begins now."""
+    """Return the vectors of some texts, for a new experiment."""
     given = {"base_url": endpoint.base_url, "embedding_model": "e", "attempts": 3} | fields
     asks = embedder("mock", EndpointConnection.model_validate(given), Ledger(Store(), "exp-1"), budget=budget)
 
@@ -72,7 +72,7 @@ def embed(
 
 
 def failure(answer: Callable[[Request], Reply], **fields: Any) -> tuple[CallError, CallRow, int]:
-    """The error of a text that gets no vector, its row, and how often the endpoint was asked."""
+    """Return the error of a text without a vector, its row, and the number of requests."""
     kept: list[CallRow] = []
     with serving(Endpoint(answer=answer)) as endpoint, pytest.raises(CallError) as caught:
         embed(endpoint, ["hello"], kept, **fields)
@@ -151,8 +151,8 @@ def test_what_it_took_is_recorded() -> None:
     assert sum(row.cost_usd or 0.0 for row in kept) == pytest.approx(12 * 2 / 1e6)
     assert all((row.latency_s or 0) >= 0.01 for row in kept)
     totals = recorder.totals()
-    assert (totals["calls"], totals["calls_cached"], totals["tokens_out"]) == (2, 1, None)
-    assert totals["cost_usd"] == pytest.approx(12 * 2 / 1e6)
+    assert (totals.calls, totals.calls_cached, totals.tokens_out) == (2, 1, None)
+    assert totals.cost_usd == pytest.approx(12 * 2 / 1e6)
     assert recorder.models == ["embed-1"]
 
 
@@ -239,6 +239,9 @@ def test_a_model_that_is_refused_is_asked_once(reply: Reply, kind: ErrorKind) ->
 
 
 def test_a_connection_that_names_no_model_says_so() -> None:
-    with serving(Endpoint(answer=by_text)) as endpoint, pytest.raises(CallError, match="no embedding_model is named"):
+    with (
+        serving(Endpoint(answer=by_text)) as endpoint,
+        pytest.raises(CallError, match="no embedding_model, wanted one"),
+    ):
         embed(endpoint, ["hello"], embedding_model=None)
     assert endpoint.calls == 0

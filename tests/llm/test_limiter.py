@@ -1,4 +1,4 @@
-"""The limiter: order, width, episodes of refusals, waiting, pace, places lent."""
+"""The limiter: order, width, episodes of refusals, waiting, rate, lent slots."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from llm.limiter import HOLD_ON_EMPTY_S, PROBE_AFTER, Bucket, Limiter, Place, outcome_of
-from llm.told import Told, period_s, told
-from specs import CallError
+from evalflows.llm.limiter import HOLD_ON_EMPTY_S, PROBE_AFTER, Bucket, Limiter, Slot, outcome_of
+from evalflows.llm.rate_limit_headers import RateLimit, period_s, read_rate_limit
+from evalflows.specs import CallError
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,26 +29,26 @@ def on_a_loop(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     return run
 
 
-async def full(limiter: Limiter) -> list[Place]:
-    """Take every place there is."""
+async def full(limiter: Limiter) -> list[Slot]:
+    """Acquire every slot."""
     return [await limiter.acquire() for _ in range(limiter.width - limiter.in_flight)]
 
 
 async def one_after_another(limiter: Limiter, calls: int) -> None:
-    """So many good calls, with every place in use all the while."""
-    places = await full(limiter)
+    """Make successful calls with every slot in use."""
+    slots = await full(limiter)
     for _ in range(calls):
-        limiter.release(places.pop(0), "ok")
-        places += await full(limiter)
-    for place in places:
-        limiter.release(place, "ok")
+        limiter.release(slots.pop(0), "ok")
+        slots += await full(limiter)
+    for slot in slots:
+        limiter.release(slot, "ok")
 
 
 async def hold(limiter: Limiter, order: list[int], number: int) -> None:
-    place = await limiter.acquire()
+    slot = await limiter.acquire()
     order.append(number)
     await asyncio.sleep(0)
-    limiter.release(place, "ok")
+    limiter.release(slot, "ok")
 
 
 @on_a_loop
@@ -64,12 +64,12 @@ async def test_places_go_in_the_order_of_asking_and_never_beyond_the_width() -> 
 @on_a_loop
 async def test_whoever_gives_up_waiting_takes_no_place() -> None:
     limiter = Limiter(1)
-    place = await limiter.acquire()
+    slot = await limiter.acquire()
     waiting = [asyncio.create_task(limiter.acquire()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    limiter.release(place, "ok")  # goes to the second
-    waiting[1].cancel()  # given a place, and cancelled before it could use it
+    limiter.release(slot, "ok")  # goes to the second
+    waiting[1].cancel()  # given a slot, and cancelled before it could use it
     await asyncio.sleep(0.01)
     assert waiting[2].done() and not waiting[2].cancelled()
     assert limiter.in_flight == 1
@@ -79,7 +79,7 @@ async def test_whoever_gives_up_waiting_takes_no_place() -> None:
 async def test_it_begins_narrow_and_grows_by_one_for_each_good_call() -> None:
     limiter = Limiter(50, first=4)
     await one_after_another(limiter, 10)
-    assert limiter.width == 4 + 10 + 1  # the last ones are released when the places are not all in use any more
+    assert limiter.width == 4 + 10 + 1  # the last ones are released when the slots are not all in use any more
     await one_after_another(limiter, 100)
     assert limiter.width == 50
 
@@ -95,9 +95,9 @@ async def test_a_width_that_is_not_used_does_not_grow() -> None:
 @on_a_loop
 async def test_one_episode_of_refusals_is_one_cut() -> None:
     limiter = Limiter(100, first=20)
-    places = await full(limiter)
-    for place in places[:10]:
-        limiter.release(place, "rate_limited")
+    slots = await full(limiter)
+    for slot in slots[:10]:
+        limiter.release(slot, "rate_limited")
     assert limiter.width == 19
     assert [change.reason for change in limiter.history] == ["began", "refused"]
 
@@ -105,11 +105,11 @@ async def test_one_episode_of_refusals_is_one_cut() -> None:
 @on_a_loop
 async def test_it_returns_to_where_it_was_refused_stays_there_and_then_tries_one_more() -> None:
     limiter = Limiter(100, first=41)
-    places = await full(limiter)
-    limiter.release(places.pop(), "rate_limited")
+    slots = await full(limiter)
+    limiter.release(slots.pop(), "rate_limited")
     assert limiter.width == 39
-    for place in places:
-        limiter.release(place, "ok")  # of the episode that is over: they prove nothing
+    for slot in slots:
+        limiter.release(slot, "ok")  # of the episode that is over: they prove nothing
     assert limiter.width == 39
     await one_after_another(limiter, 39)
     assert limiter.width == 40
@@ -122,10 +122,10 @@ async def test_it_returns_to_where_it_was_refused_stays_there_and_then_tries_one
 @on_a_loop
 async def test_where_one_more_is_taken_for_a_round_it_grows_as_at_the_start() -> None:
     limiter = Limiter(100, first=11)
-    places = await full(limiter)
-    limiter.release(places.pop(), "rate_limited")
-    for place in places:
-        limiter.release(place, "ok")
+    slots = await full(limiter)
+    limiter.release(slots.pop(), "rate_limited")
+    for slot in slots:
+        limiter.release(slot, "ok")
     await one_after_another(limiter, PROBE_AFTER + 10 + 11 + 100)
     assert limiter.width > 60
 
@@ -135,8 +135,8 @@ async def test_faults_stop_growth_for_a_round_and_cut_nothing() -> None:
     limiter = Limiter(100, first=8)
     limiter.release((await full(limiter))[0], "fault")
     assert limiter.width == 8
-    places = await full(limiter)
-    limiter.release(places[0], "ok")
+    slots = await full(limiter)
+    limiter.release(slots[0], "ok")
     assert limiter.width == 8
     assert [change.reason for change in limiter.history] == ["began"]
 
@@ -144,12 +144,12 @@ async def test_faults_stop_growth_for_a_round_and_cut_nothing() -> None:
 @on_a_loop
 async def test_a_refusal_that_the_width_does_not_explain_leaves_no_ceiling() -> None:
     limiter = Limiter(40, first=20)
-    places = await full(limiter)
-    limiter.release(places.pop(), "ok")  # twenty at once are taken
-    limiter.release(places.pop(5), "rate_limited")  # so the sixth was refused for something else
+    slots = await full(limiter)
+    limiter.release(slots.pop(), "ok")  # twenty at once are taken
+    limiter.release(slots.pop(5), "rate_limited")  # so the sixth was refused for something else
     assert limiter.width == 20
-    for place in places:
-        limiter.release(place, "ok")
+    for slot in slots:
+        limiter.release(slot, "ok")
     await one_after_another(limiter, 60)
     assert limiter.width == 40
 
@@ -158,18 +158,18 @@ async def test_a_refusal_that_the_width_does_not_explain_leaves_no_ceiling() -> 
 async def test_refused_again_right_after_a_cut_it_waits_as_long_as_it_is_told() -> None:
     clock = Clock()
     limiter = Limiter(100, first=20, clock=clock)
-    places = await full(limiter)
-    limiter.release(places[0], "rate_limited", Told(3.0))
+    slots = await full(limiter)
+    limiter.release(slots[0], "rate_limited", RateLimit(3.0))
     assert limiter.width == 19  # the first refusal is taken to be about the width
-    limiter.release(places[1], "ok")
-    limiter.release(places[2], "ok")
-    limiter.release(await limiter.acquire(), "rate_limited", Told(3.0))
+    limiter.release(slots[1], "ok")
+    limiter.release(slots[2], "ok")
+    limiter.release(await limiter.acquire(), "rate_limited", RateLimit(3.0))
     assert limiter.width == 9
-    for place in places[3:]:
-        limiter.release(place, "ok")
+    for slot in slots[3:]:
+        limiter.release(slot, "ok")
     waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(0)
-    assert not waiting.done() and limiter.history[-1].reason == "refused, waiting"
+    assert not waiting.done() and limiter.history[-1].reason == "refused_waiting"
     clock.now = 3.01
     limiter._admit()
     limiter.release(await waiting, "ok")
@@ -179,7 +179,7 @@ async def test_refused_again_right_after_a_cut_it_waits_as_long_as_it_is_told() 
 async def test_where_nothing_is_left_it_waits_at_once() -> None:
     clock = Clock()
     limiter = Limiter(100, first=20, clock=clock)
-    await refuse(limiter, Told(2.0, is_empty=True))
+    await refuse(limiter, RateLimit(2.0, is_empty=True))
     waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -190,7 +190,7 @@ async def test_where_nothing_is_left_it_waits_at_once() -> None:
 async def test_a_good_call_that_was_the_last_for_now_is_waited_for_but_not_long() -> None:
     clock = Clock()
     limiter = Limiter(100, first=20, clock=clock)
-    limiter.release(await limiter.acquire(), "ok", Told(60.0, is_empty=True))
+    limiter.release(await limiter.acquire(), "ok", RateLimit(60.0, is_empty=True))
     waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(0)
     assert not waiting.done() and limiter.width == 20
@@ -199,8 +199,8 @@ async def test_a_good_call_that_was_the_last_for_now_is_waited_for_but_not_long(
     await waiting
 
 
-async def refuse(limiter: Limiter, said: Told | None = None) -> None:
-    """One more call begins, and is refused; nothing else is under way."""
+async def refuse(limiter: Limiter, said: RateLimit | None = None) -> None:
+    """Start one more call and refuse it; nothing else is in flight."""
     limiter.release(await limiter.acquire(), "rate_limited", said)
 
 
@@ -248,17 +248,17 @@ async def test_only_so_many_places_as_were_lent_are_used() -> None:
     limiter.lend(5)
     assert limiter.width == 5
     limiter.lend(3)
-    places = await full(limiter)
-    assert len(places) == 8
+    slots = await full(limiter)
+    assert len(slots) == 8
     limiter.lend(-5)
     giving = asyncio.create_task(limiter.drained())
     await asyncio.sleep(0)
-    for place in places[:4]:
+    for slot in slots[:4]:
         assert not giving.done()
-        limiter.release(place, "ok")
+        limiter.release(slot, "ok")
         await asyncio.sleep(0)
     assert not giving.done() and limiter.in_flight == 4
-    limiter.release(places[4], "ok")
+    limiter.release(slots[4], "ok")
     await asyncio.sleep(0)
     assert giving.done() and limiter.width == 3
 
@@ -274,18 +274,18 @@ def test_a_period_is_read(text: str, seconds: float | None) -> None:
 @pytest.mark.parametrize(
     ("headers", "wanted"),
     [
-        ({}, Told()),
-        ({"retry-after": "2"}, Told(2.0)),
-        ({"retry-after-ms": "1500", "retry-after": "2"}, Told(1.5)),
-        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6s"}, Told(6.0, True)),
-        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "250ms"}, Told(0.25, True)),
-        ({"x-ratelimit-remaining-requests": "7", "x-ratelimit-reset-requests": "6s"}, Told()),
-        ({"retry-after": "1", "x-ratelimit-remaining-requests": "0"}, Told(1.0, True)),
-        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "later"}, Told(None, True)),
+        ({}, RateLimit()),
+        ({"retry-after": "2"}, RateLimit(2.0)),
+        ({"retry-after-ms": "1500", "retry-after": "2"}, RateLimit(1.5)),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6s"}, RateLimit(6.0, True)),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "250ms"}, RateLimit(0.25, True)),
+        ({"x-ratelimit-remaining-requests": "7", "x-ratelimit-reset-requests": "6s"}, RateLimit()),
+        ({"retry-after": "1", "x-ratelimit-remaining-requests": "0"}, RateLimit(1.0, True)),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "later"}, RateLimit(None, True)),
     ],
 )
-def test_what_a_provider_says_of_its_limits_is_read(headers: dict[str, str], wanted: Told) -> None:
-    assert told(headers) == wanted
+def test_what_a_provider_says_of_its_limits_is_read(headers: dict[str, str], wanted: RateLimit) -> None:
+    assert read_rate_limit(headers) == wanted
 
 
 @pytest.mark.parametrize(

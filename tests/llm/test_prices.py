@@ -8,20 +8,20 @@ import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 from genai_prices import Usage, calc_price
 
-from llm import faults, loop
-from llm.caller import tokens_of
-from llm.connect import completer
-from llm.ledger import Ledger
-from llm.prices import Price, Tokens, listed_price, price_of
-from llm.recorder import Recorder, recording
-from specs import EndpointConnection, LocalConnection
-from store import Store
-from store.records import CallRow
+from evalflows.llm import attempts, loop
+from evalflows.llm.caller import tokens_of
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.prices import Price, Tokens, listed_price, price_of
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs import EndpointConnection, LocalConnection
+from evalflows.store import Store
+from evalflows.store.records import CallRow
 
 MODEL = "gpt-4o-mini"
 OPENAI = "https://api.openai.com/v1"
 LONG = "gemini-2.5-pro"
-"""Of Google's: a prompt of more than 200,000 tokens costs more a token."""
+"""A Google model: prompts of more than 200,000 tokens cost more per token."""
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
 
@@ -114,7 +114,7 @@ def test_tokens_that_the_provider_had_in_its_cache_are_cheaper() -> None:
 
 
 def test_more_from_the_cache_than_was_sent_is_taken_for_all_of_it() -> None:
-    """Some providers count apart what others count as part of the whole."""
+    """Some providers count cached tokens separately, others as part of the input."""
     found = price("gpt-4o-mini", price_list="openai")
     assert found.cost(Tokens(1000, 5000, 10)) == found.cost(Tokens(1000, 1000, 10))
 
@@ -171,13 +171,13 @@ def test_what_a_response_says_that_it_used(usage: Any, tokens: Tokens) -> None:
 
 
 def used(reply: Reply, into: int, out: int, **details: Any) -> Reply:
-    """A reply that says that it used so much."""
+    """A reply with this usage."""
     usage = {"prompt_tokens": into, "completion_tokens": out, **details}
     return Reply(reply.body | {"usage": usage}, reply.status)
 
 
 def asked(*replies: Reply, model: str = MODEL, **fields: Any) -> CallRow:
-    """The row of one call that gets these replies, one an attempt."""
+    """Return the row of a call that gets these replies, one per attempt."""
     kept: list[CallRow] = []
     coming = iter(replies)
     with serving(Endpoint(answer=lambda _: next(coming))) as endpoint:
@@ -199,7 +199,7 @@ OWN = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def test_bad_answers_and_the_good_one_after_them_are_billed_together() -> None:

@@ -1,4 +1,4 @@
-"""A user's own OpenAI client: its calls are recorded where a run is at hand, and are the same either way."""
+"""A user's own OpenAI client: its calls are recorded during a run, and work the same without one."""
 
 import asyncio
 import json
@@ -10,10 +10,11 @@ import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 from pydantic import BaseModel
 
-from llm.recorder import Recorder, recording
-from llm.wrapped import CONNECTION, plain, step, wrap
-from specs import InputError
-from store.records import CallRow, to_json
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.usage import Usage
+from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
+from evalflows.specs import InputError
+from evalflows.store.records import CallRow, to_json
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}
 KEY = "sk-very-secret"
@@ -62,7 +63,7 @@ def test_a_call_is_kept_and_told_and_is_a_step(endpoint: Endpoint) -> None:
         }.items()
     )
     assert noted["started_at"] and noted["latency_s"] > 0
-    assert run.totals() == {"calls": 1, "calls_cached": 0, "tokens_in": 10, "tokens_out": 5, "cost_usd": None}
+    assert run.totals() == Usage(calls=1, tokens_in=10, tokens_out=5, cost_usd=None)
 
 
 def test_without_a_run_nothing_is_recorded(endpoint: Endpoint) -> None:
@@ -163,7 +164,7 @@ def test_a_stream_goes_on_as_it_did_and_its_tokens_are_not_known(endpoint: Endpo
         chunks = list(client(endpoint).chat.completions.create(**ASKED, stream=True))
     assert "".join(chunk.choices[0].delta.content for chunk in chunks) == "hello"
     assert [(row.status, row.tokens_in, row.tokens_out, row.response) for row in kept] == [("ok", None, None, None)]
-    assert run.totals()["tokens_in"] is None and run.totals()["calls"] == 1
+    assert run.totals().tokens_in is None and run.totals().calls == 1
     assert run.steps[0]["outputs"] is None
 
 

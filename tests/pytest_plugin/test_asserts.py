@@ -1,4 +1,4 @@
-"""What the assertions say of experiments whose truth is known."""
+"""The assertions, on experiments with known results."""
 
 import re
 import warnings
@@ -11,9 +11,9 @@ import pytest
 from gated import drawn, fallen, gated
 from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-from flows import approve, run
-from pytest_plugin import EvidenceWarning, assert_at_least, assert_at_most, assert_no_regression
-from specs import ExperimentSpec, InputError
+from evalflows import approve, run
+from evalflows.pytest_plugin import EvidenceWarning, assert_at_least, assert_at_most, assert_no_regression
+from evalflows.specs import ExperimentSpec, InputError
 
 N = 80
 OLD = drawn(N, 0.9)
@@ -52,8 +52,8 @@ def told(assertion: Callable[..., Any], *arguments: Any, **options: Any) -> list
 def test_a_planted_regression_is_told_with_its_numbers_and_the_worst_items() -> None:
     lines = told(assert_no_regression, "app-new", "app-old", "exact_match")
     assert lines[:2] == [
-        "FAIL: exact_match is worse by more than the 0.05 allowed: -0.300 [-0.408, -0.189], 80 pairs",
-        "  app-new (ID) against app-old (ID), at a confidence of 0.95",
+        "FAIL: exact_match is worse by more than 0.05: -0.300 [-0.408, -0.189], 80 pairs",
+        "  app-new (ID) against app-old (ID), at a confidence level of 0.95",
     ]
     assert lines[2:7] == [
         "  the worst items by exact_match:",
@@ -68,20 +68,20 @@ def test_a_planted_regression_is_told_with_its_numbers_and_the_worst_items() -> 
 def test_the_same_answers_twice_pass() -> None:
     decision = assert_no_regression("app-again", "app-old", "exact_match")
     assert decision.conclusion == "PASS"
-    assert decision.level == 0.95
+    assert decision.confidence_level == 0.95
 
 
 def test_of_eight_items_nothing_is_said() -> None:
     first, sides, *notes = told(assert_no_regression, "few", "app-old", "exact_match")
-    assert first.startswith("NOT ENOUGH EVIDENCE: exact_match: 8 pairs, wanted 20 at least to decide anything: +0.000 ")
-    assert sides == "  few (ID) against app-old (ID), at a confidence of 0.95"
-    assert any("8 are shared" in note for note in notes)
-    assert assert_no_regression("few", "app-old", "exact_match", margin=0.5, fewest=8).conclusion == "PASS"
+    assert first.startswith("NOT ENOUGH EVIDENCE: exact_match: 8 pairs, wanted at least 20 to decide: +0.000 ")
+    assert sides == "  few (ID) against app-old (ID), at a confidence level of 0.95"
+    assert any("only the 8 shared ones" in note for note in notes)
+    assert assert_no_regression("few", "app-old", "exact_match", margin=0.5, min_examples=8).conclusion == "PASS"
 
 
 def test_where_half_of_the_judgements_failed_it_says_how_many_and_shows_them_first() -> None:
     lines = told(assert_no_regression, "app-again", "app-old", "half_fails", margin=0.2)
-    assert lines[0].startswith("NOT ENOUGH EVIDENCE: half_fails may be worse by more than the 0.2 allowed: +0.000 ")
+    assert lines[0].startswith("NOT ENOUGH EVIDENCE: half_fails may be worse by more than 0.2: +0.000 ")
     assert "40 pairs with a missing value could flip this" in lines[0]
     assert "  40 of 80 values of half_fails are missing in app-again" in lines
     assert [line.split("  ")[2] for line in lines if ", was " in line] == [
@@ -103,21 +103,21 @@ def test_an_open_end_may_be_a_warning_but_a_failure_stays_one() -> None:
 
 def test_the_margin_and_the_confidence_decide() -> None:
     lines = told(assert_no_regression, "app-again", "app-old", "exact_match", margin=0.03)
-    assert lines[0].startswith("NOT ENOUGH EVIDENCE: exact_match may be worse by more than the 0.03 allowed: ")
-    assert lines[-1] == "  nothing is missing: more examples would tell, or a bound that asks for less"
-    assert assert_no_regression("app-again", "app-old", "exact_match", 0.03, confidence=0.5).level == 0.5
+    assert lines[0].startswith("NOT ENOUGH EVIDENCE: exact_match may be worse by more than 0.03: ")
+    assert lines[-1] == "  no values are missing: more examples or a less strict bound would decide"
+    assert assert_no_regression("app-again", "app-old", "exact_match", 0.03, confidence=0.5).confidence_level == 0.5
 
 
 def test_another_version_of_the_judge_is_told_and_more_examples_are_not_asked_for() -> None:
     lines = told(assert_no_regression, "few", "app-old", "contains")
-    assert lines[0].startswith("NOT ENOUGH EVIDENCE: contains: refused: contains was judged by another version")
+    assert lines[0].startswith("NOT ENOUGH EVIDENCE: contains: refused: contains was scored by a different version")
     assert not any("more examples" in line for line in lines)
 
 
 def test_an_approved_baseline_is_named_so() -> None:
     approve("app-old", "production", by="a test")
     lines = told(assert_no_regression, "app-new", "approved:production", "exact_match")
-    assert lines[1] == "  app-new (ID) against app-old (ID), at a confidence of 0.95"
+    assert lines[1] == "  app-new (ID) against app-old (ID), at a confidence level of 0.95"
 
 
 def test_the_interval_or_the_mean_must_reach_a_value() -> None:
@@ -127,12 +127,12 @@ def test_the_interval_or_the_mean_must_reach_a_value() -> None:
     assert open_[0] == "NOT ENOUGH EVIDENCE: exact_match may not reach 0.6: 0.600 [0.484, 0.708], 80 examples"
     assert told(assert_at_least, "exact_match", 0.61, experiment="app-new", sure=False)[0].startswith("FAIL: ")
     lines = told(assert_at_least, "exact_match", 0.9, experiment="app-new")
-    assert lines[0] == "FAIL: exact_match surely does not reach 0.9: 0.600 [0.484, 0.708], 80 examples"
+    assert lines[0] == "FAIL: exact_match does not reach 0.9 at 95% confidence: 0.600 [0.484, 0.708], 80 examples"
     assert [line for line in lines if "answer" in line] == ["        answer: no"] * 5
 
 
 def test_only_items_that_fall_short_are_shown() -> None:
-    lines = told(assert_at_least, "exact_match", 0.99, experiment="few", fewest=2)
+    lines = told(assert_at_least, "exact_match", 0.99, experiment="few", min_examples=2)
     wrong = [f"q{place:04}" for place in np.flatnonzero(~OLD[:8])]
     assert [line.split(":")[0].strip() for line in lines if "Question" in line] == wrong
 
@@ -149,27 +149,27 @@ def test_of_what_less_is_better_the_most_is_asserted() -> None:
     [
         (
             lambda: assert_no_regression("app-new", "app-old", "exact_mach"),
-            r"metric 'exact_mach': wanted one of contains, exact_match, half_fails, ",
+            r"metric: got 'exact_mach', wanted one of contains, exact_match, half_fails, ",
         ),
         (lambda: assert_no_regression("nope", "app-old", "exact_match"), r"experiment 'nope': not in "),
-        (lambda: assert_no_regression("app-new", "approved:x", "exact_match"), r"baseline 'x': nothing is approved "),
+        (lambda: assert_no_regression("app-new", "approved:x", "exact_match"), r"baseline 'x': not approved, wanted "),
         (
             lambda: assert_no_regression("app-new", "app-old", "exact_match", 0),
-            r"exact_match: guards: .* margin above 0",
+            r"exact_match: non_inferiority: .* margin above 0",
         ),
         (
             lambda: assert_no_regression("app-new", "app-old", "exact_match", confidence=95),
-            r"confidence: got 95, wanted a share between 0 and 1, such as 0.95$",
+            r"confidence: got 95, wanted a number between 0 and 1, such as 0.95$",
         ),
         (
             lambda: assert_at_least("length", 3, experiment="app-new"),
-            r"length: less of it is better, .* assert_at_most$",
+            r"length: lower is better, .* assert_at_most$",
         ),
         (
             lambda: assert_at_most("exact_match", 3, experiment="app-new"),
-            r"exact_match: more of it is better, wanted assert_at_least$",
+            r"exact_match: higher is better, wanted assert_at_least$",
         ),
-        (lambda: assert_at_least("exact_match", 1), r"exact_match: which experiment\? Got none that "),
+        (lambda: assert_at_least("exact_match", 1), r"exact_match: experiment: got none run by "),
     ],
 )
 def test_a_mistake_is_told_in_a_line(made: Callable[[], object], said: str) -> None:

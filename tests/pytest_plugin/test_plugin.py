@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import flows
-from store import Store, connect
+import evalflows
+from evalflows.store import Store, connect
 
 pytest_plugins = ["pytester"]
 
@@ -27,14 +27,14 @@ ROWS = [
 def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project whose pytest loads this plugin, and no other."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makeini("[pytest]\naddopts = -p pytest_plugin.plugin")
+    pytester.makeini("[pytest]\naddopts = -p evalflows.pytest_plugin.plugin")
     return pytester
 
 
 @pytest.fixture
 def loaded(prefect_api: dict[str, str]) -> None:
     """Runs an experiment: what is imported within the other pytest, that one forgets, and some cannot load twice."""
-    flows.evaluate(lambda question: question, ROWS[:2], ["contains"], experiment_prefix="loaded")
+    evalflows.evaluate(lambda question: question, ROWS[:2], ["contains"], experiment_prefix="loaded")
 
 
 def text_of(run: pytest.RunResult) -> str:
@@ -43,17 +43,19 @@ def text_of(run: pytest.RunResult) -> str:
 
 COLLECT = """
 import sys, pytest
-code = pytest.main(["--collect-only", "-q", "-p", "pytest_plugin.plugin", sys.argv[1]])
+code = pytest.main(["--collect-only", "-q", "-p", "evalflows.pytest_plugin.plugin", sys.argv[1]])
 print("LOADED", *sorted({"prefect", "duckdb", "pydantic", "numpy", "pandas"} & sys.modules.keys()))
 sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("imported, loaded", [("", []), ("import store", ["duckdb"])])
+@pytest.mark.parametrize("imported, loaded", [("", []), ("import evalflows.store", ["duckdb"])])
 def test_collecting_imports_nothing_of_evalflows(tmp_path: Path, imported: str, loaded: list[str]) -> None:
     """Beside it a module that imports the store, to see that one would be seen."""
     path = tmp_path / "test_empty.py"
-    path.write_text(f"{imported}\nfrom pytest_plugin import assert_at_least\ndef test_nothing(evaluate): assert True\n")
+    path.write_text(
+        f"{imported}\nfrom evalflows.pytest_plugin import assert_at_least\ndef test_nothing(evaluate): assert True\n"
+    )
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", COLLECT, str(path)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -109,7 +111,7 @@ def test_a_spec_is_run_with_changes_and_gives_an_experiment_for_each_target(inne
         def test_it(evalflows_run, assert_at_least):
             ran = evalflows_run("sums.yaml", "repetitions=2")
             assert {name: len(one) for name, one in ran.items()} == {"same": 4, "loud": 4}
-            assert_at_least("exact_match", 0.9, experiment=ran["same"], sure=False, fewest=2)
+            assert_at_least("exact_match", 0.9, experiment=ran["same"], sure=False, min_examples=2)
             assert ran["loud"].scores("exact_match") == [0.0] * 4
         """,
     )
@@ -130,9 +132,9 @@ def test_a_mistake_is_shown_as_a_line_of_the_test(inner: pytest.Pytester) -> Non
     run = inner.runpytest_inprocess()
     run.assert_outcomes(failed=3)
     shown = text_of(run)
-    assert "E       specs.errors.InputError: evaluator 'nosuch': wanted 'module:name' or one of" in shown
-    assert "E       specs.errors.InputError: nosuch.yaml: cannot be read: No such file or directory" in shown
-    assert "E       specs.errors.InputError: experiment 'nosuch': not in" in shown
+    assert "E       evalflows.specs.errors.InputError: evaluator 'nosuch': wanted 'module:name' or one of" in shown
+    assert "E       evalflows.specs.errors.InputError: nosuch.yaml: cannot be read: No such file or directory" in shown
+    assert "E       evalflows.specs.errors.InputError: experiment 'nosuch': not in" in shown
     assert not re.search(r"(plugin|asserts|api|lookup)\.py:\d+", shown)
 
 
@@ -152,8 +154,8 @@ def test_a_fixture_s_own_error_is_shown_without_the_plugin(inner: pytest.Pyteste
 
 MEANT = """
 import pytest
-from pytest_plugin.asserts import _meant
-from pytest_plugin.plugin import RAN
+from evalflows.pytest_plugin.asserts import _default_experiment
+from evalflows.pytest_plugin.plugin import RAN
 
 @pytest.fixture(scope="session")
 def ran(request): return request.config.stash[RAN].add
@@ -169,9 +171,9 @@ def short(ran): ran("short")
 
 def meant():
     try:
-        return _meant("m")
+        return _default_experiment("m")
     except Exception as error:
-        return str(error).partition("Got ")[2].partition(" that")[0]
+        return str(error).partition("got ")[2].partition(" run")[0]
 
 def test_its_own_last(ran, one):
     ran("a")
@@ -201,7 +203,7 @@ def test_the_experiment_that_is_meant_is_the_test_s_own_or_its_fixture_s(inner: 
 WHERE = """
 import os
 from pathlib import Path
-from pytest_plugin.plugin import STORE
+from evalflows.pytest_plugin.plugin import STORE
 def test_it(evalflows_store, monkeypatch):
     assert os.environ[STORE] == evalflows_store.layout.root
     assert evalflows_store.query("select count(*) from source.experiments") == [(0,)]
@@ -247,4 +249,6 @@ def test_a_store_that_cannot_be_is_told_in_a_line(inner: pytest.Pytester) -> Non
     inner.makepyfile(WHERE)
     run = inner.runpytest_inprocess("--evalflows-store=a*b")
     run.assert_outcomes(errors=1)
-    assert re.search(r"^E   specs.errors.InputError: store '.*a\*b': got 'a\*b' in it", text_of(run), flags=re.M)
+    assert re.search(
+        r"^E   evalflows.specs.errors.InputError: store '.*a\*b': got 'a\*b', wanted a path", text_of(run), flags=re.M
+    )

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from specs.errors import InputError
-from specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec, load_experiment
 
 SPEC = """
 name: demo
@@ -49,8 +49,8 @@ def test_without_changes_the_file_is_read_as_it_is(path: Path) -> None:
     ("change", "field", "value"),
     [
         ("repetitions=3", "repetitions", 3),
-        ("fresh=true", "fresh", True),
-        ("level=0.9", "level", 0.9),
+        ("use_cache=false", "use_cache", False),
+        ("confidence_level=0.9", "confidence_level", 0.9),
         ("run_key=null", "run_key", None),
         ("run_key=", "run_key", None),
         ("run_key=~", "run_key", None),
@@ -153,7 +153,7 @@ def test_a_value_nested_too_deeply_is_refused(path: Path) -> None:
         ("targets.².model=m", "got '²', wanted a number below 2"),
         ("targets.1.extra.stop.2=c", "got '2', wanted a number below 2"),
         ("name.first=x", "name is 'demo', wanted a mapping or a list"),
-        ("name.first.letter=x", "nothing below 'demo'"),
+        ("name.first.letter=x", "got 'demo', wanted a mapping or a list at 'first'"),
         ("evaluators.0.name=x", "evaluators.0 is 'contains', wanted a mapping or a list"),
         ("evaluators.1.args.strict.x=1", "evaluators.1.args.strict is True, wanted a mapping or a list"),
     ],

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from specs.columns import AnswerColumns, ExampleColumns, answer_row, example_row
-from specs.errors import InputError, first_problem
+from evalflows.specs.columns import AnswerColumns, ExampleColumns, answer_row, example_row
+from evalflows.specs.errors import InputError, first_problem
 
 
 def example(row: dict[str, Any], **columns: Any) -> dict[str, Any]:

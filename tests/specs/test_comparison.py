@@ -7,9 +7,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from specs.comparison import CompareSpec, ComparisonSpec, load_comparison
-from specs.errors import InputError
-from specs.experiment import ExperimentSpec
+from evalflows.specs.comparison import CompareSpec, ComparisonSpec, load_comparison
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
 
 SPEC: dict[str, Any] = {"experiments": ["old", "new"], "evaluators": ["pairwise_preference"]}
 RUN: dict[str, Any] = {
@@ -43,15 +43,21 @@ def test_a_spec_is_read_with_its_defaults(path: Path) -> None:
     path.write_text(yaml.safe_dump(SPEC), encoding="utf-8")
     spec = load_comparison(path)
     assert (spec.pairs, spec.randomize_order, spec.both_orders, spec.seed) == ("all", True, False, 0)
-    assert (spec.failed_output, spec.load_nested, spec.by, spec.max_concurrency) == ("loses", False, [], 5)
-    assert (spec.level, spec.baseline, spec.run_key, spec.max_calls, spec.fresh) == (0.95, None, None, None, False)
+    assert (spec.failed_output, spec.load_nested, spec.slice_by, spec.max_concurrency) == ("loses", False, [], 5)
+    assert (spec.confidence_level, spec.baseline, spec.run_key, spec.max_calls, spec.use_cache) == (
+        0.95,
+        None,
+        None,
+        None,
+        True,
+    )
     assert [(one.use, one.metric) for one in spec.evaluators] == [("pairwise_preference", "pairwise_preference")]
 
 
 def test_changes_are_applied_to_what_a_file_says(path: Path) -> None:
     path.write_text(yaml.safe_dump(SPEC), encoding="utf-8")
-    spec = load_comparison(path, ["both_orders=true", "experiments.1=newest", "by=[metadata.topic]"])
-    assert (spec.both_orders, spec.experiments, spec.by) == (True, ["old", "newest"], ["metadata.topic"])
+    spec = load_comparison(path, ["both_orders=true", "experiments.1=newest", "slice_by=[metadata.topic]"])
+    assert (spec.both_orders, spec.experiments, spec.slice_by) == (True, ["old", "newest"], ["metadata.topic"])
 
 
 @pytest.mark.parametrize(
@@ -93,12 +99,12 @@ def test_an_experiment_may_say_how_its_targets_are_compared() -> None:
     [
         ({"experiments": []}, "FILE: experiments: "),
         ({"evaluators": []}, "FILE: evaluators: "),
-        ({"evaluators": ["app:judge", {"use": "app:judge"}]}, "two are called 'judge', wanted a name of its own"),
+        ({"evaluators": ["app:judge", {"use": "app:judge"}]}, "two are called 'judge', wanted unique names"),
         ({"evaluators": ["a:judge", {"use": "x", "name": "judge"}]}, "two are called 'judge'"),
         ({"pairs": "some"}, "FILE: pairs: "),
         ({"failed_output": "wins"}, "FILE: failed_output: "),
         ({"max_concurrency": 0}, "FILE: max_concurrency: "),
-        ({"level": 1.0}, "FILE: level: "),
+        ({"confidence_level": 1.0}, "FILE: confidence_level: "),
         ({"max_calls": -1}, "FILE: max_calls: "),
         ({"run_key": ""}, "FILE: run_key: "),
         ({"repetitions": 2}, "FILE: repetitions: "),
@@ -119,7 +125,7 @@ def test_a_file_without_what_is_needed_says_what_is_needed(path: Path) -> None:
 
 def test_one_target_has_nothing_to_be_compared_with() -> None:
     one = RUN | {"targets": RUN["targets"][:1], "compare": {"evaluators": "app:judge"}}
-    with pytest.raises(ValidationError, match="compare: got one target, wanted two or more to compare"):
+    with pytest.raises(ValidationError, match="compare: got one target, wanted at least two"):
         ExperimentSpec.model_validate(one)
 
 

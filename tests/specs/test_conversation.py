@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from specs.conversation import checked_messages, turns_of
-from specs.dataset import DatasetSpec
-from specs.errors import InputError
-from specs.experiment import ExperimentSpec, change_experiment
+from evalflows.specs.conversation import checked_messages, turns_of
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec, change_experiment
 
 LETTERS = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool", "f": "function"}
 
@@ -84,8 +84,11 @@ def test_a_dataset_that_is_read_may_be_taken_turn_by_turn(how: str, source: dict
 @pytest.mark.parametrize(
     ("dataset", "says"),
     [
-        ({"name": "talks", "turns": "next"}, "turns: wanted only with path, function or rows; what is in the store is"),
-        ({"snapshot": "snap-1", "turns": "whole"}, "turns: wanted only with path, function or rows; what is in the"),
+        (
+            {"name": "talks", "turns": "next"},
+            "turns: wanted only with path, function or rows; snapshots in the store",
+        ),
+        ({"snapshot": "snap-1", "turns": "whole"}, "turns: wanted only with path, function or rows; snapshots in the"),
         ({"path": "talks.jsonl", "turns": "each"}, "turns: Input should be 'whole' or 'next', got 'each'"),
     ],
 )

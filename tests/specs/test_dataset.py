@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from specs.dataset import DatasetSpec, Expectation
-from specs.errors import first_problem
+from evalflows.specs.dataset import DatasetSpec, Expectation
+from evalflows.specs.errors import first_problem
 
 SOURCES: dict[str, Any] = {"path": "rows.csv", "function": "app:rows", "snapshot": "snap-1", "rows": [{"inputs": 1}]}
 
@@ -64,7 +64,7 @@ def test_columns_may_be_said_of_what_is_read(source: str) -> None:
 @pytest.mark.parametrize("source", [{"snapshot": "snap-1"}, {"name": "faq"}, {"snapshot": "snap-1", "name": "faq"}])
 def test_columns_of_what_is_in_the_store_are_refused(source: dict[str, str]) -> None:
     said = refusal(source | {"columns": {"inputs": "question"}})
-    assert said == "dataset: columns: wanted only with path, function or rows; what is in the store has its fields"
+    assert said == "dataset: columns: wanted only with path, function or rows; snapshots in the store have fixed fields"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from specs.errors import TRANSIENT, CallError, ErrorKind, InputError, describe, first_problem
+from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind, InputError, describe, first_problem
 
 
 class Inner(BaseModel):

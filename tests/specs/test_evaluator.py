@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from specs.errors import first_problem
-from specs.evaluator import EvaluatorSpec, TierSpec
+from evalflows.specs.errors import first_problem
+from evalflows.specs.evaluator import EvaluatorSpec, TierSpec
 
 
 def refusal(model: type[EvaluatorSpec | TierSpec], content: object) -> str:
@@ -126,13 +126,13 @@ def test_what_a_tier_decides_comes_back_from_json_as_it_was() -> None:
     [
         ("use: cascade", "it: tiers: got use: cascade without, wanted"),
         ("{use: contains, tiers: [exact_match]}", "it: tiers: got use: contains with tiers, wanted"),
-        ("{use: cascade, tiers: [contains], args: {key: a}}", "it: tiers: got args beside them"),
-        ("{use: cascade, tiers: [contains], timeout_s: 1}", "it: tiers: got timeout_s beside them"),
-        ("{use: cascade, tiers: [contains], fallback: contains}", "it: tiers: got fallback beside them"),
-        ("{use: cascade, tiers: [contains], model: m}", "it: tiers: got model beside them"),
+        ("{use: cascade, tiers: [contains], args: {key: a}}", "it: tiers: got args beside tiers"),
+        ("{use: cascade, tiers: [contains], timeout_s: 1}", "it: tiers: got timeout_s beside tiers"),
+        ("{use: cascade, tiers: [contains], fallback: contains}", "it: tiers: got fallback beside tiers"),
+        ("{use: cascade, tiers: [contains], model: m}", "it: tiers: got model beside tiers"),
         ("{use: contains, decides: [1]}", "it: decides: no such field"),
-        ("{use: contains, sample_rates: {high: 1}}", "it: sample_rates: wanted sample_by"),
-        ("{use: contains, sample_by: split, sample_rate: 0.5}", "it: sample_by: wanted sample_rates"),
+        ("{use: contains, sample_rates: {high: 1}}", "it: sample_rates: got no sample_by"),
+        ("{use: contains, sample_by: split, sample_rate: 0.5}", "it: sample_by: got no sample_rates"),
         ("{use: contains, timeout_s: 0}", "it: timeout_s: Input should be greater than 0"),
         ("{use: contains, controls: 1}", "it: controls: Input should be greater than or equal to 2"),
         ("{use: cascade, tiers: [{use: cascade, tiers: [contains]}]}", "it: tiers.0.tiers: no such field"),

@@ -7,10 +7,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from specs.connection import EndpointConnection, LocalConnection
-from specs.errors import InputError
-from specs.experiment import ExperimentSpec, load_experiment
-from specs.target import ChatTarget, PythonTarget, RecordedTarget
+from evalflows.specs.connection import EndpointConnection, LocalConnection
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.target import ChatTarget, PythonTarget, RecordedTarget
 
 ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = {
@@ -44,7 +44,7 @@ def problem(path: Path, content: object = None) -> str:
 def test_a_spec_is_read_with_its_defaults(path: Path) -> None:
     path.write_text(yaml.safe_dump(SPEC), encoding="utf-8")
     spec = load_experiment(path)
-    assert (spec.name, spec.repetitions, spec.fresh, spec.run_key) == ("demo", 1, False, None)
+    assert (spec.name, spec.repetitions, spec.use_cache, spec.run_key) == ("demo", 1, True, None)
     assert spec.dataset.path == "questions.jsonl"
     assert isinstance(spec.targets[0], ChatTarget)
     assert [(evaluator.use, evaluator.metric) for evaluator in spec.evaluators] == [("exact_match", "exact_match")]
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_said_with_its_place(path: Path, change: dict[str, Any]
 def test_two_targets_of_one_name_are_refused(path: Path) -> None:
     targets = [{"name": "same", "kind": "chat"}, {"name": "same", "kind": "python", "function": "a:b"}]
     assert problem(path, SPEC | {"targets": targets}).startswith(
-        "FILE: targets: two are called 'same', wanted a name of its own for each"
+        "FILE: targets: two are called 'same', wanted unique names"
     )
 
 
@@ -206,7 +206,7 @@ def test_two_targets_without_a_name_are_two_of_one_name(path: Path) -> None:
 )
 def test_two_evaluators_of_one_name_are_refused(path: Path, second: object) -> None:
     assert problem(path, SPEC | {"evaluators": ["exact_match", second]}).startswith(
-        "FILE: evaluators: two are called 'exact_match', wanted a name of its own for each"
+        "FILE: evaluators: two are called 'exact_match', wanted unique names"
     )
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from specs.errors import first_problem
-from specs.experiment import ExperimentSpec
-from specs.metric import MEASURES, CompositeSpec, MetricSpec
+from evalflows.specs.errors import first_problem
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric import MEASURES, CompositeSpec, MetricSpec
 
 SPEC: dict[str, Any] = {"name": "demo", "dataset": {"path": "x.csv"}, "targets": [{"kind": "chat"}]}
 INF, NAN = float("inf"), float("nan")
@@ -68,7 +68,7 @@ def test_a_metric_comes_back_from_json_as_it_was() -> None:
 
 
 def test_a_metric_has_no_pass_k_unless_it_is_said_and_passes_from_1() -> None:
-    assert (MetricSpec().pass_k, MetricSpec().passes_from) == ([], 1.0)
+    assert (MetricSpec().pass_k, MetricSpec().pass_threshold) == ([], 1.0)
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "two", None])
@@ -95,8 +95,8 @@ def test_what_is_said_comes_before_what_is_declared_field_by_field() -> None:
     assert MetricSpec().or_else(LESS) == LESS
     assert MetricSpec(higher_is_better=True).or_else(LESS) == MetricSpec(higher_is_better=True, range=(0, 5))
     assert MetricSpec(range=(1, 2)).or_else(LESS) == MetricSpec(higher_is_better=False, range=(1, 2))
-    assert MetricSpec(pass_k=[2], passes_from=0.5).or_else(LESS) == MetricSpec(
-        higher_is_better=False, range=(0, 5), pass_k=[2], passes_from=0.5
+    assert MetricSpec(pass_k=[2], pass_threshold=0.5).or_else(LESS) == MetricSpec(
+        higher_is_better=False, range=(0, 5), pass_k=[2], pass_threshold=0.5
     )
 
 
@@ -163,9 +163,12 @@ def test_a_weight_that_does_not_weigh_is_refused(weight: float) -> None:
         ({"weights": "a"}, "it: weights: Input should be a valid dictionary"),
         ({"weights": []}, "it: weights: Dictionary should have at least 1 item"),
         ({"weights": [1]}, "it: weights.1.[key]: Input should be a valid string"),
-        ({"how": "maximum"}, "it: how: Input should be 'weighted_mean', 'geometric_mean' or 'minimum', got 'maximum'"),
-        ({"how": "minimum", "function": "m:f"}, "it: how: got minimum with a function of your own"),
-        ({"gates": {"a": "high"}}, "it: gates.a: Input should be a valid number"),
+        (
+            {"aggregation": "maximum"},
+            "it: aggregation: Input should be 'weighted_mean', 'geometric_mean' or 'minimum', got 'maximum'",
+        ),
+        ({"aggregation": "minimum", "function": "m:f"}, "it: aggregation: got minimum with a function"),
+        ({"requirements": {"a": "high"}}, "it: requirements.a: Input should be a valid number"),
         ({"weights": {"a": "much"}}, "it: weights.a: Input should be a valid number"),
         ({"name": ""}, "it: name: String should have at least 1 character"),
         ({"missing": "skip"}, "it: missing: Input should be 'fail', 'leave_out' or 'worst', got 'skip'"),
@@ -183,16 +186,16 @@ def test_a_list_of_metrics_weighs_them_alike() -> None:
 
 @pytest.mark.parametrize("bound", [NAN, INF, -INF])
 def test_a_gate_that_nothing_or_everything_passes_is_refused(bound: float) -> None:
-    said = refusal(CompositeSpec, {"name": "quality", "weights": ["a"], "gates": {"b": 1, "a": bound}})
-    assert said == f"it: gates: a: got {bound}, wanted a number"
+    said = refusal(CompositeSpec, {"name": "quality", "weights": ["a"], "requirements": {"b": 1, "a": bound}})
+    assert said == f"it: requirements: a: got {bound}, wanted a number"
 
 
 def test_a_composite_rests_on_its_parts_and_on_its_gates() -> None:
-    assert composite(weights=["a", "b"], gates={"b": 1, "c": 0}).metrics == {"a", "b", "c"}
+    assert composite(weights=["a", "b"], requirements={"b": 1, "c": 0}).metrics == {"a", "b", "c"}
 
 
 def test_a_composite_comes_back_from_json_as_it_was() -> None:
-    one = composite(weights=["a", "b"], how="geometric_mean", gates={"c": -0.5}, missing="worst")
+    one = composite(weights=["a", "b"], aggregation="geometric_mean", requirements={"c": -0.5}, missing="worst")
     assert CompositeSpec.model_validate_json(one.model_dump_json()) == one
 
 
@@ -202,7 +205,7 @@ def test_a_missing_part_makes_the_composite_fail_unless_it_is_said() -> None:
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_a_composite_is_not_called_like_a_measure(name: str) -> None:
-    with pytest.raises(ValidationError, match=f"'{name}' is measured of every run"):
+    with pytest.raises(ValidationError, match=f"'{name}' is a built-in measure of every run"):
         ExperimentSpec.model_validate(SPEC | {"composites": [{"name": name, "weights": {"fair": 1}}]})
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from specs.errors import InputError
-from specs.paths import filled, located
+from evalflows.specs.errors import InputError
+from evalflows.specs.paths import filled, located
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from specs.errors import InputError
-from specs.reference import is_async, load, name_of, parameters_of, refer, version_of
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import is_async, load, name_of, parameters_of, refer, version_of
 
 APP = '''
 import functools
@@ -119,7 +119,7 @@ def test_a_name_that_the_module_has_not_is_refused(app: Any, name: str) -> None:
 
 
 def test_what_cannot_be_called_is_refused(app: Any) -> None:
-    assert problem("reference_app:LIMIT") == "'reference_app:LIMIT': got int, wanted something that can be called"
+    assert problem("reference_app:LIMIT") == "'reference_app:LIMIT': got int, wanted a callable"
 
 
 # Referring
@@ -183,7 +183,7 @@ def test_a_function_of_main_is_live_since_no_other_process_has_it(app: Any) -> N
 
 def test_a_live_reference_of_another_process_is_refused() -> None:
     assert problem("live:judge-0123abcd-7f00") == (
-        "'live:judge-0123abcd-7f00': lived in another process; name code as 'module:name' to use it in this one"
+        "'live:judge-0123abcd-7f00': got a function of another process, wanted 'module:name'"
     )
 
 
@@ -335,7 +335,7 @@ def test_a_version_does_not_depend_on_where_an_object_lies(app: Any) -> None:
 VERSIONS = """
 import functools, json
 import reference_app as app
-from specs.reference import version_of
+from evalflows.specs.reference import version_of
 
 def closure(held):
     def judge(outputs):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from specs.errors import first_problem
-from specs.score_config import ScoreConfigSpec
+from evalflows.specs.errors import first_problem
+from evalflows.specs.score_config import ScoreConfigSpec
 
 STARS = {"name": "stars", "data_type": "NUMERIC", "min_value": 1, "max_value": 5}
 YES_NO = {"data_type": "BOOLEAN"}
@@ -73,7 +73,7 @@ def test_a_number_does_not_stand_for_the_category_that_it_is_the_value_of() -> N
 
 
 def test_a_config_with_a_name_is_of_that_metric_alone() -> None:
-    assert objection(STARS, 3, of="tone") == "tone: its config is of 'stars', wanted a config of 'tone'"
+    assert objection(STARS, 3, of="tone") == "tone: its config is for 'stars', wanted a config for 'tone'"
     assert objection(TONE, label="warm", of="anything") == ""
 
 
@@ -86,9 +86,9 @@ def test_a_config_with_a_name_is_of_that_metric_alone() -> None:
         ({"min_value": 5, "max_value": 1}, "it: got 5.0 to 1.0, wanted two numbers, the lower one first"),
         ({"max_value": float("inf")}, "it: got None to inf, wanted two numbers, the lower one first"),
         ({"min_value": float("nan")}, "it: got nan to None, wanted two numbers, the lower one first"),
-        (YES_NO | {"min_value": 0}, "it: min_value and max_value are of NUMERIC, got BOOLEAN"),
-        ({"data_type": "CATEGORICAL"}, "it: categories: got 0 with CATEGORICAL; CATEGORICAL wants some"),
-        ({"categories": ["warm"]}, "it: categories: got 1 with NUMERIC; CATEGORICAL wants some"),
+        (YES_NO | {"min_value": 0}, "it: min_value and max_value: got data_type BOOLEAN, wanted NUMERIC"),
+        ({"data_type": "CATEGORICAL"}, "it: categories: got 0 with CATEGORICAL, wanted them for CATEGORICAL only"),
+        ({"categories": ["warm"]}, "it: categories: got 1 with NUMERIC, wanted them for CATEGORICAL only"),
         (TONE | {"categories": ["warm", {"label": "warm"}]}, "it: categories: got 'warm' twice"),
         (TONE | {"categories": [""]}, "it: categories.0.label: String should have at least 1 character, got ''"),
         ({"data_type": "TEXT"}, "it: data_type: Input should be 'NUMERIC', 'BOOLEAN' or 'CATEGORICAL', got 'TEXT'"),

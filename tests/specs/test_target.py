@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from specs.errors import first_problem
-from specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.errors import first_problem
+from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 
 ANY: TypeAdapter[TargetSpec] = TypeAdapter(TargetSpec)
 MINIMAL: dict[str, dict[str, Any]] = {
@@ -85,7 +85,7 @@ def test_a_target_comes_back_from_json_as_it_was(kind: str, settings: dict[str, 
 )
 def test_what_has_a_field_of_its_own_is_not_extra(taken: str) -> None:
     said = refusal("chat", extra={"top_p": 1, taken: None})
-    assert said == f"target: extra: got {taken!r}, wanted only what has no field of its own"
+    assert said == f"target: extra: got {taken!r}, wanted only parameters without a field of their own"
 
 
 @pytest.mark.parametrize(

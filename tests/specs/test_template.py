@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs.template import fill, fill_json, placeholders, texts
+from evalflows.specs.template import fill, fill_json, placeholders, texts
 
 
 def test_a_placeholder_is_replaced_wherever_it_stands() -> None:

@@ -21,12 +21,12 @@ def central_t(t: Any, df: Any) -> Any:
     return angle / 2 * (heights @ WEIGHTS) / whole
 
 
-def quantile_of_t(level: Any, df: Any) -> Any:
+def quantile_of_t(confidence_level: Any, df: Any) -> Any:
     """t with P(|T| <= t) = level, by bisection; arrays of one shape, quantiles up to 1000."""
     low, high = np.zeros_like(np.asarray(df, dtype=float)), np.full_like(np.asarray(df, dtype=float), 1000.0)
     for _ in range(60):
         middle = (low + high) / 2
-        below = central_t(middle, df) < level
+        below = central_t(middle, df) < confidence_level
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return (low + high) / 2
 
@@ -47,7 +47,7 @@ def check_plain(result: Any) -> None:
     """Plain numbers only, all finite; an interval with its ends in order, or a reason."""
     for field in fields(result):
         value = getattr(result, field.name)
-        assert type(value) in (float, int, str, type(None)), f"{field.name} is {type(value)}"
+        assert type(value) in (float, int, str, bool, type(None)), f"{field.name} is {type(value)}"
         assert not isinstance(value, float) or math.isfinite(value), f"{field.name} is {value}"
     assert (result.low is None) == (result.high is None) == (result.reason is not None)
     if result.low is not None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stats.arrays import checked_level, finite_vector, mean_of, same_length
+from evalflows.stats.arrays import checked_confidence_level, finite_vector, mean_of, same_length
 
 
 def test_lists_booleans_and_whole_numbers_become_floats() -> None:
@@ -41,8 +41,8 @@ def test_sides_of_two_lengths_are_no_pairs() -> None:
 
 @pytest.mark.parametrize("bad", [0, 1, -0.5, 95, float("nan")])
 def test_a_level_lies_between_0_and_1(bad: float) -> None:
-    with pytest.raises(ValueError, match="level: got"):
-        checked_level(bad)
+    with pytest.raises(ValueError, match="confidence_level: got"):
+        checked_confidence_level(bad)
 
 
 def test_the_mean_of_equal_numbers_is_that_number() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stats.clusters import (
+from evalflows.stats.clusters import (
     FEWEST_CLUSTERS,
     clustering_of,
     degrees_of_freedom,

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stats.distributions import clipped, even_binomial_p_value, normal_quantile, t_interval, t_p_value, t_quantile
+from evalflows.stats.distributions import (
+    clipped,
+    even_binomial_p_value,
+    normal_quantile,
+    t_interval,
+    t_p_value,
+    t_quantile,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,16 +29,20 @@ def test_importing_stats_does_not_load_scipy() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("level", [0.01, 0.5, 0.9, 0.95, 0.99, 0.999999])
-def test_the_normal_quantile_is_that_of_the_standard_library(level: float) -> None:
-    assert normal_quantile(level) == pytest.approx(NormalDist().inv_cdf((1 + level) / 2), abs=1e-9)
+@pytest.mark.parametrize("confidence_level", [0.01, 0.5, 0.9, 0.95, 0.99, 0.999999])
+def test_the_normal_quantile_is_that_of_the_standard_library(confidence_level: float) -> None:
+    assert normal_quantile(confidence_level) == pytest.approx(
+        NormalDist().inv_cdf((1 + confidence_level) / 2), abs=1e-9
+    )
 
 
 def test_the_t_quantile_holds_as_much_as_it_says(t_probability: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(4)
     df = np.concatenate([rng.integers(1, 200, 25).astype(float), rng.uniform(2, 60, 25)])
     levels = rng.uniform(0.5, 0.999, 50)
-    quantiles = [t_quantile(level, one) for level, one in zip(levels.tolist(), df.tolist(), strict=True)]
+    quantiles = [
+        t_quantile(confidence_level, one) for confidence_level, one in zip(levels.tolist(), df.tolist(), strict=True)
+    ]
     assert t_probability(quantiles, df) == pytest.approx(levels, abs=1e-9)
 
 
@@ -47,7 +58,7 @@ def test_the_p_of_t_is_what_lies_outside(t_probability: Callable[[Any, Any], Any
 
 
 def test_an_interval_ends_where_p_is_one_minus_the_level() -> None:
-    low, high = t_interval(3.0, 2.0, df=7, level=0.9)
+    low, high = t_interval(3.0, 2.0, df=7, confidence_level=0.9)
     assert [t_p_value(3.0 - end, 2.0, df=7) for end in (low, high)] == pytest.approx([0.1, 0.1])
 
 

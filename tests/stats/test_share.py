@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stats import combined_share, mean_estimate, share_estimate
-from stats.clusters import clustering_of, degrees_of_freedom
+from evalflows.stats import combined_share, mean_estimate, share_estimate
+from evalflows.stats.clusters import clustering_of, degrees_of_freedom
 
 ANSWERS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "b", "c", None])), max_size=30)
 
@@ -37,7 +37,7 @@ def test_alone_it_is_wilson_as_published() -> None:
 
 @pytest.mark.parametrize(("yes", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20)])
 def test_alone_it_is_the_score_test_inverted_even_without_spread(yes: int, n: int) -> None:
-    found = share_estimate([1] * yes + [0] * (n - yes), level=0.9)
+    found = share_estimate([1] * yes + [0] * (n - yes), confidence_level=0.9)
     assert (found.low, found.high) == pytest.approx(inverted(yes / n, n, NormalDist().inv_cdf(0.95)), abs=1e-9)
     assert found.reason is None
 
@@ -117,18 +117,18 @@ def test_too_few_have_no_interval(values: Any, clusters: Any, share: float | Non
 
 
 @pytest.mark.parametrize(
-    ("values", "clusters", "level", "said"),
+    ("values", "clusters", "confidence_level", "said"),
     [
         ([0, 0.5], None, 0.95, r"yes\[1\]: got 0.5, wanted 0 or 1"),
         ([0, float("nan")], None, 0.95, "yes"),
         ([[0, 1]], None, 0.95, "shape"),
         ([0, 1], "a", 0.95, "clusters: got 1"),
-        ([0, 1], None, 95, "level"),
+        ([0, 1], None, 95, "confidence_level"),
     ],
 )
-def test_bad_input_is_refused(values: Any, clusters: Any, level: float, said: str) -> None:
+def test_bad_input_is_refused(values: Any, clusters: Any, confidence_level: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        share_estimate(values, clusters, level=level)
+        share_estimate(values, clusters, confidence_level=confidence_level)
 
 
 @settings(deadline=None)
@@ -150,7 +150,10 @@ def test_no_and_yes_are_each_others_mirror(
 @settings(deadline=None)
 @given(ANSWERS)
 def test_a_higher_level_holds_the_lower(rows: list[Any]) -> None:
-    wide, narrow = (share_estimate([v for v, _ in rows], [k for _, k in rows], level=level) for level in (0.99, 0.9))
+    wide, narrow = (
+        share_estimate([v for v, _ in rows], [k for _, k in rows], confidence_level=confidence_level)
+        for confidence_level in (0.99, 0.9)
+    )
     assert wide.low is None or wide.low <= narrow.low <= narrow.high <= wide.high  # type: ignore[operator]
 
 

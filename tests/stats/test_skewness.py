@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stats.clusters import clustering_of, standard_error
-from stats.skewness import shrunk, skewed_t_interval, skewed_t_p_value, skewness_of_mean, stretched
+from evalflows.stats.clusters import clustering_of, standard_error
+from evalflows.stats.skewness import shrunk, skewed_t_interval, skewed_t_p_value, skewness_of_mean, stretched
 
 QUANTILES, SKEWS = np.linspace(0, 8, 33), (-2.0, 0.0, 1e-9, 1e-5, 0.01, 0.7, 30.0)
 
@@ -63,29 +63,29 @@ def test_p_is_one_minus_the_level_whose_interval_ends_at_0(skewness: float, df: 
         if p == 1.0:  # even at a level of 0
             assert abs(centre) <= 0.8 * float(stretched(np.array(0.0), np.array(abs(skewness))))
             continue
-        low, high = skewed_t_interval(centre, 0.8, skewness, df=df, level=1 - p)
+        low, high = skewed_t_interval(centre, 0.8, skewness, df=df, confidence_level=1 - p)
         assert min(abs(low), abs(high)) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_tail_of_the_data_makes_the_interval_longer_on_that_side_and_shortens_it_nowhere() -> None:
-    plain = skewed_t_interval(1.0, 0.5, 0.0, df=20, level=0.95)
+    plain = skewed_t_interval(1.0, 0.5, 0.0, df=20, confidence_level=0.95)
     for skewness in (0.1, 0.5):
-        low, high = skewed_t_interval(1.0, 0.5, skewness, df=20, level=0.95)
+        low, high = skewed_t_interval(1.0, 0.5, skewness, df=20, confidence_level=0.95)
         assert low == pytest.approx(plain[0]) and high > plain[1] + 0.05
-        assert skewed_t_interval(-1.0, 0.5, -skewness, df=20, level=0.95) == pytest.approx((-high, -low))
+        assert skewed_t_interval(-1.0, 0.5, -skewness, df=20, confidence_level=0.95) == pytest.approx((-high, -low))
 
 
 @settings(deadline=None)
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.floats(-30, 30), st.floats(1, 1e4), st.floats(0.01, 0.99))
 def test_interval_and_p_agree_and_a_higher_level_holds_a_lower(
-    centre: float, error: float, skewness: float, df: float, level: float
+    centre: float, error: float, skewness: float, df: float, confidence_level: float
 ) -> None:
-    low, high = skewed_t_interval(centre, error, skewness, df=df, level=level)
-    wide = skewed_t_interval(centre, error, skewness, df=df, level=(1 + level) / 2)
+    low, high = skewed_t_interval(centre, error, skewness, df=df, confidence_level=confidence_level)
+    wide = skewed_t_interval(centre, error, skewness, df=df, confidence_level=(1 + confidence_level) / 2)
     assert wide[0] <= low <= centre <= high <= wide[1]
     p = skewed_t_p_value(centre, error, skewness, df=df)
     nearly = 1e-9 * (abs(centre) + error)
     if low > nearly or high < -nearly:
-        assert p <= 1 - level + 1e-9
+        assert p <= 1 - confidence_level + 1e-9
     elif low < -nearly and high > nearly:
-        assert p >= 1 - level - 1e-9
+        assert p >= 1 - confidence_level - 1e-9

@@ -10,15 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from stats.distributions import clipped, normal_quantile, t_interval
-from stats.proportions import bonett_price_interval, wilson_interval
-from stats.thresholds import FINEST, Beyond, beyond
+from evalflows.stats.distributions import clipped, normal_quantile, t_interval
+from evalflows.stats.proportions import bonett_price_interval, wilson_interval
+from evalflows.stats.thresholds import FINEST, OneSidedP, one_sided_p
 
 Interval = Callable[[float], tuple[float, float]]
 
 
 def normal(centre: float, error: float) -> Interval:
-    return lambda level: (centre - normal_quantile(level) * error, centre + normal_quantile(level) * error)
+    return lambda confidence_level: (
+        centre - normal_quantile(confidence_level) * error,
+        centre + normal_quantile(confidence_level) * error,
+    )
 
 
 def test_for_students_t_it_is_the_one_sided_p() -> None:
@@ -26,7 +29,12 @@ def test_for_students_t_it_is_the_one_sided_p() -> None:
     for _ in range(50):
         sample, threshold = rng.normal(0.2, 1, rng.integers(3, 40)), float(rng.normal(0, 0.5))
         mean, error = float(sample.mean()), float(sample.std(ddof=1) / math.sqrt(sample.size))
-        found = beyond(lambda level: t_interval(mean, error, df=sample.size - 1, level=level), threshold)  # noqa: B023
+        found = one_sided_p(
+            lambda confidence_level, m=mean, e=error, n=sample.size: t_interval(
+                m, e, df=n - 1, confidence_level=confidence_level
+            ),
+            threshold,
+        )
         above, below = (
             scipy_stats.ttest_1samp(sample, threshold, alternative=which).pvalue for which in ("greater", "less")
         )
@@ -36,7 +44,7 @@ def test_for_students_t_it_is_the_one_sided_p() -> None:
 def test_it_is_the_score_test_where_the_interval_is_wilsons() -> None:
     for yes, n, share in ((30, 40, 0.6), (3, 40, 0.2), (7, 9, 0.5)):
         z = (yes / n - share) / math.sqrt(share * (1 - share) / n)
-        found = beyond(lambda level: wilson_interval(yes, n, level=level), share)  # noqa: B023
+        found = one_sided_p(lambda confidence_level: wilson_interval(yes, n, confidence_level=confidence_level), share)  # noqa: B023
         assert (found.p_above, found.p_below) == pytest.approx(
             (math.erfc(z / math.sqrt(2)) / 2, math.erfc(-z / math.sqrt(2)) / 2), abs=1e-9
         )
@@ -47,68 +55,72 @@ def test_p_is_told_down_to_1e_12_and_beyond(z: float) -> None:
     exact = math.erfc(z / math.sqrt(2)) / 2
     assert exact < 1e-6
     # Alpha is a multiple of FINEST: as far as that may p be off.
-    assert beyond(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=FINEST)
+    assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=FINEST)
 
 
 def test_it_finds_what_lies_beyond_and_not_what_does_not() -> None:
-    assert beyond(normal(0.1, 0.03), 0.0).p_above < 0.001 < 0.999 < beyond(normal(0.1, 0.03), 0.0).p_below
-    assert beyond(normal(0.1, 0.1), 0.0).p_above > 0.1
-    assert beyond(normal(0.1, 0.03), 0.2).p_below < 0.001
+    assert one_sided_p(normal(0.1, 0.03), 0.0).p_above < 0.001 < 0.999 < one_sided_p(normal(0.1, 0.03), 0.0).p_below
+    assert one_sided_p(normal(0.1, 0.1), 0.0).p_above > 0.1
+    assert one_sided_p(normal(0.1, 0.03), 0.2).p_below < 0.001
 
 
 def test_its_verdict_is_that_of_the_interval_though_its_sides_differ() -> None:
-    def skewed(level: float) -> tuple[float, float]:
-        return 1 - normal_quantile(level) / 2, 1 + 3 * normal_quantile(level)
+    def skewed(confidence_level: float) -> tuple[float, float]:
+        return 1 - normal_quantile(confidence_level) / 2, 1 + 3 * normal_quantile(confidence_level)
 
     for threshold in np.linspace(-1.0, 7.0, 81):
-        found, (low, high) = beyond(skewed, float(threshold)), skewed(0.95)
+        found, (low, high) = one_sided_p(skewed, float(threshold)), skewed(0.95)
         assert (found.p_above < 0.025, found.p_below < 0.025) == (low > threshold, high < threshold)
 
 
 def test_an_interval_that_stays_as_it_is_tells_as_much_as_can_be_told() -> None:
-    def fixed(level: float) -> tuple[float, float]:
+    def fixed(confidence_level: float) -> tuple[float, float]:
         return 1.0, 2.0
 
-    assert beyond(fixed, 0.5) == Beyond(p_above=FINEST / 2, p_below=1 - FINEST / 2)
-    assert beyond(fixed, 2.5) == Beyond(p_above=1 - FINEST / 2, p_below=FINEST / 2)
+    assert one_sided_p(fixed, 0.5) == OneSidedP(p_above=FINEST / 2, p_below=1 - FINEST / 2)
+    assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - FINEST / 2, p_below=FINEST / 2)
     for held in (1.0, 1.5, 2.0):  # its ends are its own
-        assert beyond(fixed, held) == Beyond(p_above=0.5, p_below=0.5)
+        assert one_sided_p(fixed, held) == OneSidedP(p_above=0.5, p_below=0.5)
 
 
 @pytest.mark.parametrize(("threshold", "p_above", "p_below"), [(math.inf, 1.0, 0.0), (-math.inf, 0.0, 1.0)])
 def test_an_infinite_threshold_is_certain(threshold: float, p_above: float, p_below: float) -> None:
-    assert beyond(normal(0, 1), threshold) == Beyond(p_above=p_above, p_below=p_below)
+    assert one_sided_p(normal(0, 1), threshold) == OneSidedP(p_above=p_above, p_below=p_below)
 
 
 def test_ends_that_are_infinite_hold_what_lies_on_their_side() -> None:
-    one_sided = beyond(lambda level: (normal(2, 1)(level)[0], math.inf), 0.0)
-    assert one_sided.p_above == pytest.approx(beyond(normal(2, 1), 0.0).p_above)
-    assert beyond(lambda level: (-math.inf, math.inf), 0.0) == Beyond(p_above=0.5, p_below=0.5)
+    one_sided = one_sided_p(lambda confidence_level: (normal(2, 1)(confidence_level)[0], math.inf), 0.0)
+    assert one_sided.p_above == pytest.approx(one_sided_p(normal(2, 1), 0.0).p_above)
+    assert one_sided_p(lambda confidence_level: (-math.inf, math.inf), 0.0) == OneSidedP(p_above=0.5, p_below=0.5)
 
 
 def test_a_clipped_interval_holds_its_bound_until_it_leaves_it() -> None:
-    def cut(level: float) -> tuple[float, float]:
-        return clipped(normal(0.9, 0.1)(level), 0.0, 1.0)
+    def cut(confidence_level: float) -> tuple[float, float]:
+        return clipped(normal(0.9, 0.1)(confidence_level), 0.0, 1.0)
 
-    at_bound = beyond(cut, 1.0)
-    assert at_bound.p_below == pytest.approx(beyond(normal(0.9, 0.1), 1.0).p_below)  # 1 standard error away
-    assert beyond(cut, math.nextafter(1.0, 2.0)).p_below == FINEST / 2  # where no value can be
-    assert beyond(lambda level: wilson_interval(20, 20, level=level), 1.0) == Beyond(p_above=0.5, p_below=0.5)
-    all_gained = beyond(lambda level: bonett_price_interval(30, 0, 30, level=level), -1.0)
+    at_bound = one_sided_p(cut, 1.0)
+    assert at_bound.p_below == pytest.approx(one_sided_p(normal(0.9, 0.1), 1.0).p_below)  # 1 standard error away
+    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == FINEST / 2  # where no value can be
+    assert one_sided_p(
+        lambda confidence_level: wilson_interval(20, 20, confidence_level=confidence_level), 1.0
+    ) == OneSidedP(p_above=0.5, p_below=0.5)
+    all_gained = one_sided_p(
+        lambda confidence_level: bonett_price_interval(30, 0, 30, confidence_level=confidence_level), -1.0
+    )
     assert all_gained.p_above < 1e-12
 
 
 @given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 5), st.floats(-8, 8))
 @settings(deadline=None)
 def test_swapping_the_sign_swaps_the_two(centre: float, down: float, up: float, threshold: float) -> None:
-    def interval(level: float) -> tuple[float, float]:
-        return centre - down * normal_quantile(level), centre + up * normal_quantile(level)
+    def interval(confidence_level: float) -> tuple[float, float]:
+        return centre - down * normal_quantile(confidence_level), centre + up * normal_quantile(confidence_level)
 
-    def mirrored(level: float) -> tuple[float, float]:
-        low, high = interval(level)
+    def mirrored(confidence_level: float) -> tuple[float, float]:
+        low, high = interval(confidence_level)
         return -high, -low
 
-    one, other = beyond(interval, threshold), beyond(mirrored, -threshold)
+    one, other = one_sided_p(interval, threshold), one_sided_p(mirrored, -threshold)
     assert (one.p_above, one.p_below) == (other.p_below, other.p_above)
     assert min(one.p_above, one.p_below) > 0
     assert one.p_above + one.p_below == 1
@@ -117,7 +129,7 @@ def test_swapping_the_sign_swaps_the_two(centre: float, down: float, up: float, 
 @given(st.floats(-5, 5), st.floats(-8, 8), st.floats(0, 3))
 @settings(deadline=None)
 def test_a_higher_threshold_is_less_surely_exceeded(centre: float, threshold: float, step: float) -> None:
-    lower, higher = (beyond(normal(centre, 0.7), at) for at in (threshold, threshold + step))
+    lower, higher = (one_sided_p(normal(centre, 0.7), at) for at in (threshold, threshold + step))
     assert lower.p_above <= higher.p_above * (1 + 1e-9)
     assert lower.p_below >= higher.p_below * (1 - 1e-9)
 
@@ -132,4 +144,4 @@ def test_a_higher_threshold_is_less_surely_exceeded(centre: float, threshold: fl
 )
 def test_bad_input_is_refused(interval: Any, threshold: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        beyond(lambda level: interval, threshold)
+        one_sided_p(lambda confidence_level: interval, threshold)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from specs.errors import InputError
-from store.catalog import connect
-from store.layout import DEFAULT_ROOT, Layout
-from store.parquet import FORMAT, Store
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import connect
+from evalflows.store.layout import DEFAULT_ROOT, Layout
+from evalflows.store.parquet import FORMAT, Store
 
 Make = Callable[..., Any]
 
@@ -74,7 +74,7 @@ def test_a_folder_called_like_an_owners_gives_no_wrong_owner(tmp_path: Path, mak
 
 @pytest.mark.parametrize("name", ["runs [1]", "a*b", "what?"])
 def test_a_folder_that_reads_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"wanted none with \* \? \["):
+    with pytest.raises(InputError, match=r"wanted a path without \* \? \["):
         Store(tmp_path / name / "store")
 
 
@@ -98,6 +98,7 @@ def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None
 
 
 def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_root.mkdir()  # where there is a folder, a new store is no copy
     write, written = Store._write, list[str]()
 
     def break_off(self: Store, path: str, data: Any) -> None:
@@ -124,5 +125,5 @@ def test_a_file_url_is_a_root_like_any_other(tmp_path: Path, make: Make) -> None
 
 def test_a_store_of_another_format_is_refused_in_one_line(store_root: Path) -> None:
     Path(Store().layout.marker).write_bytes(b'{"format": 1, "tables": []}')
-    with pytest.raises(InputError, match=r"written in format 1, wanted \d+: name another store by EVALFLOWS_STORE$"):
+    with pytest.raises(InputError, match=r"got format 1, wanted \d+: `evalflows migrate` rewrites an older store$"):
         Store()

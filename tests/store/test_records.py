@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.records import dependent_id, derived_id, new_id, now, to_json
+from evalflows.store.records import dependent_id, derived_id, new_id, now, to_json
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.parquet import Store
-from store.records import ExperimentRow, Json, OutputRow, ScoreRow, new_id
-from store.schemas import EXPERIMENT_TABLES, TABLES, schema_of, to_arrow, to_rows
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow, Json, OutputRow, ScoreRow, new_id
+from evalflows.store.schemas import EXPERIMENT_TABLES, TABLES, schema_of, to_arrow, to_rows
 
 PINNED = Path(__file__).with_name("schemas.txt")
 Make = Callable[..., Any]

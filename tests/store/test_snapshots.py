@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specs.errors import InputError
-from store.parquet import Store
-from store.records import ExampleRow
-from store.rows import read_rows
-from store.snapshots import current_snapshot, freeze, load_snapshot, snapshot_id, to_examples
+from evalflows.specs.errors import InputError
+from evalflows.store.ingest.rows import read_rows
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
+from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, snapshot_id, to_examples
 
 Row = dict[str, Any]
 

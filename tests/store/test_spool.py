@@ -12,9 +12,9 @@ from typing import IO, Any
 
 import pytest
 
-from store.parquet import Store
-from store.records import OutputRow
-from store.spool import Spool, recover, spool_folder
+from evalflows.store.parquet import Store
+from evalflows.store.records import OutputRow
+from evalflows.store.spool import Spool, recover, spool_folder
 
 Make = Callable[..., Any]
 OWNER = "exp-1"
@@ -70,7 +70,7 @@ def test_a_dear_row_is_on_disk_when_add_returns(store: Store, output: Make) -> N
 
 def test_a_row_that_is_not_dear_costs_no_write(store: Store, output: Make) -> None:
     with Spool(store, OWNER, "p") as spool:
-        spool.add("outputs", output("a"), dear=False)
+        spool.add("outputs", output("a"), flush=False)
         assert spooled() == []
     assert runs(store) == ["a"]
 
@@ -78,7 +78,7 @@ def test_a_row_that_is_not_dear_costs_no_write(store: Store, output: Make) -> No
 def test_leaving_the_block_writes_a_part_a_table_and_removes_the_file(store: Store, output: Make, make: Make) -> None:
     with Spool(store, OWNER, "p") as spool:
         spool.add("outputs", output("a"))
-        spool.add("outputs", output("b"), dear=False)
+        spool.add("outputs", output("b"), flush=False)
         spool.add("calls", make("calls", call_id="c", experiment_id=OWNER))
     assert runs(store) == ["a", "b"]
     assert [row.call_id for row in store.read("calls", OWNER, ["p"])] == ["c"]
@@ -96,10 +96,10 @@ def test_a_block_without_rows_writes_nothing(store: Store) -> None:
 @pytest.mark.parametrize("error", [RuntimeError("broke off"), KeyboardInterrupt()])
 def test_a_block_left_by_an_exception_still_writes_its_part(store: Store, output: Make, error: BaseException) -> None:
     with pytest.raises(type(error)), Spool(store, OWNER, "p") as spool:
-        spool.add("outputs", output("dear"))
-        spool.add("outputs", output("cheap"), dear=False)
+        spool.add("outputs", output("flushed"))
+        spool.add("outputs", output("cheap"), flush=False)
         raise error
-    assert runs(store) == ["cheap", "dear"]
+    assert runs(store) == ["cheap", "flushed"]
     assert spooled() == []
 
 
@@ -110,7 +110,7 @@ def test_rows_are_kept_on_disk_where_the_part_cannot_be_written(
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("store.parquet._write_parquet", full)
+        patch.setattr("evalflows.store.parquet._write_parquet", full)
         with pytest.raises(OSError, match="disk full"), Spool(store, OWNER, "p") as spool:
             spool.add("outputs", output("a"))
     assert lines() == 1
@@ -166,9 +166,9 @@ def test_parts_of_one_owner_may_begin_and_end_at_once(
 KILLED = """
 import os, signal, sys
 from datetime import UTC, datetime
-from store.parquet import Store
-from store.records import CallRow, OutputRow
-from store.spool import Spool
+from evalflows.store.parquet import Store
+from evalflows.store.records import CallRow, OutputRow
+from evalflows.store.spool import Spool
 
 how = sys.argv[1]
 at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -179,7 +179,7 @@ with Spool(Store(), "exp-1", "r0-0-10") as spool:
     spool.add("calls", CallRow(call_id="c", call_key="k", experiment_id="exp-1", connection="n", base_url="u",
                                model="m", request="{}", status="ok", reusable=True, started_at=at, recorded_at=at))
     spool.add("outputs", OutputRow(run_id="cheap", experiment_id="exp-1", example_id="y", repetition=0, status="ok"),
-              dear=False)
+              flush=False)
     if how == "exit":
         os._exit(9)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -283,9 +283,9 @@ def test_a_file_whose_block_is_not_left_is_passed_over(store: Store, output: Mak
 
 LIVING = """
 import sys
-from store.parquet import Store
-from store.records import OutputRow
-from store.spool import Spool
+from evalflows.store.parquet import Store
+from evalflows.store.records import OutputRow
+from evalflows.store.spool import Spool
 
 with Spool(Store(), "exp-1", "p") as spool:
     spool.add("outputs", OutputRow(run_id="a", experiment_id="exp-1", example_id="x", repetition=0, status="ok"))

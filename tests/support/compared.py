@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from store.parquet import Store
-from store.records import (
+from evalflows.store.parquet import Store
+from evalflows.store.records import (
     ComparisonRow,
     ComparisonSetRow,
     ExampleRow,
@@ -19,7 +19,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 SNAPSHOT = "snap-1"
 TABLES = ("outputs", "comparisons", "comparison_sets", "experiments")
 
-_UNASKED = {"decided_by": "failed output", "cost_usd": 0.0, "calls": 0}
+_UNASKED = {"decided_by": "failed_output", "cost_usd": 0.0, "calls": 0}
 SAID: dict[str, dict[str, Any]] = {
     **{winner: {"status": "scored", "winner": winner} for winner in ("left", "right", "tie")},
     **{f"{winner} unasked": {"status": "scored", "winner": winner, **_UNASKED} for winner in ("left", "right", "tie")},

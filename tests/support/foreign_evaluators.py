@@ -11,10 +11,10 @@ import openai
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error
 
-from flows import evaluate
-from flows.result import ExperimentResult
-from llm import wrap
-from store.records import ScoreRow, from_json
+from evalflows import evaluate
+from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.llm import wrap
+from evalflows.store.records import ScoreRow, from_json
 
 WRONG = "Sydney"
 """The judge finds fault with an answer that says this, and with no other."""

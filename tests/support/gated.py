@@ -25,9 +25,9 @@ def drawn(n: int, share: float, seed: int = 0) -> np.ndarray[Any, np.dtype[np.bo
 def fallen(right: np.ndarray[Any, np.dtype[np.bool_]], share: float, seed: int = 1) -> Any:
     """The same with so many, as a share of all, wrong that were right."""
     places = np.flatnonzero(right)
-    lost = np.random.default_rng(seed).choice(places, round(share * right.size), replace=False)
+    n_missing = np.random.default_rng(seed).choice(places, round(share * right.size), replace=False)
     after = right.copy()
-    after[lost] = False
+    after[n_missing] = False
     return after
 
 

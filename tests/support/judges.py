@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from specs import Complete
+from evalflows.specs import Complete
 
 
 async def says_correct(

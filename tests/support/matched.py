@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from specs.comparison import ComparisonSpec
-from store.catalog import connect
-from store.parquet import Store
-from store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, OutputRow, derived_id, to_json
-from store.snapshots import freeze, to_examples
-from tasks.compare import compare_chunk
-from tasks.finish_comparison import finish_comparison
-from tasks.pairs import pair_chunks
-from tasks.resolve import reference_to
-from tasks.settle_comparison import settled
-from tasks.start_comparison import start_comparison
-from tasks.weigh_preferences import weigh_preferences
+from evalflows.execution.pair_chunks import pair_chunks
+from evalflows.execution.resolve import reference_to
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.store.catalog import connect
+from evalflows.store.parquet import Store
+from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, OutputRow, derived_id, to_json
+from evalflows.store.snapshots import freeze, to_examples
+from evalflows.tasks.compare import compare_chunk
+from evalflows.tasks.finish_comparison import finish_comparison
+from evalflows.tasks.resolve_comparison import check_and_resolve
+from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.win_rates import compute_win_rates
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED, NEVER = "FAILED", "NEVER"
@@ -99,14 +99,14 @@ def compared(
     """Compare them from the check of the spec to the verdicts, as the flow does; the comparison's last row."""
     row = begun(spec_of(experiments, *evaluators, **changes), resume)
     finish_comparison.fn(row)
-    weigh_preferences.fn(row)
+    compute_win_rates.fn(row)
     (ended,) = Store().read("comparison_sets", row.comparison_id)
     return ended  # type: ignore[no-any-return]
 
 
 def begun(spec: ComparisonSpec, resume: str | None = None) -> ComparisonSetRow:
     """The same up to the judgements."""
-    row = start_comparison.fn(settled(spec), resume)
+    row = start_comparison.fn(check_and_resolve(spec), resume)
     for chunk in pair_chunks(row):
         compare_chunk.fn(chunk)
     return row

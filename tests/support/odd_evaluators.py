@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evaluators import Score
-from specs import Complete
-from specs.errors import CallError
+from evalflows.evaluators import Score
+from evalflows.specs import Complete
+from evalflows.specs.errors import CallError
 
 
 def raises(outputs: dict[str, Any]) -> bool:

@@ -1,22 +1,22 @@
 """A history of experiments, row by row as runs leave them: their scores are given, nothing is run."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from specs.experiment import ExperimentSpec
-from specs.gate import GateSpec
-from store.parquet import Store
-from store.records import BaselineRow, DataType, ExperimentRow, OutputRow, ScoreRow, derived_id
-from store.snapshots import freeze, to_examples
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.gate import GateSpec
+from evalflows.store.parquet import Store
+from evalflows.store.records import BaselineRow, DataType, ExperimentRow, OutputRow, ScoreRow, derived_id
+from evalflows.store.snapshots import freeze, to_examples
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-FAILED = -99.0
-"""Instead of a score: its evaluator failed."""
+FAILED, ABSTAINED = -99.0, -98.0
+"""Instead of a score: its evaluator failed, or did not apply to the answer."""
 
 
 class Past:
@@ -39,13 +39,15 @@ class Past:
         self,
         scores: Mapping[str, Any],
         *,
+        yes_no: Collection[str] = (),
         target_version: str = "v1",
         judged_by: str = "e1",
         examples: Sequence[str] | None = None,
         spec: ExperimentSpec | None = None,
         **fields: Any,
     ) -> ExperimentRow:
-        """Keep one. Scores are arrays of examples, or of examples by repetitions: bool for yes or no."""
+        """Keep one. Scores are arrays of examples, or of examples by repetitions: bool for yes or no, as are those of
+        the metrics called `yes_no`."""
         given = {metric: _by_repetition(values) for metric, values in scores.items()}
         n, repetitions = next(iter(given.values())).shape
         identity, names = f"exp-{len(self.rows):03}", examples or [f"e{place}" for place in range(n)]
@@ -79,7 +81,9 @@ class Past:
         self.rows.append(row)
         self.store.publish("experiments", identity, [row])
         self.store.publish("outputs", identity, _outputs(identity, names, repetitions))
-        made = [_score(identity, metric, judged_by, names, values) for metric, values in given.items()]
+        made = [
+            _score(identity, metric, judged_by, names, values, metric in yes_no) for metric, values in given.items()
+        ]
         self.store.publish("scores", identity, [one for some in made for one in some])
         return row
 
@@ -93,7 +97,7 @@ class Past:
 
 
 def guard(margin: float = 0.05, **fields: Any) -> GateSpec:
-    return GateSpec.model_validate({"guards": {"right": margin}} | fields)
+    return GateSpec.model_validate({"non_inferiority": {"right": margin}} | fields)
 
 
 def passes(rate: float, n: int, seed: int, repetitions: int = 1) -> "np.ndarray[Any, Any]":
@@ -106,8 +110,8 @@ def _by_repetition(values: Any) -> "np.ndarray[Any, Any]":
     return array[:, None] if array.ndim == 1 else array
 
 
-def _score(owner: str, metric: str, version: str, names: Sequence[str], values: Any) -> list[ScoreRow]:
-    kind: DataType = "BOOLEAN" if values.dtype == bool else "NUMERIC"
+def _score(owner: str, metric: str, version: str, names: Sequence[str], values: Any, is_yes_no: bool) -> list[ScoreRow]:
+    kind: DataType = "BOOLEAN" if is_yes_no or values.dtype == bool else "NUMERIC"
     return [
         ScoreRow(
             score_id=derived_id(owner, metric, example, repetition),
@@ -121,15 +125,17 @@ def _score(owner: str, metric: str, version: str, names: Sequence[str], values: 
             evaluator=metric,
             evaluator_version=version,
             data_type=kind,
-            **(
-                {"status": "failed", "error": "down"}
-                if value == FAILED
-                else {"status": "scored", "value": float(value)}
-            ),
+            **_became(float(value)),
         )
         for example, some in zip(names, values, strict=True)
         for repetition, value in enumerate(some)
     ]
+
+
+def _became(value: float) -> dict[str, Any]:
+    if value == ABSTAINED:
+        return {"status": "not_applicable"}
+    return {"status": "failed", "error": "down"} if value == FAILED else {"status": "scored", "value": value}
 
 
 def _outputs(owner: str, names: Sequence[str], repetitions: int) -> list[OutputRow]:

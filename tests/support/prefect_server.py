@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from evalflows.flows import SERVER_SETTINGS
+
 
 @contextmanager
 def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
@@ -20,9 +22,9 @@ def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
     environment = {
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+        **SERVER_SETTINGS,
     }
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "server.log").open("wb") as log:

@@ -1,4 +1,4 @@
-"""The judgements of a comparison in memory, as `tasks.preference_data` reads them from the store."""
+"""The judgements of a comparison in memory, as `evalflows.analysis.pairwise.preferences` reads them from the store."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.preference_data import Preferences
+from evalflows.analysis.pairwise.preferences import Preferences
 
 POINTS = {"left": 1.0, "tie": 0.5, "flipped": 0.5, "right": 0.0}
 
@@ -15,7 +15,7 @@ POINTS = {"left": 1.0, "tie": 0.5, "flipped": 0.5, "right": 0.0}
 class Pair:
     """Two runs of one example, and what was said: `first` with the left answer shown first, `second` with the right.
 
-    Each is left, right or tie; None where that order was not asked for. `lost` is missing, whatever was said.
+    Each is left, right or tie; None if that order was not judged. `missing` has no verdict, whatever was said.
     """
 
     example: str
@@ -28,7 +28,7 @@ class Pair:
     agreement: float = float("nan")
     cluster: str | None = None
     asked: bool = True
-    lost: bool = False
+    missing: bool = False
     status: str = "scored"
 
     @property
@@ -36,7 +36,7 @@ class Pair:
         return {side: one for side, one in (("left", self.first), ("right", self.second)) if one is not None}
 
     @property
-    def together(self) -> str:
+    def cluster_id(self) -> str:
         return f"cluster {self.cluster}" if self.cluster else f"example {self.example}"
 
 
@@ -56,22 +56,22 @@ def preferences(pairs: Iterable[Pair], metric: str = "m") -> Preferences:
             if _status(pair) == "scored"
             for side, winner in pair.said.items()
         ],
-        columns=["metric", "example_id", "left", "right", "winner", "shown_first", "orders", "asked", "together"],
+        columns=["metric", "example_id", "left", "right", "winner", "shown_first", "orders", "asked", "cluster_id"],
     )
     return Preferences(metric=metric, evaluator=metric, outcomes=outcomes, judgements=judgements)
 
 
 _OUTCOME = ["example_id", "repetition", "left", "right", "points", "status", "outcome", "asked", "longer", "shown"]
-_OUTCOME += ["agreement", "together"]
+_OUTCOME += ["agreement", "cluster_id"]
 
 
 def _of(pair: Pair) -> dict[str, Any]:
     names = {"example_id": pair.example, "left": pair.left, "right": pair.right}
-    return names | {"asked": pair.asked, "together": pair.together}
+    return names | {"asked": pair.asked, "cluster_id": pair.cluster_id}
 
 
 def _status(pair: Pair) -> str:
-    return "missing" if pair.lost else pair.status
+    return "missing" if pair.missing else pair.status
 
 
 def _outcome(pair: Pair) -> dict[str, Any]:

@@ -23,9 +23,9 @@ pull:
   - prefect.deployments.steps.set_working_directory: {directory: .}
 deployments:
   - name: %s
-    entrypoint: flows.run_experiment.run_experiment
+    entrypoint: evalflows.flows.run_experiment.run_experiment
     build:
-      - flows.deployments.spec_of: {file: spec.yaml%s}
+      - evalflows.flows.deployments.spec_of: {file: spec.yaml%s}
     parameters: {spec: "{{ spec }}", resume: null}
     work_pool: {name: %s, job_variables: {working_dir: .}}
 """
@@ -67,13 +67,15 @@ def prefect_yaml(name: str, pool: str = "evalflows", changes: str | None = None)
 
 
 @contextmanager
-def running_up(folder: Path, *arguments: str, environment: Mapping[str, str]) -> Iterator[Up]:
+def running_up(
+    folder: Path, *arguments: str, environment: Mapping[str, str], command: str | Path = EVALFLOWS
+) -> Iterator[Up]:
     """Run `evalflows up` in a folder, ready when the block begins."""
     mark = uuid.uuid4().hex
     own = {**os.environ, **environment, MARK: mark}
     output = folder / "up.txt"
     with output.open("wb") as file:
-        process = subprocess.Popen([EVALFLOWS, "up", *arguments], cwd=folder, env=own, stdout=file, stderr=file)
+        process = subprocess.Popen([command, "up", *arguments], cwd=folder, env=own, stdout=file, stderr=file)
     one = Up(process, output, mark)
     try:
         until(lambda: "Ctrl-C stops" in one.printed or process.poll() is not None, 120)

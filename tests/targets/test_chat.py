@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from specs.errors import CallError, InputError
-from specs.protocols import Completion, Message
-from specs.target import ChatTarget
-from targets.chat import chat, check_fields
+from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.protocols import Completion, Message
+from evalflows.specs.target import ChatTarget
+from evalflows.targets.chat import chat, check_fields
 
 
 @dataclass
@@ -158,7 +158,7 @@ def test_a_conversation_stays_as_it_was() -> None:
 
 
 def test_a_conversation_that_is_not_there_is_told_with_the_fields_that_are() -> None:
-    said = "target 'variant': messages stand in 'turns', example 'e1' has question, n"
+    said = "target 'variant': messages are read from 'turns', example 'e1' has question, n"
     assert refusal(spec(messages="turns"), question="Why?", n=1) == said
     assert refusal(spec(messages="turns", user="{n}"), question="Why?", n=1) == said
     assert refusal(spec(messages="turns")).endswith("has no field")
@@ -169,7 +169,7 @@ def test_a_conversation_that_is_not_there_is_told_with_the_fields_that_are() -> 
 )
 def test_a_field_that_is_no_conversation_is_told(value: object) -> None:
     assert refusal(spec(messages="turns"), turns=value) == (
-        "target 'variant': 'turns' of example 'e1' is no list of {role, content}"
+        "target 'variant': 'turns' of example 'e1' is not a list of {role, content}"
     )
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from specs.errors import TRANSIENT, CallError, InputError
-from specs.protocols import Posted
-from specs.target import HttpTarget
-from specs.template import fill_json
-from targets.http import at_path, check_body, http
-from targets.target import Answer
+from evalflows.specs.errors import TRANSIENT, CallError, InputError
+from evalflows.specs.protocols import Posted
+from evalflows.specs.target import HttpTarget
+from evalflows.specs.template import fill_json
+from evalflows.targets.http import at_path, check_body, http
+from evalflows.targets.target import Answer
 
 
 @dataclass

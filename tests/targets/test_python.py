@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.subject import ExampleView
-from specs.errors import InputError
-from targets.python import python
+from evalflows.evaluators.subject import ExampleView
+from evalflows.specs.errors import InputError
+from evalflows.targets.python import python
 
 INPUTS = {"question": "Why?", "language": "en"}
 EXAMPLE = ExampleView(id="example-1", inputs=INPUTS)
@@ -50,8 +50,8 @@ def test_an_only_parameter_named_like_a_field_gets_the_field() -> None:
     def target(input: Any) -> Any:
         return input
 
-    offered = OFFERED | {"inputs": {"input": "Why?"}}
-    assert python(target, frozenset({"input"})).call(offered) == "Why?"
+    available = OFFERED | {"inputs": {"input": "Why?"}}
+    assert python(target, frozenset({"input"})).call(available) == "Why?"
 
 
 def test_a_field_that_not_all_examples_have_is_no_name_to_ask_for() -> None:
@@ -160,7 +160,7 @@ def test_a_parameter_that_nothing_fills_is_named_with_what_may_be_asked_for() ->
 
 
 def test_two_parameters_that_nothing_fills_are_refused() -> None:
-    assert "asks for 'one', wanted a field of the inputs (none that all examples share)" in refusal(lambda one, two: 1)
+    assert "asks for 'one', wanted a field of the inputs (no field is in all examples)" in refusal(lambda one, two: 1)
 
 
 @pytest.mark.parametrize("builtin", [max, int])

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from specs.errors import InputError
-from store.records import OutputRow
-from targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
-from targets.target import Answer, Target
+from evalflows.specs.errors import InputError
+from evalflows.store.records import OutputRow
+from evalflows.targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
+from evalflows.targets.target import Answer, Target
 
 
 def target(*rows: dict[str, Any], first: int = 1) -> Target:

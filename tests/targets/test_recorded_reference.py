@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from evaluators.conversations import conversation, turn_quality
-from evaluators.subject import ExampleView
-from specs.dataset import DatasetSpec
-from specs.protocols import Completion
-from specs.target import RecordedTarget
-from store.datasets import load_dataset
-from store.parquet import Store
-from store.records import ExampleRow
-from targets import NoRecordedAnswerError, as_outputs, recorded_column
+from evalflows.evaluators.conversations import conversation, turn_quality
+from evalflows.evaluators.subject import ExampleView
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.protocols import Completion
+from evalflows.specs.target import RecordedTarget
+from evalflows.store.ingest.datasets import load_dataset
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
+from evalflows.targets import NoRecordedAnswerError, as_outputs, recorded_column
 
 
 def talk(*texts: str) -> list[dict[str, str]]:
@@ -26,15 +26,15 @@ TALK = talk("My order is KX-4471.", "I have noted KX-4471.", "Which one?", "It i
 
 def examples(store: Store, turns: str, messages: list[dict[str, str]] = TALK) -> list[ExampleRow]:
     rows = [{"id": "c1", "inputs": {"messages": messages}}]
-    return load_dataset(store, DatasetSpec.model_validate({"rows": rows, "turns": turns})).taken
+    return load_dataset(store, DatasetSpec.model_validate({"rows": rows, "turns": turns})).selected
 
 
 def answered(example: ExampleRow) -> dict[str, Any]:
     """The outputs of the target, of what the flow offers to it."""
     reference = None if example.reference_outputs is None else json.loads(example.reference_outputs)
     view = ExampleView(id=example.example_id, inputs=json.loads(example.inputs), reference_outputs=reference)
-    offered = {"inputs": view.inputs, "metadata": {}, "example": view, "example_id": view.id, "attachments": {}}
-    return as_outputs(recorded_column("reference_outputs").call(offered).outputs)
+    available = {"inputs": view.inputs, "metadata": {}, "example": view, "example_id": view.id, "attachments": {}}
+    return as_outputs(recorded_column("reference_outputs").call(available).outputs)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, RootModel
 
-from targets.target import as_outputs
+from evalflows.targets.target import as_outputs
 
 
 class City(BaseModel):

@@ -1,4 +1,4 @@
-"""A Ctrl-C that falls where Python drops it is heard all the same."""
+"""A Ctrl-C that falls where Python drops it is interrupts_noted all the same."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.interrupts import heard, raise_if_pressed
+from evalflows.tasks.interrupts import interrupts_noted, raise_if_pressed
 
 
 def press() -> None:
@@ -22,7 +22,7 @@ class Finalized:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_dropped_in_a_finalizer_it_is_raised_later() -> None:
-    with pytest.raises(KeyboardInterrupt), heard():
+    with pytest.raises(KeyboardInterrupt), interrupts_noted():
         one = Finalized()
         del one  # Python prints the exception, and goes on
         raise_if_pressed()
@@ -30,7 +30,7 @@ def test_dropped_in_a_finalizer_it_is_raised_later() -> None:
 
 def test_caught_by_a_library_it_is_raised_at_the_end_of_the_block() -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), heard():
+    with pytest.raises(KeyboardInterrupt), interrupts_noted():
         with suppress(KeyboardInterrupt):
             press()
         reached = True
@@ -39,13 +39,13 @@ def test_caught_by_a_library_it_is_raised_at_the_end_of_the_block() -> None:
 
 def test_without_an_interrupt_nothing_is_raised_and_the_handler_is_as_before() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with heard():
+    with interrupts_noted():
         assert signal.getsignal(signal.SIGINT) is not before
         raise_if_pressed()
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_one_that_was_raised_is_forgotten() -> None:
-    with pytest.raises(KeyboardInterrupt), heard():
+    with pytest.raises(KeyboardInterrupt), interrupts_noted():
         press()
     raise_if_pressed()

@@ -1,4 +1,4 @@
--- one row per comparison_id: how far each comparison came, and what it cost
+-- one row per comparison_id: the progress and cost of each comparison
 with compared as (
     select s.comparison_id,
            list_sort(list_distinct(list(e.dataset_name))) as datasets,
@@ -7,10 +7,10 @@ with compared as (
     from comparison_sets s join experiments e on list_contains(s.experiments, e.experiment_id)
     group by s.comparison_id
 ), judgements as (
-    -- one evaluator's of one pair in one order is one, however many metrics came of it
+    -- one judgement per evaluator, pair and order, however many metrics it gave
     select comparison_id,
            bool_or(status in ('scored', 'not_applicable', 'sampled_out')) as judged,
-           bool_or(decided_by = 'failed output') is true as unasked
+           bool_or(decided_by = 'failed_output') is true as unasked
     from comparisons
     group by comparison_id, evaluator, evaluator_version, left_run_id, right_run_id, shown_first
 ), done as (
@@ -41,7 +41,7 @@ select s.comparison_id, s.name, s.description, c.datasets, c.experiments, c.base
        s.n_shared, s.n_left_out, s.repetitions, s.randomize_order, s.both_orders, s.failed_output_policy,
        p.planned,
        coalesce(d.judged, 0) as judged,
-       coalesce(d.unasked, 0) as settled_without_asking,
+       coalesce(d.unasked, 0) as decided_without_judge,
        greatest(0, p.planned - coalesce(d.judged, 0) - coalesce(d.unasked, 0)) as missing,
        coalesce(e.ties, 0) as ties,
        coalesce(e.flipped, 0) as flipped,

@@ -1,16 +1,16 @@
--- one row per label_id: what people say now, of each labeller's labels of one thing the latest; is_fair: part of a fair sample
+-- one row per label_id: each labeller's latest label of a subject; is_fair: part of a random sample
 with latest as (
     select *,
            metadata ->> 'drawn' as drawn,
            (metadata ->> 'chance')::double as chance,
-           md5(subject_id) as lot  -- drawn once for each run, by its id; `labels next` goes by it
+           md5(subject_id) as lot  -- a random order of runs, derived from their ids; used by `labels next`
     from labels
     qualify row_number() over (
         partition by subject_kind, subject_id, turn, other_run_id, metric, labeller order by recorded_at desc, label_id
     ) = 1
 )
 select * exclude (lot),
-       -- whoever gives feedback has chosen to; what was chosen since a judge was unsure is fair once its turn would have come
+       -- feedback is self-selected; runs chosen because a judge was uncertain count as random once the random order reaches them
        source <> 'feedback'
        and (drawn is distinct from 'uncertain'
             or coalesce(lot <= max(lot) filter (drawn = 'fair') over (partition by experiment_id, metric), false)) as is_fair

@@ -1,4 +1,4 @@
--- one row per name: what each dataset's name stands for now
+-- one row per name: the current snapshot of each dataset
 select v.name, v.snapshot_id, s.n_examples, s.splits, v.source, v.description, v.recorded_at as since,
        count(*) over (partition by v.name) as versions
 from dataset_versions v join snapshots s using (snapshot_id)

@@ -1,4 +1,4 @@
--- one row per experiment_id: how far each experiment came, how its target did, and what it cost
+-- one row per experiment_id: the progress, failures, latency and cost of each experiment
 with answers as (
     select experiment_id,
            count(*) filter (status = 'ok') as answered,

@@ -1,4 +1,4 @@
--- one row per run_id, metric, evaluator_version: every judgement of a run, beside what was asked and answered
+-- one row per run_id, metric, evaluator_version: every score of a run, with its inputs and outputs
 select s.experiment_id, e.name as experiment, e.target, s.example_id, s.repetition, s.run_id,
        s.metric, s.value, s.label, s.data_type, s.status, s.comment, s.error, s.error_kind,
        s.evaluator, s.evaluator_version, s.judge_model, s.decided_by, s.sampling_rate, s.cost_usd,

@@ -1,5 +1,5 @@
--- one row per judgement, label_id: a judgement beside what a person said of the same run; of two runs, in each order
--- of metrics with one name, and of those that were compared by `evalflows labels agreement --people`
+-- one row per judgement, label_id: a judgement and a person's label of the same run; for pairs, in each order
+-- metrics match by name, or as compared by `evalflows labels agreement --people`
 with same as (
     select distinct metric, metric as people_metric from labels
     union
@@ -13,7 +13,7 @@ with same as (
     select judgement_id, 'pair', left_run_id, right_run_id, comparison_id, example_id, repetition, metric, evaluator,
            evaluator_version, judge_model, case winner when 'left' then 1 when 'right' then 0 else 0.5 end, winner, comment
     from comparisons
-    where status = 'scored' and decided_by is distinct from 'failed output'
+    where status = 'scored' and decided_by is distinct from 'failed_output'
 )
 select j.judgement, l.label_id, j.kind, j.experiment_id, j.run_id, j.other_run_id, j.example_id, j.repetition,
        j.metric, l.metric as people_metric, j.evaluator, j.evaluator_version, j.judge_model,

@@ -1,4 +1,4 @@
--- one row per evaluator_version, judge_model, metric, people_metric: how well each judge does where people have spoken, over all experiments
+-- one row per evaluator_version, judge_model, metric, people_metric: how well each judge agrees with human labels, over all experiments
 with beside as (
     select *, coalesce(judge_model, 'no model') as model,
            case when value is not null and people_value is not null then value::text else label end as ours,

@@ -1,5 +1,5 @@
--- one row per experiment_id, metric, evaluator_version, label: how often each label was given, of all that were scored
--- of a sample, each label stands for as many as its rate says
+-- one row per experiment_id, metric, evaluator_version, label: the share of each label among all scored runs
+-- for samples, labels are weighted by the inverse sampling rate
 select experiment_id, metric, evaluator_version, label, count(*) as n,
        sum(1 / coalesce(sampling_rate, 1.0))
            / sum(sum(1 / coalesce(sampling_rate, 1.0))) over (partition by experiment_id, metric, evaluator_version) as share

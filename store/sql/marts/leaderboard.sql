@@ -1,8 +1,8 @@
--- one row per comparison_id, metric, experiment_id, slice: each experiment's place in a tournament
+-- one row per comparison_id, metric, experiment_id, slice: the rank and rating of each experiment in a comparison
 select r.comparison_id, s.name as comparison, r.metric, r.experiment_id, e.name as experiment, e.target,
        coalesce(r.slice, 'all') as slice,
-       r.rank, r.rating, r.ci_low, r.ci_high, r.level, r.win_rate, r.win_rate_low, r.win_rate_high,
-       r.wins, r.losses, r.ties, r.missing, r.reason,
+       r.rank, r.rating, r.ci_low, r.ci_high, r.confidence_level, r.win_rate, r.win_rate_low, r.win_rate_high,
+       r.wins, r.losses, r.ties, r.missing, r.reason, r.reason_code,
        (select list_sort(list_distinct(list(x.dataset_name))) from experiments x
         where list_contains(s.experiments, x.experiment_id)) as datasets
 from ratings r

@@ -1,4 +1,4 @@
--- one row per run_id, metric: what every run is measured by: latency (seconds), cost (USD), tokens (in and out), length (characters)
+-- one row per run_id, metric: the built-in measures of every run: latency (seconds), cost (USD), tokens (in and out), length (characters)
 select experiment_id, run_id, example_id, repetition, metric, value,
        case when status <> 'ok' then status when value is null then 'not_applicable' else 'scored' end as status
 from outputs, lateral (

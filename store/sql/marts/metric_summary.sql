@@ -1,9 +1,9 @@
--- one row per experiment_id, metric, evaluator_version: how a metric came out, with how much of it is missing
+-- one row per experiment_id, metric, evaluator_version: the mean of each metric, with counts of scored and missing runs
 with judged as (
     select experiment_id, metric, evaluator_version,
            any_value(subject_kind) as subject_kind,
            any_value(evaluator) as evaluator,
-           -- of a sample, each value stands for as many as its rate says
+           -- for samples, values are weighted by the inverse sampling rate
            case when min(sampling_rate) is distinct from max(sampling_rate)
                 then sum(value / sampling_rate) filter (status = 'scored')
                      / sum(1 / sampling_rate) filter (status = 'scored' and value is not null)

@@ -1,25 +1,25 @@
--- one row per comparison_id, metric, evaluator_version, left_run_id, right_run_id: what all orders of a pair say together, beside what was asked and answered
+-- one row per comparison_id, metric, evaluator_version, left_run_id, right_run_id: the combined outcome of all orders of a pair, with its inputs and outputs
 with pairs as (
     select c.comparison_id, c.metric, c.evaluator_version, c.left_run_id, c.right_run_id,
            any_value(s.name) as comparison,
-           any_value(s.snapshot_ids[1]) as snapshot_id,  -- as the experiment named first froze them, so judges saw them
+           any_value(s.snapshot_ids[1]) as snapshot_id,  -- the first experiment's snapshot, which judges saw
            any_value(c.evaluator) as evaluator,
            any_value(c.example_id) as example_id,
            any_value(c.repetition) as repetition,
            any_value(c.left_experiment_id) as left_experiment_id,
            any_value(c.right_experiment_id) as right_experiment_id,
            count(*) filter (c.status <> 'sampled_out') as orders,
-           -- a verdict that was recorded in one order is not asked for in the other
+           -- a verdict recorded in one order needs no judgement in the other
            any_value(case when s.both_orders then 2 else 1 end) - count(*) filter (c.status = 'sampled_out') as planned,
            case when orders > 1 then 'both' else any_value(c.shown_first) filter (c.status <> 'sampled_out') end
                as shown_first,
            bool_or(c.status in ('failed', 'not_attempted')) as is_missing,
-           bool_or(c.status = 'not_applicable' and c.decided_by is distinct from 'failed output') as is_not_applicable,
-           bool_or(c.status = 'not_applicable' and c.decided_by = 'failed output') as is_left_out,
+           bool_or(c.status = 'not_applicable' and c.decided_by is distinct from 'failed_output') as is_not_applicable,
+           bool_or(c.status = 'not_applicable' and c.decided_by = 'failed_output') as is_left_out,
            case when count(distinct c.winner) > 1 then 'flipped' else any_value(c.winner) end as said,
            avg(c.left_score) as left_score,
            avg(c.right_score) as right_score,
-           -- 'left' comes before 'right': what is said of the order with the left answer first goes first
+           -- 'left' sorts before 'right': the order with the left answer first comes first
            arg_min(c.decided_by, c.shown_first) filter (c.status <> 'sampled_out') as decided_by,
            arg_min_null(c.comment, c.shown_first) filter (c.status <> 'sampled_out') as comment,
            case when orders > 1 then arg_max_null(c.comment, c.shown_first) end as other_comment,
@@ -32,7 +32,7 @@ with pairs as (
     group by c.comparison_id, c.metric, c.evaluator_version, c.left_run_id, c.right_run_id
 ), outcomes as (
     select *,
-           -- one order of two would carry the judge's preference for a place
+           -- one order of two would include the judge's position bias
            case when is_missing or orders < planned then 'missing'
                 when is_not_applicable then 'not_applicable'
                 when is_left_out then 'left_out'

@@ -1,21 +1,21 @@
--- one row per comparison_id, metric, candidate_experiment_id, baseline_experiment_id, slice, length_controlled: how often a candidate's answer is the better one, and the verdict
+-- one row per comparison_id, metric, candidate_experiment_id, baseline_experiment_id, slice, length_controlled: the win rate of each candidate, and the verdict
 select v.comparison_id, s.name as comparison, v.metric, v.candidate_experiment_id, v.baseline_experiment_id,
        c.name as candidate, b.name as baseline,
        coalesce(v.slice, 'all') as slice,
-       v.method like 'length-controlled%' as length_controlled,
+       v.length_controlled,
        v.candidate_mean as win_rate,
-       -- the difference is the win rate minus that of the other side, which is what it lacks of 1
+       -- the difference is the win rate minus the baseline's, which is 1 minus the win rate
        (1 + v.ci_low) / 2 as win_rate_low,
        (1 + v.ci_high) / 2 as win_rate_high,
-       v.level, v.p_value, v.p_adjusted, v.adjustment, v.n_pairs, v.n_clusters,
+       v.confidence_level, v.p_value, v.p_adjusted, v.adjustment, v.n_pairs, v.n_clusters,
        (v.settings ->> 'wins')::bigint as wins,
        (v.settings ->> 'losses')::bigint as losses,
        (v.settings ->> 'ties')::bigint as ties,
        (v.settings ->> 'flipped')::bigint as flipped,
        (v.settings ->> 'missing')::bigint as missing,
        (v.settings ->> 'left_out')::bigint as left_out,
-       (v.settings ->> 'settled')::bigint as settled,  -- of the pairs, those that a failed run decided
-       v.conclusion, v.reason, v.method
+       (v.settings ->> 'decided_without_judge')::bigint as decided_without_judge,  -- pairs decided by a failed run
+       v.conclusion, v.reason, v.reason_code, v.method
 from verdicts v
 join comparison_sets s using (comparison_id)
 join experiments c on c.experiment_id = v.candidate_experiment_id

@@ -1,2 +1,2 @@
--- one row per dataset_version_id: from recorded_at on, the name stands for the snapshot
+-- one row per dataset_version_id: from recorded_at on, the name refers to the snapshot
 select * replace (metadata::json as metadata) from source.dataset_versions

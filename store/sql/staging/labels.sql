@@ -1,2 +1,2 @@
--- one row per label_id: what a person said of a subject
+-- one row per label_id: a person's label of a subject
 select * replace (metadata::json as metadata) from source.labels

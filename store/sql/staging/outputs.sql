@@ -1,2 +1,2 @@
--- one row per run_id: an experiment's answer to one example, once a repetition
+-- one row per run_id: one run: an answer to one example, in one repetition
 select * replace (outputs::json as outputs, steps::json as steps) from source.outputs

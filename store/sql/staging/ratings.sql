@@ -1,2 +1,2 @@
--- one row per rating_id: an experiment's place in a tournament
+-- one row per rating_id: an experiment's rating in a comparison
 select * replace (settings::json as settings) from source.ratings

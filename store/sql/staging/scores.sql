@@ -1,2 +1,2 @@
--- one row per score_id: one judgement of one subject
+-- one row per score_id: one score of one subject
 select * replace (metadata::json as metadata) from source.scores

@@ -1,6 +1,6 @@
 import openai
 
-from compat.langsmith import Client, wrappers
+from evalflows.compat.langsmith import Client, wrappers
 
 client = Client()
 openai_client = wrappers.wrap_openai(openai.OpenAI())

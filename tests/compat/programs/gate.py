@@ -1,6 +1,6 @@
 from experiments import client, concision, correctness, dataset_name, ls_target
 
-from compat.langsmith import evaluate
+from evalflows.compat.langsmith import evaluate
 
 
 def test_length_score() -> None:

@@ -1,4 +1,4 @@
-from compat.langsmith import Client
+from evalflows.compat.langsmith import Client
 
 client = Client()
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evaluators.agents import agent
-from evaluators.score import normalise
+from evalflows.evaluators.agents import agent
+from evalflows.evaluators.score import normalise
 
 WANTED = {"tool_calls": [{"name": "find", "arguments": {"q": "x"}}, {"name": "read", "arguments": {"id": 1}}]}
 ANSWERED = WANTED | {"answer": "Paris"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from evaluators import agents
-from evaluators.score import Score
+from evalflows.evaluators import agents
+from evalflows.evaluators.score import Score
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")

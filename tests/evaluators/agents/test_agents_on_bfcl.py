@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from evaluators.agents import agent, tool_arguments
-from evaluators.score import Score
+from evalflows.evaluators.agents import agent, tool_arguments
+from evalflows.evaluators.score import Score
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data")) / "bfcl"

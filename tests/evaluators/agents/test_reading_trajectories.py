@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.agents.calls import Call
-from evaluators.agents.trajectory import Trajectory, answer_of, expected_calls, read_trajectory
-from evaluators.agents.transcript import transcript
-from evaluators.subject import RunView
+from evalflows.evaluators.agents.calls import Call
+from evalflows.evaluators.agents.trajectory import Trajectory, answer_of, expected_calls, read_trajectory
+from evalflows.evaluators.agents.transcript import transcript
+from evalflows.evaluators.subject import RunView
 
 PARIS = {"city": "Paris", "days": 2}
 WEATHER = Call("weather", PARIS)
@@ -47,7 +47,7 @@ DEEP = pytest.param("[" * 100_000, id="deep")
 @pytest.mark.parametrize("broken", ['{"city": "Par', "[1, 2]", '"Paris"', "NaN", '{"x": NaN}', DEEP, 5, [1]])
 def test_arguments_that_are_no_json_object_keep_the_call_without_them(broken: Any) -> None:
     assert read_trajectory({"tool_calls": [{"name": "f", "arguments": broken}]}).tool_calls == (Call("f", None),)
-    with pytest.raises(ValueError, match="reference: tool_calls: f: got arguments that are no JSON object"):
+    with pytest.raises(ValueError, match="reference: tool_calls: f: got arguments that are not a JSON object"):
         expected_calls({"tool_calls": [{"name": "f", "arguments": broken}]}, None)
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.agents import step_efficiency, tool_arguments, tool_order, tool_selection
-from evaluators.score import Score
-from evaluators.subject import RunView
+from evalflows.evaluators.agents import step_efficiency, tool_arguments, tool_order, tool_selection
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
 
 RULES = (tool_selection, tool_arguments, tool_order, step_efficiency)
 
@@ -377,7 +377,7 @@ def test_the_wanted_number_may_be_given_itself() -> None:
             "arguments: got 'fuzzy', wanted one of exact, per_argument, types, al",
         ),
         (tool_arguments, {"extra_calls": "fine"}, "extra_calls: got 'fine', wanted wrong or ignored"),
-        (tool_arguments, {"tools": TOOLS}, "tools: got them with arguments 'exact', wanted arguments 'types'"),
+        (tool_arguments, {"tools": TOOLS}, "tools: got tools with arguments 'exact', wanted arguments 'types'"),
         (tool_arguments, {"arguments": "types", "tools": "f"}, "tools: got 'f', wanted a list of tools"),
         (tool_arguments, {"arguments": "types", "tools": [{}]}, "tools: got {}, wanted name and parameters"),
         (tool_order, {"mode": "sorted"}, "mode: got 'sorted', wanted one of strict, unordered, subset, superset"),

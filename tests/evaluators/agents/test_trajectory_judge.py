@@ -7,12 +7,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.agents import trajectory
-from evaluators.agents.trajectory_judge import PROMPT, RUBRIC
-from evaluators.fence import fenced
-from evaluators.score import Score
-from evaluators.subject import RunView
-from specs.protocols import Completion
+from evalflows.evaluators.agents import trajectory
+from evalflows.evaluators.agents.trajectory_judge import PROMPT, RUBRIC
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.subject import RunView
+from evalflows.specs.protocols import Completion
 
 
 class Judge:

@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.conversations.context_use import CONTRADICTED, context_use
-from evaluators.fence import fenced
-from evaluators.score import Score, normalise
-from specs.protocols import Completion
+from evalflows.evaluators.conversations.context_use import CONTRADICTED, context_use
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score, normalise
+from evalflows.specs.protocols import Completion
 
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 FACT = re.compile(r"My (\w+) is (\w+)\.")
@@ -175,7 +175,7 @@ def test_what_is_said_does_not_pass_for_something_that_the_user_said(forged: str
 
 def test_without_messages_it_does_not_apply_and_without_a_turn_it_fails() -> None:
     assert asyncio.run(context_use({"question": "Which is my room?"}, {"output": "12"}, Judge())) is None
-    with pytest.raises(ValueError, match="no turn of the assistant's"):
+    with pytest.raises(ValueError, match="no turn of the assistant"):
         judged(GOOD[:1])
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.conversations.conversation_quality import GOOD_CONVERSATION, conversation_quality
-from evaluators.fence import fenced
-from evaluators.score import Score
-from specs.protocols import Completion
+from evalflows.evaluators.conversations.conversation_quality import GOOD_CONVERSATION, conversation_quality
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score
+from evalflows.specs.protocols import Completion
 
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 
@@ -81,14 +81,14 @@ def test_an_answer_to_given_messages_is_the_end_of_the_conversation() -> None:
 def test_with_a_budget_the_beginning_is_left_out_and_the_prompt_says_so() -> None:
     judge = Judge()
     assert judged(PLANTED, judge, budget_tokens=20).value == 5  # what it contradicts is not seen any more
-    assert "(Messages that are left out here, since there are too many: 4)" in judge.prompts[0]
+    assert "(Messages left out here, since there are too many: 4)" in judge.prompts[0]
 
 
 def test_all_that_a_rubric_can_it_can_too() -> None:
     judge = Judge()
     assert judged(PLANTED, judge, labels=["clear", "muddled"]).label == "muddled"
-    whole, goal = judged(PLANTED, judge, criteria={"goal": "The user got the price."}, scale=[1, 5])
-    assert (whole.key, goal.key, goal.value) == (None, "goal", 2)
+    whole, goal = judged(PLANTED, judge, criteria={"superiority": "The user got the price."}, scale=[1, 5])
+    assert (whole.key, goal.key, goal.value) == (None, "superiority", 2)
     repeated = judged(PLANTED, judge, rubric="Is clear.", repeats=3)
     assert (repeated.repeats, repeated.spread, judge.parameters[-1]["temperature"]) == (3, 0, 1)
     assert "Is clear." in judge.prompts[-1] and GOOD_CONVERSATION not in judge.prompts[-1]
@@ -114,7 +114,7 @@ def test_what_is_said_does_not_pass_for_a_heading_or_a_part_of_the_prompt(forged
 def test_without_messages_it_does_not_apply_and_without_a_turn_it_fails() -> None:
     judge = Judge()
     assert asyncio.run(conversation_quality({"question": "What?"}, {"output": "It."}, judge)) is None
-    with pytest.raises(ValueError, match="no turn of the assistant's"):
+    with pytest.raises(ValueError, match="no turn of the assistant"):
         judged(GOOD[:1], judge)
     with pytest.raises(ValueError, match=r"^budget_tokens: got 0"):
         judged(GOOD, judge, budget_tokens=0)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from evaluators import conversations
-from evaluators.call import OFFERED
-from specs.experiment import ExperimentSpec
-from store.datasets import load_dataset
-from store.parquet import Store
+from evalflows.evaluators import conversations
+from evalflows.evaluators.call import OFFERED
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.ingest.datasets import load_dataset
+from evalflows.store.parquet import Store
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conversations.md").read_text(encoding="utf-8")
 EVALUATORS = ("turn_quality", "turn_errors", "context_use", "conversation_quality")
@@ -31,6 +31,6 @@ def test_each_evaluator_is_listed_with_its_settings_and_what_it_cannot_see(name:
 def test_the_spec_that_is_shown_is_one_and_gives_an_example_a_turn() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.S)
     spec = ExperimentSpec.model_validate(yaml.safe_load(block))
-    examples = load_dataset(Store(), spec.dataset).taken
+    examples = load_dataset(Store(), spec.dataset).selected
     assert [example.example_id for example in examples] == ["talk-1#1", "talk-1#2", "talk-2#1", "talk-2#2"]
     assert {evaluator.use for evaluator in spec.evaluators} <= {*EVALUATORS, "length_between"}

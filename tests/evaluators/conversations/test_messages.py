@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.conversations.messages import conversation, said
+from evalflows.evaluators.conversations.messages import conversation, said
 
 
 def user(text: str) -> dict[str, Any]:
@@ -126,5 +126,5 @@ def test_messages_that_are_none_are_an_error(inputs: dict[str, Any], outputs: di
 def test_outputs_without_a_turn_of_the_assistants_are_an_error_and_not_a_pass(added: list[dict[str, Any]]) -> None:
     found = conversation({"messages": GIVEN}, {"messages": added})
     assert found is not None
-    with pytest.raises(ValueError, match="no turn of the assistant's in the outputs"):
+    with pytest.raises(ValueError, match="no turn of the assistant in the outputs"):
         found.judged(given=False)

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from endpoint import Endpoint, Reply, Request, completion, serving
 
-from flows import run
-from specs import ExperimentSpec
-from store import connect
+from evalflows import run
+from evalflows.specs import ExperimentSpec
+from evalflows.store import connect
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conversations.md").read_text(encoding="utf-8")
 

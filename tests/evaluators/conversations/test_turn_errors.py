@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.conversations.turn_errors import MOST_TURNS, PROMPT, turn_errors
-from evaluators.fence import fenced
-from evaluators.score import Score, normalise
-from specs.protocols import Completion
+from evalflows.evaluators.conversations.turn_errors import MOST_TURNS, PROMPT, turn_errors
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score, normalise
+from evalflows.specs.protocols import Completion
 
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 
@@ -130,7 +130,7 @@ def test_an_error_may_follow_one_that_follows() -> None:
 @pytest.mark.parametrize(
     ("says", "error"),
     [
-        ({"turn_2": "follows turn 1"}, "turn 2: the judge says 'follows turn 1', which it finds good"),
+        ({"turn_2": "follows turn 1"}, "turn 2: the judge says 'follows turn 1', but rates that turn good"),
         ({"turn_2": "follows turn 3", "turn_3": "own fault"}, "turn 2: the judge says 'follows turn 3', wanted one"),
         ({"turn_2": "follows turn 2"}, "turn 2: the judge says 'follows turn 2', wanted one of its choices"),
         ({"turn_2": "follows turn 9"}, "turn 2: the judge says 'follows turn 9', wanted one of its choices"),
@@ -216,7 +216,7 @@ def test_the_hash_does_not_depend_on_how_long_a_conversation_is() -> None:
 def test_a_conversation_that_no_schema_has_room_for_is_refused_before_it_is_asked_about() -> None:
     judge = Judge()
     assert len(judged(talk(*["x"] * MOST_TURNS))) == MOST_TURNS + 1
-    with pytest.raises(ValueError, match="got 41 turns of the assistant's, wanted at most 40"):
+    with pytest.raises(ValueError, match="got 41 turns of the assistant, wanted at most 40"):
         judged(talk(*["x"] * (MOST_TURNS + 1)), judge)
     assert judge.prompts == []
 

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.call import bind, offer_run
-from evaluators.conversations.turn_quality import PROMPT, turn_quality
-from evaluators.fence import fenced
-from evaluators.score import Score, normalise
-from evaluators.subject import ExampleView, RunView
-from specs.protocols import Completion
+from evalflows.evaluators.call import bind, offer_run
+from evalflows.evaluators.conversations.turn_quality import PROMPT, turn_quality
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score, normalise
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.specs.protocols import Completion
 
 Message = dict[str, str]
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
@@ -143,7 +143,7 @@ def test_what_came_before_is_cut_to_the_budget_and_the_prompt_says_by_how_much()
     scores = judged([SYSTEM, *GOOD], judge, budget_tokens=30)  # about 11 for the system message, 9 for the question
     last = judge.prompts[-1]
     assert [text for _, text in parts(last)] == [SYSTEM["content"], "Which one was it?", "It was KX-4471."]
-    assert "(Messages that are left out here, since there are too many: 4)" in last
+    assert "(Messages left out here, since there are too many: 4)" in last
     assert "left out here" not in judge.prompts[0]
     assert values(scores)[3] == 1
 

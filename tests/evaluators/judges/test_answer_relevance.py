@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.fence import fenced
-from evaluators.judges import answer_relevance
-from evaluators.score import Score
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import answer_relevance
+from evalflows.evaluators.score import Score
 
 QUESTION = {"question": "When does the museum open?"}
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.fence import fenced
-from evaluators.judges import average_precision, context_precision
-from evaluators.judges.context_precision import PROMPT
-from evaluators.score import Score
-from specs.protocols import Completion
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import average_precision, context_precision
+from evalflows.evaluators.judges.context_precision import PROMPT
+from evalflows.evaluators.score import Score
+from evalflows.specs.protocols import Completion
 
 USEFUL, USELESS = "The invoice is due within thirty days.", "Our office has a garden."
 REFERENCE = {"answer": "Within thirty days."}

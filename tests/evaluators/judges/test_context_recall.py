@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.fence import fenced
-from evaluators.judges import context_recall
-from evaluators.score import Score
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import context_recall
+from evalflows.evaluators.score import Score
 
 REFERENCE = {"answer": "Refunds take five days. Shipping is never refunded."}
 

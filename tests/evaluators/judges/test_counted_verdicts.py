@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, completion, serving
 
-from evaluators.judges import context_precision, instruction_following
-from evaluators.score import Score
-from llm import faults, loop
-from llm.connect import completer
-from llm.ledger import Ledger
-from llm.recorder import Recorder, recording
-from specs import CallError, EndpointConnection
-from store import Store
-from store.records import CallRow
+from evalflows.evaluators.judges import context_precision, instruction_following
+from evalflows.evaluators.score import Score
+from evalflows.llm import attempts, loop
+from evalflows.llm.connect import completer
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs import CallError, EndpointConnection
+from evalflows.store import Store
+from evalflows.store.records import CallRow
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def useful(*numbers: int) -> str:
@@ -79,7 +79,7 @@ def test_a_model_that_never_gives_as_many_leaves_no_answer_that_is_used_again() 
             with recording(Recorder(keep=kept.append)):
                 return await context_precision(*PRECISION, complete)
 
-        with pytest.raises(CallError, match="not of the schema") as caught:
+        with pytest.raises(CallError, match="does not match the schema") as caught:
             loop.run(asked())
     assert caught.value.kind == "bad_answer"
     assert endpoint.calls == 2 and [(row.status, row.reusable) for row in kept] == [("failed", False)]

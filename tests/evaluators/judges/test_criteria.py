@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from evaluators.call import bind
-from evaluators.fence import fenced
-from evaluators.judges import CRITERIA, HARMS, criteria, criteria_of
-from evaluators.judges.criteria import PROMPT
-from evaluators.score import Score, normalise
-from specs.errors import CallError
-from specs.metric import MetricSpec
+from evalflows.evaluators.call import bind
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import CRITERIA, HARMS, criteria, criteria_of
+from evalflows.evaluators.judges.criteria import PROMPT
+from evalflows.evaluators.score import Score, normalise
+from evalflows.specs.errors import CallError
+from evalflows.specs.metric import MetricSpec
 
 QUESTION, REFERENCE = {"question": "How far is the moon?"}, {"answer": "About 384,000 km"}
 
@@ -149,7 +149,9 @@ def test_they_become_metrics_of_which_each_declares_its_direction() -> None:
 
 
 def test_none_of_several_may_have_the_evaluators_own_name() -> None:
-    with pytest.raises(ValueError, match="criteria: got the name 'detail', which is the evaluator's own"):
+    with pytest.raises(
+        ValueError, match="criteria: got the name 'detail', wanted a name other than the evaluator's own"
+    ):
         criteria.metrics("detail", {"criteria": ["depth", "detail"]})  # type: ignore[attr-defined]
     assert criteria.metrics("detail", {"criteria": "detail"}).keys() == {"detail"}  # type: ignore[attr-defined]
 
@@ -329,8 +331,8 @@ def test_the_hash_tells_criteria_apart_and_not_answers(judge: Any) -> None:
 
 def test_it_can_be_bound_with_settings_of_a_spec(judge: Any) -> None:
     bound = bind(criteria, name="quality", settings={"criteria": ["detail", "harmfulness"], "labelled": "auto"})
-    offered = {"inputs": QUESTION, "outputs": {"output": "7"}, "reference_outputs": None, "metadata": {}}
-    scores = asyncio.run(bound.call(offered | {"complete": judge}))
+    available = {"inputs": QUESTION, "outputs": {"output": "7"}, "reference_outputs": None, "metadata": {}}
+    scores = asyncio.run(bound.call(available | {"complete": judge}))
     assert values(scores) == {None: True, "detail": True, "harmfulness": False}
 
 
@@ -344,8 +346,8 @@ def test_it_can_be_bound_with_settings_of_a_spec(judge: Any) -> None:
         ({"criteria": [7]}, "criteria: got 7, wanted a name"),
         ({"criteria": ["detail", "detail"]}, "criteria: got 'detail' twice, wanted each once"),
         ({"criteria": ["detail", {"detail": "x"}]}, "criteria: got 'detail' twice"),
-        ({"criteria": {"reasoning": "x"}}, "criteria: got the name 'reasoning', wanted another than"),
-        ({"criteria": {"length": "x"}}, "criteria: got the name 'length', wanted another than"),
+        ({"criteria": {"reasoning": "x"}}, "criteria: got the name 'reasoning', wanted one other than"),
+        ({"criteria": {"length": "x"}}, "criteria: got the name 'length', wanted one other than"),
         ({"criteria": {True: "x"}}, "criteria: got True, wanted a text"),
         ({"criteria": {"kind": None}}, "criteria: kind: got None, wanted a text"),
         ({"criteria": {"kind": ""}}, "criteria: kind: got '', wanted a text"),

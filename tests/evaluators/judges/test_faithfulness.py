@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.fence import fenced
-from evaluators.judges import faithfulness
-from evaluators.judges.faithfulness import PROMPT
-from evaluators.score import Score
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import faithfulness
+from evalflows.evaluators.judges.faithfulness import PROMPT
+from evalflows.evaluators.score import Score
 
 CONTEXT = ["The bridge was opened in 1932.", "It is 1149 metres long and carries eight lanes."]
 QUESTION = "Tell me about the bridge."

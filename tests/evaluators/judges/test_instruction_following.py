@@ -6,9 +6,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.fence import fenced
-from evaluators.judges import instruction_following
-from evaluators.score import Score
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import instruction_following
+from evalflows.evaluators.score import Score
 
 INPUT = "Name a fruit. Write in capitals. End with a full stop."
 

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-import evaluators
-from evaluators import judges
-from evaluators.asking import PROMPTS, shipped
-from evaluators.call import bind
-from specs.evaluator import EvaluatorSpec
-from specs.metric import MetricSpec
-from specs.reference import version_of
-from specs.template import placeholders
+import evalflows
+from evalflows import evaluators
+from evalflows.evaluators import judges
+from evalflows.evaluators.asking import PROMPTS, shipped
+from evalflows.evaluators.call import bind
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.metric import MetricSpec
+from evalflows.specs.reference import version_of
+from evalflows.specs.template import placeholders
 
+ROOT = Path(__file__).parents[3]
 ASKS_FOR = {
     "criteria": {"inputs", "outputs", "reference_outputs", "criteria"},
     "faithfulness": {"inputs", "outputs", "context"},
@@ -33,8 +35,7 @@ LESS_IS_BETTER = {"toxicity", "refusal"}
 
 
 def test_no_prompt_is_unused() -> None:
-    root = Path(evaluators.__file__).parent.parent
-    paths = [path for package in ("evaluators", "compat") for path in (root / package).rglob("*.py")]
+    paths = [path for package in ("evaluators", "compat") for path in (ROOT / package).rglob("*.py")]
     sources = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     for path in PROMPTS.glob("*.md"):
         assert f'"{path.stem}"' in sources or f'"{path.name}"' in sources, path.name
@@ -63,7 +64,7 @@ def test_each_declares_its_direction_and_says_what_it_cannot_see(name: str) -> N
     assert "cannot see" in " ".join((inspect.getdoc(judge) or "").split())
 
 
-DOCUMENT = (Path(evaluators.__file__).parents[1] / "docs" / "judges.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [*ASKS_FOR, "schema_adherence"])
@@ -102,19 +103,20 @@ def test_each_that_wants_a_list_says_which_connections_cannot_give_one(name: str
 
 
 def version_with(monkeypatch: pytest.MonkeyPatch, name: str, **texts: str) -> str:
-    """The version of an evaluator where some prompts that ship read otherwise."""
+    """Return the version of an evaluator with text appended to some built-in prompts."""
     read = Path.read_text
 
     def other(path: Path, *arguments: Any, **settings: Any) -> str:
         text = read(path, *arguments, **settings)
         return text + texts.get(path.stem, "")
 
-    ours = [module for module in sys.modules if module.partition(".")[0] == "evaluators"]
+    loaded = [module for module in sys.modules if f"{module}.".startswith("evalflows.evaluators.")]
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", other)
-        for module in ours:
+        patched.setattr(evalflows, "evaluators", evaluators)  # the import below replaces it
+        for module in loaded:
             patched.delitem(sys.modules, module)
-        return version_of(getattr(importlib.import_module("evaluators"), name))
+        return version_of(getattr(importlib.import_module("evalflows.evaluators"), name))
 
 
 WORDED = {name: name for name in ASKS_FOR} | {

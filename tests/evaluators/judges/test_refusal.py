@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.fence import fenced
-from evaluators.judges import refusal
-from evaluators.judges.refusal import PROMPT
-from evaluators.score import Score
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import refusal
+from evalflows.evaluators.judges.refusal import PROMPT
+from evalflows.evaluators.score import Score
 
 QUESTION = "How do I get red wine out of wool?"
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.json_valid import json_valid
-from evaluators.judges import schema_adherence
-from evaluators.score import Score
+from evalflows.evaluators.json_valid import json_valid
+from evalflows.evaluators.judges import schema_adherence
+from evalflows.evaluators.score import Score
 
 PERSON: dict[str, Any] = {
     "type": "object",

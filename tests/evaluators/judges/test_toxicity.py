@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.fence import fenced
-from evaluators.judges import KINDS, toxicity
-from evaluators.score import Score
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import KINDS, toxicity
+from evalflows.evaluators.score import Score
 
 
 @pytest.fixture

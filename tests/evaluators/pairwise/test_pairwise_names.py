@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import evaluators
-from cli.described import described, ours
-from cli.main import cli
-from evaluators import PAIRWISE, SHORT_NAMES
-from evaluators.call import OFFERED, bind
-from evaluators.named import named
-from specs.errors import InputError
-from specs.template import placeholders
+from evalflows.cli.described import built_in, described
+from evalflows.cli.main import cli
+from evalflows.evaluators import PAIRWISE, SHORT_NAMES
+from evalflows.evaluators.call import OFFERED, bind
+from evalflows.evaluators.named import named
+from evalflows.specs.errors import InputError
+from evalflows.specs.template import placeholders
 
-DOCS = Path(evaluators.__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "pairwise.md").read_text(encoding="utf-8")
 NEEDED = {"recorded_preference": {"path": "votes.jsonl"}}
 
@@ -24,8 +23,8 @@ NEEDED = {"recorded_preference": {"path": "votes.jsonl"}}
 @pytest.mark.parametrize("name", PAIRWISE)
 def test_each_compares_two_answers_and_says_what_it_cannot_see(name: str) -> None:
     assert name in SHORT_NAMES
-    bound = bind(named(name), settings=NEEDED.get(name), level="pair")
-    assert (bound.name, bound.level) == (name, "pair")
+    bound = bind(named(name), settings=NEEDED.get(name), scope="pair")
+    assert (bound.name, bound.scope) == (name, "pair")
     parameters = inspect.signature(named(name)).parameters.values()
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters if p.name not in OFFERED["pair"])
     assert "cannot see" in " ".join((inspect.getdoc(named(name)) or "").split())
@@ -35,13 +34,13 @@ def test_a_setting_that_there_is_not_is_refused() -> None:
     with pytest.raises(
         InputError, match="got the setting 'labelled', wanted one of: criteria, key, reference, prompt,"
     ):
-        bind(named("pairwise_preference"), settings={"labelled": True}, level="pair")
+        bind(named("pairwise_preference"), settings={"labelled": True}, scope="pair")
     with pytest.raises(InputError, match="'recorded_preference': asks for 'path'"):
-        bind(named("recorded_preference"), level="pair")
+        bind(named("recorded_preference"), scope="pair")
 
 
 def test_they_alone_are_listed_as_judging_pairs() -> None:
-    assert [one.name for one in ours() if one.level == "pair"] == [*PAIRWISE]
+    assert [one.name for one in built_in() if one.scope == "pair"] == [*PAIRWISE]
     preference, recorded = map(described, PAIRWISE)
     assert preference.asks_for == ["inputs", "outputs", "reference_outputs", "metadata", "complete"]
     assert (preference.judges_by, preference.reference) == ("model", "asked for")
@@ -57,7 +56,7 @@ def test_none_is_tried_on_one_answer(name: str) -> None:
     row = '{"inputs": "q", "outputs": "a"}'
     done = CliRunner().invoke(cli, ["evaluators", name, "--try", row])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"evalflows: --try: {name} compares two answers, wanted an evaluator that judges one\n"
+    assert done.stderr == f"evalflows: --try: {name} compares two answers, wanted an evaluator of one answer\n"
 
 
 @pytest.mark.parametrize("name", PAIRWISE)
@@ -86,4 +85,4 @@ def test_the_functions_in_the_document_can_be_bound() -> None:
         functions = [one for one in found.values() if inspect.isfunction(one)]
         assert functions
         for function in functions:
-            assert bind(function, level="pair").asked
+            assert bind(function, scope="pair").asked

@@ -9,20 +9,19 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evaluators.asking import NONE, shipped
-from evaluators.call import bind, offer_pair
-from evaluators.fence import fenced
-from evaluators.judges import CRITERIA
-from evaluators.pairwise import pairwise_preference
-from evaluators.pairwise.pairwise_preference import DEFAULT, LABELLED, PLAIN
-from evaluators.preference import Preference, preferences
-from evaluators.subject import ExampleView, RunView
-from llm.forms import asked as asked_in
-from llm.forms import read
-from specs.errors import CallError
-from specs.protocols import Completion
-from specs.reference import version_of
-from specs.template import placeholders
+from evalflows.evaluators.asking import NONE, shipped
+from evalflows.evaluators.call import bind, offer_pair
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges import CRITERIA
+from evalflows.evaluators.pairwise import pairwise_preference
+from evalflows.evaluators.pairwise.pairwise_preference import DEFAULT, LABELLED, PLAIN
+from evalflows.evaluators.preference import Preference, preferences
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.llm.response_format import read_answer, with_response_format
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Completion
+from evalflows.specs.reference import version_of
+from evalflows.specs.template import placeholders
 
 _FENCED = re.compile(r"^([^\n]+):\n\[BEGIN (\w{16})\]\n(.*?)\n\[END \2\]$", flags=re.S | re.M)
 
@@ -82,7 +81,7 @@ def compared(
     answers = [one if isinstance(one, dict) else {"output": one} for one in (first, second)]
     example = ExampleView(id="e", inputs=inputs, reference_outputs=known, metadata=metadata or {})
     runs = [RunView(id=f"r{number}", inputs=inputs, outputs=one) for number, one in enumerate(answers)]
-    bound = bind(pairwise_preference, settings=settings, level="pair")
+    bound = bind(pairwise_preference, settings=settings, scope="pair")
     assert bound.is_async
     returned = asyncio.run(bound.call({**offer_pair(example, *runs), "complete": model}))
     (one,) = preferences(returned, bound.name, [run.id for run in runs])
@@ -172,13 +171,13 @@ def test_the_verdict_can_be_asked_for_in_every_form(preference: int) -> None:
         "tool_call": {"tool_calls": [call]},
         "text": {"content": f"A adds up.\n[[preference: {preference}]]"},
     }.items():
-        asked_in(request, schema, form)  # type: ignore[arg-type]
-        assert read(message, schema, form, "stop") == verdict  # type: ignore[arg-type]
+        with_response_format(request, schema, form)  # type: ignore[arg-type]
+        assert read_answer(message, schema, form, "stop") == verdict  # type: ignore[arg-type]
 
 
 def test_an_answer_that_is_not_of_the_schema_is_an_error_and_no_tie() -> None:
-    bad = CallError("bad_answer", "not of the schema: $.preference: 3 is not one of [1, 2, 0]")
-    with pytest.raises(CallError, match="not of the schema"):
+    bad = CallError("bad_answer", "the answer does not match the schema: $.preference: 3 is not one of [1, 2, 0]")
+    with pytest.raises(CallError, match="does not match the schema"):
         compared(says(bad))
 
 
@@ -350,8 +349,8 @@ def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
         ([1, 2, 2], "second", 1 / 3, "repeat 1: 2"),
         ([0, 0, 1], "tie", 1 / 3, "repeat 0: 0"),
         ([1, 0, 2, 1], "first", 1 / 6, "repeat 0: 1"),
-        ([1, 2], "tie", 0.0, "said by the repeats: first, second"),
-        ([2, 1, 1, 2], "tie", 1 / 3, "said by the repeats: second, first, first, second"),
+        ([1, 2], "tie", 0.0, "verdicts of the repeats: first, second"),
+        ([2, 1, 1, 2], "tie", 1 / 3, "verdicts of the repeats: second, first, first, second"),
         ([1, 2, 0], "tie", 0.0, "repeat 2: 0"),
         ([1, 0], "tie", 0.0, "repeat 1: 0"),
         ([2, 2, 1, 1, 0], "tie", 0.2, "repeat 4: 0"),

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.call import bind, offer_pair
-from evaluators.pairwise import recorded_preference
-from evaluators.preference import Preference, preferences
-from evaluators.subject import ExampleView, RunView
+from evalflows.evaluators.call import bind, offer_pair
+from evalflows.evaluators.pairwise import recorded_preference
+from evalflows.evaluators.preference import Preference, preferences
+from evalflows.evaluators.subject import ExampleView, RunView
 
 Row = dict[str, Any]
 
@@ -40,7 +40,7 @@ def run(name: str, target: str = "", repetition: int = 0) -> RunView:
 def replayed(path: str, first: RunView | str, second: RunView | str, example_id: str = "e1") -> Preference:
     """As a comparison calls it: bound, offered two runs in an order, and read."""
     runs = [run(one) if isinstance(one, str) else one for one in (first, second)]
-    bound = bind(recorded_preference, settings={"path": path}, level="pair")
+    bound = bind(recorded_preference, settings={"path": path}, scope="pair")
     assert not bound.is_async
     returned = bound.call(offer_pair(ExampleView(id=example_id, inputs={}), *runs))
     (one,) = preferences(returned, bound.name, [one.id for one in runs])
@@ -212,7 +212,10 @@ def test_a_file_is_read_once_and_again_when_it_has_changed(monkeypatch: pytest.M
 
 
 REFUSED: list[tuple[Any, str]] = [
-    ([row(), row()], "votes.jsonl:2: got a second verdict on 'old' against 'new', example 'e1', wanted one, or a"),
+    (
+        [row(), row()],
+        "votes.jsonl:2: got a second verdict on 'old' against 'new', example 'e1', wanted one verdict, or a",
+    ),
     (
         [row(repetition=1, winner="A"), row(repetition=1, winner="B")],
         "votes.jsonl:2: got a second verdict on 'old' against 'new', example 'e1', repetition 1",

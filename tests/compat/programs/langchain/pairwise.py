@@ -1,4 +1,4 @@
-from compat.langchain import PromptTemplate, load_evaluator
+from evalflows.compat.langchain import PromptTemplate, load_evaluator
 
 # With a reference.
 evaluator = load_evaluator("labeled_pairwise_string")

@@ -4,7 +4,7 @@ from typing import Literal
 import openai
 from pydantic import BaseModel, Field
 
-from compat.langsmith import evaluate, wrappers
+from evalflows.compat.langsmith import evaluate, wrappers
 
 openai_client = wrappers.wrap_openai(openai.OpenAI())
 

@@ -1,0 +1,1 @@
+"""From rows to conclusions; knows no Prefect, writes no files."""

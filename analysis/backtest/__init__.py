@@ -1,0 +1,1 @@
+"""Gates evaluated on past pairs and on simulated ones."""

@@ -1,0 +1,1 @@
+"""Composite scores: their parts, and how robust they are to the weights."""

@@ -1,0 +1,1 @@
+"""Paired metrics, their tests and verdicts."""

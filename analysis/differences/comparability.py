@@ -1,0 +1,151 @@
+"""Unintended differences between two experiments, and whether these make metrics incomparable."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evalflows.analysis.differences.matching import Matched
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.catalog import ask
+from evalflows.store.parquet import Store
+from evalflows.store.reasons import Reason
+from evalflows.store.records import ExperimentRow
+
+Described = Mapping[str, Mapping[str, Any]]
+"""Descriptions of evaluators, by name."""
+
+JudgeModels = Mapping[tuple[str, str], str]
+"""The judge models, by metric and by the tier or fallback that decided."""
+
+SHORT = 8
+"""Characters of a hash that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """An unintended difference between two experiments."""
+
+    what: str
+    text: str
+    metric: str | None = None  # None: it concerns all metrics
+    refuses: bool = False  # whether it makes the metric incomparable
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def differences(
+    candidate: ExperimentRow,
+    baseline: ExperimentRow,
+    matched: Matched,
+    spec: ExperimentSpec,
+    judges: tuple[JudgeModels, JudgeModels],
+) -> list[Difference]:
+    """All unintended differences; `judges` are the candidate's and the baseline's judge models."""
+    return [
+        *_of_examples(candidate, baseline, matched),
+        *_of_runs(candidate, baseline),
+        *_of_evaluators(evaluators_of(candidate), evaluators_of(baseline), spec),
+        *_of_judges(*judges),
+    ]
+
+
+def evaluators_of(row: ExperimentRow) -> dict[str, dict[str, Any]]:
+    """The description of each evaluator of an experiment, by name."""
+    return {evaluator["name"]: evaluator for evaluator in json.loads(row.evaluators)}
+
+
+def of_versions(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
+    """Metrics scored by two versions of an evaluator, and composites that depend on them."""
+    shared = candidate.keys() & baseline.keys()
+    changed = {name for name in shared if candidate[name]["version"] != baseline[name]["version"]}
+    differences = [
+        Difference(what="evaluator", text=_versions(name, candidate, baseline), metric=name, refuses=True)
+        for name in sorted(changed)
+    ]
+    for composite in spec.composites:
+        if parts := sorted(composite.metrics & changed):
+            text = f"{composite.name} depends on {parts[0]}, and {_versions(parts[0], candidate, baseline)}"
+            differences.append(Difference(what="evaluator", text=text, metric=composite.name, refuses=True))
+    return differences
+
+
+def refused(differences: Sequence[Difference]) -> dict[str, Reason]:
+    """The incomparable metrics, and why."""
+    return {
+        difference.metric: Reason("not_comparable", difference.text)
+        for difference in reversed(differences)
+        if difference.refuses and difference.metric is not None
+    }
+
+
+def _versions(name: str, candidate: Described, baseline: Described) -> str:
+    old, new = (side[name].get("declared_version") or side[name]["version"][:SHORT] for side in (baseline, candidate))
+    return f"{name} was scored by a different version of its evaluator: {old} then, {new} now"
+
+
+def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: Matched) -> list[Difference]:
+    if candidate.snapshot_id == baseline.snapshot_id:
+        return []
+    text = f"different examples: only the {matched.n_shared} shared ones, with the same inputs and references, are"
+    text += " compared"
+    if not matched.n_shared:
+        text = "different examples: none are shared with the same inputs and references, so nothing can be compared"
+    if matched.left_out:
+        text += f"; {matched.absent} are on one side only, {matched.changed} have different inputs or references"
+    return [Difference(what="examples", text=text)]
+
+
+def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Difference]:
+    differences = []
+    if candidate.repetitions != baseline.repetitions:
+        text = f"{candidate.repetitions} repetitions of the candidate, {baseline.repetitions} of the baseline"
+        differences.append(Difference(what="repetitions", text=text))
+    if candidate.target_version == baseline.target_version:
+        text = "the target is the same on both sides: any difference is due to chance"
+        differences.append(Difference(what="target", text=text))
+    for name, row in (("candidate", candidate), ("baseline", baseline)):
+        if row.state != "completed":
+            why = f": {row.reason}" if row.reason else ""
+            differences.append(Difference(what="state", text=f"the {name} {row.name!r} is {row.state}{why}"))
+    return differences
+
+
+def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
+    differences = of_versions(candidate, baseline, spec)
+    for name in sorted(candidate.keys() & baseline.keys()):
+        if candidate[name].get("sample") != baseline[name].get("sample"):
+            text = f"{name} scored a different sample: only examples scored on both sides are compared"
+            differences.append(Difference(what="sample", text=text, metric=name))
+    return differences
+
+
+def _of_judges(candidate: JudgeModels, baseline: JudgeModels) -> list[Difference]:
+    """Judge models can differ for the same evaluator if its connection names another model.
+
+    Tiers and fallbacks are compared one by one: which of them decides an example depends on the example.
+    """
+    shared = sorted(candidate.keys() & baseline.keys())
+    changed = {key[0]: key for key in shared if candidate[key] != baseline[key]}
+    return [
+        Difference(
+            what="judge",
+            text=f"{metric} was judged by a different model: {baseline[key]} then, {candidate[key]} now",
+            metric=metric,
+            refuses=True,
+        )
+        for metric, key in changed.items()
+    ]
+
+
+def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:
+    """The models that judged an experiment."""
+    (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
+    return {(metric, decided_by): models for metric, decided_by, models in rows}
+
+
+_JUDGES = """
+select metric, coalesce(decided_by, ''), string_agg(distinct judge_model, ', ' order by judge_model) from scores
+where experiment_id = ? and judge_model is not null and status = 'scored' group by 1, 2
+"""

@@ -1,0 +1,93 @@
+"""Match the examples of two experiments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from evalflows.analysis.differences.metric_pairs import Clusters
+from evalflows.store.parquet import Store
+from evalflows.store.queries.metric_values import MetricValues
+from evalflows.store.queries.shared_examples import Shared, shared_examples
+from evalflows.store.records import ExperimentRow
+from evalflows.store.snapshots import load_snapshot
+
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The shared examples, with the same inputs and references: their positions in each snapshot, in the candidate's
+    order."""
+
+    example_ids: Sequence[str]
+    candidate: Places
+    baseline: Places
+    absent: int = 0  # examples that only one of them has
+    changed: int = 0  # examples that both have, with other inputs or references
+    is_whole: bool = False  # whether both have the same snapshot
+
+    @property
+    def n_shared(self) -> int:
+        return len(self.candidate)
+
+    @property
+    def left_out(self) -> int:
+        return self.absent + self.changed
+
+    def of_candidate(self, one: MetricValues) -> MetricValues:
+        return one if self.is_whole else at_places(one, self.candidate)
+
+    def of_baseline(self, one: MetricValues) -> MetricValues:
+        return one if self.is_whole else at_places(one, self.baseline)
+
+    def of_clusters(self, clusters: Clusters) -> Clusters:
+        return None if clusters is None else [clusters[place] for place in self.candidate]
+
+
+def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> Matched:
+    """Match examples by id; shared examples must have the same inputs and references."""
+    ours = _example_ids(store, candidate.snapshot_id)
+    if candidate.snapshot_id == baseline.snapshot_id:
+        places = np.arange(len(ours), dtype=np.intp)
+        return Matched(example_ids=ours, candidate=places, baseline=places, is_whole=True)
+    shared = _with_same_references(store, shared_examples(store, [candidate, baseline]), baseline)
+    names = [example.example_id for example in shared.examples]
+    return Matched(
+        example_ids=names,
+        candidate=_places(ours, names),
+        baseline=_places(_example_ids(store, baseline.snapshot_id), names),
+        absent=shared.absent,
+        changed=shared.changed,
+    )
+
+
+def at_places(one: MetricValues, places: Places) -> MetricValues:
+    """A metric on some of the examples; `scored` and `n_missing` then count examples."""
+    values, missing = one.values[places], one.missing[places]
+    return replace(
+        one,
+        values=values,
+        missing=missing,
+        weights=one.weights[places],
+        scored=int((~np.isnan(values)).sum()),
+        n_missing=int(missing.sum()),
+    )
+
+
+def _with_same_references(store: Store, shared: Shared, baseline: ExperimentRow) -> Shared:
+    """Drop examples whose references differ: scores against different references are not comparable."""
+    theirs = {one.example_id: one.reference_outputs for one in load_snapshot(store, baseline.snapshot_id)}
+    same = [one for one in shared.examples if theirs[one.example_id] == one.reference_outputs]
+    return replace(shared, examples=same, changed=shared.changed + len(shared.examples) - len(same))
+
+
+def _example_ids(store: Store, snapshot_id: str) -> list[str]:
+    found = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
+    return [example_id for (example_id,) in found]
+
+
+def _places(among: Sequence[str], names: Sequence[str]) -> Places:
+    place = {name: number for number, name in enumerate(among)}
+    return np.array([place[name] for name in names], dtype=np.intp)

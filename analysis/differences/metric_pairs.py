@@ -1,0 +1,264 @@
+"""One metric of a candidate and a baseline, paired by example: the difference, and its range over missing values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evalflows.analysis.differences.verdicts import DifferenceTest
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric import MEASURES, MetricSpec
+from evalflows.stats import MeanEstimate, PairedDifference, linearised, mean_estimate, paired_difference
+from evalflows.store.queries.metric_values import MetricValues, Values
+from evalflows.store.reasons import Reason
+
+Clusters = Sequence[str | None] | None
+Mask = npt.NDArray[np.bool_]
+
+MIN_SAMPLED = 20
+"""Examples needed from each thinly sampled part of a dataset. With fewer, its variance is unknown: in simulations (50
+examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The declared direction and range of a metric."""
+
+    declared: MetricSpec
+    support: tuple[float, float]  # possible values; infinite if unknown
+    bounds: tuple[float, float]  # the range assumed for missing values; for a built-in measure, the declared one
+
+    @property
+    def is_bounded(self) -> bool:
+        return bool(np.isfinite(self.bounds).all())
+
+    @property
+    def higher_is_better(self) -> bool:
+        return bool(self.declared.higher_is_better)
+
+
+def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
+    """The scale of a metric, from its spec and the kind of its values."""
+    declared = spec.direction(values.metric)
+    if values.metric in MEASURES:
+        support = (0.0, np.inf)  # a measure can exceed its declared range
+    elif declared.range is not None:
+        support = declared.range
+    else:
+        composite = values.metric in {composite.name for composite in spec.composites}
+        support = (0.0, 1.0) if values.is_yes_no or composite else (-np.inf, np.inf)
+    return Scale(declared=declared, support=support, bounds=declared.range or support)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSample:
+    """One metric of one experiment."""
+
+    values: MetricValues
+    clusters: Clusters
+    scale: Scale
+
+    def mean(self, confidence_level: float, *, exact: bool = False) -> MeanEstimate:
+        """The mean over the scored examples; `exact` as in `mean_estimate`."""
+        return self._estimate(self.values.values, ~np.isnan(self.values.values), confidence_level, exact=exact)
+
+    def worst_case_mean(self, value: float, confidence_level: float, *, exact: bool = False) -> MeanEstimate:
+        """The mean with all missing values replaced by `value`."""
+        filled = np.where(self.values.missing, value, self.values.values)
+        return self._estimate(filled, ~np.isnan(filled), confidence_level, exact=exact)
+
+    def _estimate(self, values: Values, known: Mask, confidence_level: float, *, exact: bool) -> MeanEstimate:
+        weights = self.values.weights
+        weighted, few = _is_weighted(weights, known), too_few_drawn(weights, known)
+        binary = self.values.is_binary and not weighted
+        numbers, clusters = linearised(values[known], weights[known]), _some(self.clusters, known)
+        found = mean_estimate(
+            numbers, clusters, confidence_level=confidence_level, binary=binary and _is_binary(numbers), exact=exact
+        )
+        low, high = (None if few else _within(end, *self.scale.support) for end in (found.low, found.high))
+        found = replace(found, low=low, high=high, method=_method(found.method, weighted))
+        return replace(found, reason=few, reason_code="too_few") if few else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMetric:
+    """The same metric of two experiments, their examples matched by position."""
+
+    candidate: MetricValues
+    baseline: MetricValues
+    clusters: Clusters
+    scale: Scale
+    confidence_level: float
+
+    @property
+    def widest(self) -> float:
+        """The largest possible difference."""
+        return self.scale.support[1] - self.scale.support[0]
+
+    def evidence(self, exclusion: Reason | None = None, margin: float | None = None) -> DifferenceTest:
+        """Test the difference at the confidence level, by default with the declared margin.
+
+        A margin as wide as the metric's range is ignored: no difference could exceed it.
+        """
+        margin = self.scale.declared.margin if margin is None else margin
+        return DifferenceTest(
+            found=self.difference(self.confidence_level),
+            lowest=self.worst_case_difference("smallest", self.confidence_level),
+            highest=self.worst_case_difference("largest", self.confidence_level),
+            n_missing=self.n_missing,
+            higher_is_better=self.scale.higher_is_better,
+            margin=None if margin is None or margin >= self.widest else margin,
+            exclusion=exclusion,
+        )
+
+    @property
+    def n_missing(self) -> int:
+        """Examples with a missing value on either side."""
+        return int((self.candidate.missing | self.baseline.missing).sum())
+
+    def difference(self, confidence_level: float) -> PairedDifference:
+        """The difference over the examples scored on both sides."""
+        both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
+        return self._difference(self.candidate.values, self.baseline.values, both, confidence_level)
+
+    def worst_case_difference(self, extreme: str, confidence_level: float) -> PairedDifference | None:
+        """The difference with missing values making it the "smallest" or "largest" possible; None for an unbounded
+        metric, or without examples."""
+        counted = ~(np.isnan(self.candidate.values) & ~self.candidate.missing)
+        counted &= ~(np.isnan(self.baseline.values) & ~self.baseline.missing)
+        if not self.scale.is_bounded or not counted.any():
+            return None
+        low, high = self.scale.bounds
+        of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
+        candidate = np.where(self.candidate.missing, of_candidate, self.candidate.values)
+        baseline = np.where(self.baseline.missing, of_baseline, self.baseline.values)
+        return self._difference(candidate, baseline, counted, confidence_level)
+
+    def _difference(
+        self, candidate: Values, baseline: Values, chosen: Mask, confidence_level: float
+    ) -> PairedDifference:
+        weights = np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
+        weighted, support = _is_weighted(weights, chosen), self.scale.support
+        clipped = (np.clip(side[chosen], *support) for side in (candidate, baseline))  # the range may have changed
+        ours, theirs = (linearised(side, weights[chosen]) for side in clipped)
+        binary = self.candidate.is_binary and self.baseline.is_binary and not weighted
+        difference = paired_difference(
+            ours,
+            theirs,
+            _some(self.clusters, chosen),
+            confidence_level=confidence_level,
+            binary=binary and _is_binary(ours) and _is_binary(theirs),
+            bounds=None if weighted or not np.isfinite(support).all() else support,
+        )
+        difference = replace(difference, method=_method(difference.method, weighted))
+        if few := too_few_drawn(weights, chosen):
+            return replace(difference, low=None, high=None, p_value=None, reason=few, reason_code="too_few")
+        low, high = (_within(end, -self.widest, self.widest) for end in (difference.low, difference.high))
+        return replace(difference, low=low, high=high)
+
+
+def paired_metric(
+    candidate: MetricValues, baseline: MetricValues, clusters: Clusters, spec: ExperimentSpec
+) -> PairedMetric:
+    """Pair a metric of two experiments whose examples match by position; all pairs are made here."""
+    candidate, baseline = both_sided(candidate, baseline)
+    return PairedMetric(
+        candidate=candidate,
+        baseline=baseline,
+        clusters=clusters,
+        scale=scale_of(candidate, spec),
+        confidence_level=spec.confidence_level,
+    )
+
+
+def both_sided(candidate: MetricValues, baseline: MetricValues) -> tuple[MetricValues, MetricValues]:
+    """Count a value as missing if the metric applies only to the other side's answer.
+
+    Else a candidate that abstains on hard examples would be measured on the easy ones. Samples are left as they are:
+    there, "not applicable" and "not sampled" look the same.
+    """
+    if np.concatenate([candidate.weights, baseline.weights]).max(initial=1.0) > 1:
+        return candidate, baseline
+    ours, theirs = (np.isnan(side.values) & ~side.missing for side in (candidate, baseline))
+    return _also_missing(candidate, ours & ~theirs), _also_missing(baseline, theirs & ~ours)
+
+
+def _also_missing(values: MetricValues, where: Mask) -> MetricValues:
+    if not where.any():
+        return values
+    return replace(values, missing=values.missing | where, n_missing=values.n_missing + int(where.sum()))
+
+
+def difference_columns(evidence: DifferenceTest) -> dict[str, Any]:
+    """The columns of a verdict's row that hold figures."""
+    found, lowest, highest = evidence.found, evidence.lowest, evidence.highest
+    return {
+        "candidate_mean": found.candidate_mean,
+        "baseline_mean": found.baseline_mean,
+        "difference": found.difference,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "confidence_level": found.confidence_level,
+        "p_value": found.p_value,
+        "method": found.method,
+        "n_pairs": found.n_pairs,
+        "n_clusters": found.n_clusters,
+        "warning": found.warning,
+        "worst_case_low": lowest.difference if lowest else None,
+        "worst_case_high": highest.difference if highest else None,
+        "worst_case_ci_low": lowest.low if lowest else None,
+        "worst_case_ci_high": highest.high if highest else None,
+        "margin": evidence.margin,
+        "higher_is_better": evidence.higher_is_better,
+    }
+
+
+def counts_of(candidate: MetricValues, baseline: MetricValues) -> dict[str, Any]:
+    """The columns of a verdict's row with the numbers of scored and missing runs on each side."""
+    return {
+        "candidate_scored": candidate.scored,
+        "candidate_missing": candidate.n_missing,
+        "baseline_scored": baseline.scored,
+        "baseline_missing": baseline.n_missing,
+    }
+
+
+def drop_ambiguous(values: Sequence[MetricValues]) -> Mapping[str, MetricValues]:
+    """By metric, without metrics that several evaluators give."""
+    names = [metric.metric for metric in values]
+    return {metric.metric: metric for metric in values if names.count(metric.metric) == 1}
+
+
+def _is_binary(values: Values) -> bool:
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def _is_weighted(weights: Values, chosen: Mask) -> bool:
+    """Whether the examples were drawn with different probabilities."""
+    return bool(chosen.any() and np.ptp(weights[chosen]))
+
+
+def too_few_drawn(weights: Values, chosen: Mask) -> str | None:
+    """Why an unevenly drawn sample is too small for an interval; None if it is large enough."""
+    if not _is_weighted(weights, chosen):
+        return None
+    kinds, counts = np.unique(weights[chosen], return_counts=True)
+    few = [(count, weight) for count, weight in zip(counts, kinds, strict=True) if weight > 1 and count < MIN_SAMPLED]
+    if not few:
+        return None
+    count, weight = few[0]
+    return f"{count} sampled examples represent {count * weight:.0f}, wanted at least {MIN_SAMPLED}"
+
+
+def _method(method: str, weighted: bool) -> str:
+    return f"{method}, weighted by inverse sampling probability" if weighted else method
+
+
+def _some(clusters: Clusters, chosen: Mask) -> list[str | None] | None:
+    return None if clusters is None else [cluster for cluster, known in zip(clusters, chosen, strict=True) if known]
+
+
+def _within(value: float | None, low: float, high: float) -> float | None:
+    return None if value is None else float(min(max(value, low), high))

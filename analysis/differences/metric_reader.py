@@ -1,0 +1,71 @@
+"""Read experiments for comparison, each part from the store only once."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from evalflows.analysis.differences.comparability import JudgeModels, judge_models
+from evalflows.analysis.differences.judge_fitness import failed_judges
+from evalflows.analysis.differences.matching import Matched, matched
+from evalflows.analysis.differences.metric_pairs import Clusters, drop_ambiguous
+from evalflows.analysis.differences.pass_at_k import trial_values
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.parquet import Store
+from evalflows.store.queries.metric_values import MetricValues, clusters_of, metric_values
+from evalflows.store.reasons import Reason
+from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
+
+T = TypeVar("T")
+
+
+class MetricReader:
+    """A reader that caches what it reads; use it only while experiments do not change."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._read: dict[tuple[str, ...], Any] = {}
+
+    def spec(self, row: ExperimentRow) -> ExperimentSpec:
+        """The spec that an experiment was run by."""
+        return self._once(("spec", row.experiment_id), lambda: experiment_spec(row))
+
+    def values(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, MetricValues]:
+        """By metric, without metrics that several evaluators give."""
+        return drop_ambiguous(list(self.all_values(row, spec)))
+
+    def all_values(self, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
+        """The metrics of an experiment, and the pass@k metrics that the spec declares of them."""
+        for one in self._once(("values", row.experiment_id), lambda: metric_values(self.store, row)):
+            yield one
+            yield from self._trial_values(row, one, spec)
+
+    def clusters(self, row: ExperimentRow) -> Clusters:
+        """The cluster of each example, in the snapshot's order; None if no example has one."""
+        return self._once(("clusters", row.snapshot_id), lambda: self._clusters(row.snapshot_id))
+
+    def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> Matched:
+        key = ("matched", candidate.snapshot_id, baseline.snapshot_id)
+        return self._once(key, lambda: matched(self.store, candidate, baseline))
+
+    def failed_judges(self, row: ExperimentRow) -> Mapping[str, Reason]:
+        return self._once(("failed judges", row.run_group), lambda: failed_judges(self.store, row.run_group))
+
+    def judge_models(self, row: ExperimentRow) -> JudgeModels:
+        return self._once(("judges", row.experiment_id), lambda: judge_models(self.store, row))
+
+    def _trial_values(self, row: ExperimentRow, one: MetricValues, spec: ExperimentSpec) -> list[MetricValues]:
+        declared = spec.direction(one.metric)
+        if not declared.pass_k:
+            return []
+        key = ("trials", row.experiment_id, one.metric, one.evaluator_version, declared.model_dump_json())
+        return self._once(key, lambda: list(trial_values(self.store, row, one, declared)))
+
+    def _clusters(self, snapshot_id: str) -> Clusters:
+        clusters = clusters_of(self.store, snapshot_id)
+        return clusters if any(cluster is not None for cluster in clusters) else None
+
+    def _once(self, key: tuple[str, ...], read: Callable[[], T]) -> T:
+        if key not in self._read:
+            self._read[key] = read()
+        found: T = self._read[key]
+        return found

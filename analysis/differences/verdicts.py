@@ -1,0 +1,157 @@
+"""Classify differences: better, worse, within the margin, or not enough evidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evalflows.specs.gate import Adjustment
+from evalflows.stats import PairedDifference, adjusted
+from evalflows.store.reasons import Reason, ReasonCode
+from evalflows.store.records import Conclusion
+
+ADJUSTMENT_NAMES: dict[Adjustment, str] = {
+    "holm": "Holm",
+    "benjamini_hochberg": "Benjamini-Hochberg",
+    "none": "no adjustment",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceTest:
+    """The evidence for the verdict on one metric."""
+
+    found: PairedDifference  # over the pairs without missing values
+    lowest: PairedDifference | None = None  # with missing values making the difference as small as possible
+    highest: PairedDifference | None = None  # and as large as possible; both None for an unbounded metric
+    n_missing: int = 0  # examples with a missing value
+    higher_is_better: bool = True
+    margin: float | None = None  # smaller differences do not matter
+    exclusion: Reason | None = None  # why this metric cannot be used
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the effect of missing values is bounded; true if none are missing."""
+        return not self.n_missing or self.lowest is not None
+
+    def gain(self) -> tuple[float, float] | None:
+        """The interval of the candidate's gain, in the metric's unit; None if there is no interval."""
+        return self._turned(self.found, self.found)
+
+    def worst_case_gain(self) -> tuple[float, float] | None:
+        """The interval of the gain over all possible missing values."""
+        if not self.n_missing:
+            return self.gain()
+        return self._turned(self.lowest, self.highest) if self.lowest and self.highest else None
+
+    def _turned(self, lowest: PairedDifference, highest: PairedDifference) -> tuple[float, float] | None:
+        if lowest.low is None or highest.high is None:
+            return None
+        return (lowest.low, highest.high) if self.higher_is_better else (-highest.high, -lowest.low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The conclusion on one metric, and why."""
+
+    conclusion: Conclusion
+    reason: str | None = None
+    reason_code: ReasonCode | None = None
+    p_adjusted: float | None = None
+    adjustment: Adjustment | None = None
+
+
+def classify(tests: Sequence[DifferenceTest], adjustment: Adjustment) -> list[Verdict]:
+    """Return a verdict per test, their p-values adjusted together; tests without a p-value or excluded do not count."""
+    counted = [test.found.p_value is not None and test.exclusion is None for test in tests]
+    p_values = [test.found.p_value for test, counts in zip(tests, counted, strict=True) if counts]
+    all_adjusted = iter(adjusted(np.array(p_values, dtype=float), adjustment).tolist())
+    return [
+        _verdict(test, next(all_adjusted), len(p_values), adjustment) if counts else _undecided(test)
+        for test, counts in zip(tests, counted, strict=True)
+    ]
+
+
+def _undecided(test: DifferenceTest) -> Verdict:
+    code = test.exclusion.code if test.exclusion else test.found.reason_code or "no_test"
+    reason = test.exclusion.text if test.exclusion else test.found.reason
+    return Verdict(conclusion="not_enough_evidence", reason=reason, reason_code=code)
+
+
+def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Verdict:
+    """Better or worse if the interval, the test and the worst case agree; equivalent or no worse if the worst case is
+    within the margin; else not enough evidence, and why."""
+    conclusion = _conclusion(test, p_adjusted)
+    if conclusion is not None:
+        return Verdict(conclusion=conclusion, p_adjusted=p_adjusted, adjustment=adjustment)
+    why = _why_undecided(test, p_adjusted, n_tests, adjustment)
+    return Verdict(
+        conclusion="not_enough_evidence",
+        reason=why.text,
+        reason_code=why.code,
+        p_adjusted=p_adjusted,
+        adjustment=adjustment,
+    )
+
+
+def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
+    is_significant, gain = p_adjusted <= 1 - test.found.confidence_level, test.worst_case_gain()
+    if not test.is_bounded:
+        return None
+    if gain is None:
+        return _constant_conclusion(test, is_significant=is_significant)
+    if is_significant and gain[0] > 0:
+        return "better"
+    if test.margin is not None and gain[0] > -test.margin:
+        return "equivalent" if gain[1] < test.margin else "no_worse"
+    return "worse" if is_significant and gain[1] < 0 else None
+
+
+def _constant_conclusion(test: DifferenceTest, *, is_significant: bool) -> Conclusion | None:
+    """Decide by the exact test alone: if all pairs differ by the same amount, there is no interval."""
+    ends = [test.found.difference, *(case.difference for case in (test.lowest, test.highest) if case is not None)]
+    gains = [end if test.higher_is_better else -end for end in ends if end is not None]
+    if is_significant and min(gains) > 0:
+        return "better"
+    if (
+        test.margin is not None
+        and min(gains) > -test.margin
+        and not test.n_missing
+        and are_alike(test.found, test.found.confidence_level)
+    ):
+        return "equivalent" if max(gains) < test.margin else "no_worse"
+    return "worse" if is_significant and max(gains) < 0 else None
+
+
+def are_alike(difference: PairedDifference, confidence_level: float) -> bool:
+    """Whether all pairs, or clusters, differ by the same amount, and are enough for a sign-flip test to be significant
+    at this level (Fisher 1935). An unbounded metric has no other interval then."""
+    units = difference.n_pairs if difference.n_clusters is None else difference.n_clusters
+    return difference.p_value is not None and difference.is_constant and 2.0 ** (1 - units) <= 1 - confidence_level
+
+
+def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> str:
+    """Say that a p-value is significant only before adjustment."""
+    method = f"{ADJUSTMENT_NAMES[adjustment]} over {n_tests} comparisons"
+    return f"p = {p:.3f} unadjusted, {p_adjusted:.3f} after {method}: not significant"
+
+
+def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
+    found, gain = test.found, test.gain()
+    if gain is None:
+        return Reason(found.reason_code or "no_interval", found.reason or "no interval")
+    if gain[0] <= 0 <= gain[1]:
+        return Reason("no_significant_difference", f"no significant difference ({found.n_pairs} pairs)")
+    p = found.p_value if found.p_value is not None else p_adjusted
+    if p > 1 - found.confidence_level:
+        text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
+        return Reason("interval_and_test_disagree", text)
+    if p_adjusted > 1 - found.confidence_level:
+        text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
+        return Reason("not_significant_after_adjustment", text)
+    missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"
+    worst = test.worst_case_gain()
+    if not test.is_bounded:
+        return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
+    interval = f" (worst-case interval {worst[0]:+.3g} to {worst[1]:+.3g})" if worst else ""
+    return Reason("missing_could_flip", f"{missing} could change the conclusion{interval}")

@@ -1,0 +1,1 @@
+"""Release gates: rules, their results and the decision."""

@@ -1,0 +1,201 @@
+"""Evaluate one gate on one candidate: the estimate behind each rule, the rule results and the decision."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+
+from evalflows.analysis.differences.experiment_pair import ExperimentPair, Tested, verdicts
+from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
+from evalflows.analysis.differences.verdicts import DifferenceTest
+from evalflows.analysis.gates.baselines import no_baseline
+from evalflows.analysis.gates.interim_analyses import (
+    InterimAnalyses,
+    interim_analyses_of,
+    interim_difference,
+    interim_mean,
+)
+from evalflows.analysis.gates.judge_recalibration import Recalibrated, recalibrated, recalibration_row
+from evalflows.analysis.gates.quantities import bounded_difference, bounded_mean
+from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
+from evalflows.analysis.gates.rules import BoundedEstimate, Rule, RuleResult, rules_of
+from evalflows.analysis.gates.run_level_metric import run_level_estimate
+from evalflows.execution.git_revision import revision
+from evalflows.reports.decisions import sentence_of
+from evalflows.specs.gate import GateSpec
+from evalflows.store.queries.progress import spent_by_group
+from evalflows.store.reasons import Reason
+from evalflows.store.records import DecisionConclusion, DecisionRow, VerdictRow, dependent_id, now, to_json
+
+COMPARED = ("non_inferiority", "superiority")
+"""The kinds of rules that need a baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateEvaluation:
+    """One gate on one pair of experiments: the only place where a gate's decision is computed."""
+
+    gate: GateSpec
+    pair: ExperimentPair
+
+    @cached_property
+    def rule_results(self) -> list[RuleResult]:
+        confidence_level = self.pair.spec.confidence_level
+        return evaluate_rules(
+            self.estimates,
+            confidence_level=confidence_level,
+            min_examples=self.gate.min_examples,
+            adjustment=self.gate.adjustment,
+        )
+
+    @property
+    def conclusion(self) -> DecisionConclusion:
+        return conclusion_of(self.rule_results)
+
+    @property
+    def summary(self) -> str:
+        return sentence_of(self.conclusion, [result.as_dict() for result in self.rule_results])
+
+    @cached_property
+    def estimates(self) -> tuple[tuple[Rule, BoundedEstimate | Reason], ...]:
+        """The estimate that each rule tests, or why there is none."""
+        return tuple((rule, self._estimate(rule)) for rule in rules_of(self.gate))
+
+    @cached_property
+    def compared(self) -> Mapping[str, PairedMetric]:
+        """The metrics of non-inferiority and superiority rules that have an estimate."""
+        metrics = dict.fromkeys(
+            rule.metric
+            for rule, estimate in self.estimates
+            if rule.kind in COMPARED and not isinstance(estimate, Reason)
+        )
+        return {metric: paired for metric in metrics if (paired := self.pair.paired(metric))}
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a metric of its non-inferiority or superiority rules is not comparable."""
+        return any(rule.kind in COMPARED and self.pair.why_refused(rule.metric) for rule, _ in self.estimates)
+
+    @property
+    def has_all_estimates(self) -> bool:
+        """Whether all non-inferiority and superiority rules have an estimate."""
+        return not any(isinstance(estimate, Reason) for rule, estimate in self.estimates if rule.kind in COMPARED)
+
+    @cached_property
+    def interim_analyses(self) -> InterimAnalyses | None:
+        """The interim analyses so far; None for a gate without batches, or before the first batch has finished."""
+        if self.gate.batch is None:
+            return None
+        candidate = self.pair.candidate
+        running = [row for row in (candidate, self.pair.baseline) if row and row.run_group == candidate.run_group]
+        return interim_analyses_of(self.pair.reader.store, running)
+
+    def decision(self, flow_run_id: str | None = None) -> DecisionRow:
+        """The row to store; `flow_run_id` is the flow run that decides, if any."""
+        code, pair = revision(), self.pair
+        results = [result.as_dict() for result in self.rule_results]
+        return DecisionRow(
+            decision_id=self._identity,
+            gate=self.gate.name,
+            run_group=pair.candidate.run_group,
+            candidate_experiment_id=pair.candidate.experiment_id,
+            baseline_experiment_id=pair.baseline.experiment_id if pair.baseline else None,
+            conclusion=self.conclusion,
+            summary=self.summary,
+            reasons=to_json(results),
+            policy=self.gate.model_dump_json(),
+            confidence_level=pair.spec.confidence_level,
+            comparability=to_json([difference.as_dict() for difference in pair.differences]),
+            n_shared=pair.matched.n_shared if pair.matched else None,
+            flow_run_id=flow_run_id,
+            git_commit=code.commit,
+            evalflows_version=version("evalflows"),
+            interim_analyses=len(self.interim_analyses.after) if self.interim_analyses else None,
+            calls_saved=self._calls_saved(),
+            decided_at=now(),
+        )
+
+    def verdicts(self, decision_id: str) -> Iterator[VerdictRow]:
+        """The verdicts on the metrics of the gate's rules."""
+        metrics = [paired for metric in self.gate.metrics if (paired := self.pair.paired(metric)) is not None]
+        tested = [Tested(pair=self.pair, paired=paired, evidence=self._evidence(paired)) for paired in metrics]
+        return verdicts(tested, self.pair.spec.adjustment, decision_id)
+
+    @property
+    def _identity(self) -> str:
+        """An id from the evidence: other wording does not change it."""
+        candidate, baseline = self.pair.candidate.experiment_id, self.pair.baseline
+        evidence = to_json([{**result.as_dict(), "text": None} for result in self.rule_results])
+        base, policy = baseline.experiment_id if baseline else "", self.gate.model_dump_json()
+        return dependent_id("dec", candidate, candidate, base, policy, str(self.pair.spec.confidence_level), evidence)
+
+    def _evidence(self, paired: PairedMetric) -> DifferenceTest:
+        metric = paired.candidate.metric
+        if self.pair.why_refused(metric) and (recalibration := self._recalibrated(paired)):
+            higher = paired.scale.higher_is_better
+            return DifferenceTest(
+                found=recalibration.difference(), higher_is_better=higher, exclusion=self.pair.why_judge_failed(metric)
+            )
+        return self.pair.evidence(paired, self.gate.non_inferiority.get(metric))
+
+    def _recalibrated(self, paired: PairedMetric) -> Recalibrated | None:
+        """The metric with the newer judge's scores of the baseline; None if it did not score the baseline."""
+        reader, spec, matched = self.pair.reader, self.pair.spec, self.pair.matched
+        row = recalibration_row(reader.store, spec, self.gate, self.pair.baseline) if self.pair.baseline else None
+        rejudged = reader.values(row, spec).get(paired.candidate.metric) if row else None
+        if row is None or rejudged is None or matched is None:
+            return None
+        if rejudged.evaluator_version != paired.candidate.evaluator_version:
+            return None
+        return recalibrated(reader.store, paired, matched.example_ids, rejudged, row)
+
+    def _estimate(self, rule: Rule) -> BoundedEstimate | Reason:
+        """The estimate that a rule tests, or why there is none."""
+        sample = self.pair.sample(rule.metric)
+        if sample is None:
+            return self._run_level(rule)
+        if exclusion := self.pair.why_judge_failed(rule.metric):
+            return Reason(exclusion.code, f"excluded: {exclusion}")
+        if self.gate.batch is not None and self.interim_analyses is None:
+            return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
+        return self._difference_estimate(rule) if rule.kind in COMPARED else self._mean_estimate(sample)
+
+    def _run_level(self, rule: Rule) -> BoundedEstimate | Reason:
+        """The estimate of a metric that one evaluator computes from all answers of the candidate."""
+        if not self.pair.has_run_level_metrics:
+            return Reason("no_such_metric", "no evaluator gives it, or several do")
+        return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
+
+    def _difference_estimate(self, rule: Rule) -> BoundedEstimate | Reason:
+        if self.pair.baseline is None:
+            return Reason("no_baseline", no_baseline(self.pair.spec, self.gate))
+        if self.pair.is_against_itself:
+            return Reason("candidate_is_baseline", "the candidate is the approved baseline itself")
+        paired, matched = self.pair.paired(rule.metric), self.pair.matched
+        if paired is None or matched is None:
+            return Reason("no_such_metric", "the baseline has no such metric")
+        if rule.kind == "non_inferiority" and rule.bound >= paired.widest:
+            text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
+            return Reason("margin_too_wide", text)
+        if why := self.pair.why_refused(rule.metric):
+            recalibration = self._recalibrated(paired)
+            return recalibration.estimate() if recalibration else Reason(why.code, f"refused: {why}")
+        if self.interim_analyses is not None:
+            return interim_difference(paired, self.interim_analyses, matched.candidate)
+        return bounded_difference(paired)
+
+    def _mean_estimate(self, sample: MetricSample) -> BoundedEstimate | Reason:
+        confidence_level = self.pair.spec.confidence_level
+        return (
+            interim_mean(sample, self.interim_analyses)
+            if self.interim_analyses
+            else bounded_mean(sample, confidence_level)
+        )
+
+    def _calls_saved(self) -> int | None:
+        """Estimate the model calls saved by stopping early; None without batches or before a decision."""
+        if self.interim_analyses is None or self.conclusion == "NOT ENOUGH EVIDENCE":
+            return None  # an undecided gate still needs the remaining calls
+        calls, _, _ = spent_by_group(self.pair.reader.store, self.pair.candidate.run_group)
+        seen = self.interim_analyses.after[-1]
+        return round(calls * (self.interim_analyses.n_examples - seen) / seen)

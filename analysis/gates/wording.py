@@ -1,0 +1,92 @@
+"""The texts of a gate's rule results."""
+
+import math
+
+from evalflows.analysis.gates.rules import BoundedEstimate, Kind, Outcome, Rule
+from evalflows.reports.figures import figure, span
+from evalflows.store.reasons import Reason, ReasonCode
+
+MAX_SUGGESTED_N = 1_000_000
+"""The largest sample size that is suggested: beyond it, the estimate is next to the threshold."""
+
+
+def why_open(rule: Rule, estimate: BoundedEstimate, confidence_level: float, threshold: float) -> Reason:
+    """Explain why a rule is neither met nor broken."""
+    interval = estimate.interval_at(confidence_level)
+    if interval is None and rule.kind != "threshold":
+        return Reason(estimate.reason_code or "no_interval", f"; {estimate.reason or 'no interval'}")
+    is_above = estimate.value is not None and (
+        estimate.value >= threshold if rule.kind == "threshold" else interval is not None and interval[0] > threshold
+    )
+    is_below = interval is not None and interval[1] < threshold
+    if estimate.n_missing:
+        return _why_missing_matters(estimate, could_flip=is_above or is_below)
+    if is_above and estimate.p_value is not None and estimate.p_value > 1 - confidence_level:
+        text = f"; the interval excludes zero, but the test is not significant (p = {estimate.p_value:.3f})"
+        return Reason("interval_and_test_disagree", text)
+    is_worse = rule.kind == "non_inferiority" and interval is not None and interval[1] < 0
+    text = "; significantly worse, but not by more than the margin" if is_worse else ""
+    needed = _needed_n(estimate, confidence_level, threshold)
+    code: ReasonCode = "worse_but_maybe_within_margin" if is_worse else "interval_includes_bound"
+    return Reason(
+        code, text if needed is None else f"{text}; about {needed:,} {estimate.noun} would be enough to decide"
+    )
+
+
+def _why_missing_matters(estimate: BoundedEstimate, *, could_flip: bool) -> Reason:
+    missing = f"; {estimate.n_missing} {estimate.noun} with a missing value"
+    if estimate.worst_case_values is None:
+        return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
+    if could_flip:
+        return Reason("missing_could_flip", f"{missing} could flip this")
+    return Reason("interval_includes_bound", f"{missing}")
+
+
+def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: float) -> int | None:
+    """The n at which the interval excludes the threshold if the value stays the same, rounded up to two digits."""
+    interval = estimate.interval_at(confidence_level)
+    if interval is None or estimate.value is None or estimate.is_sequence or estimate.value == threshold:
+        return None
+    needed = estimate.n * ((interval[1] - interval[0]) / 2 / abs(estimate.value - threshold)) ** 2
+    if not estimate.n < needed <= MAX_SUGGESTED_N:
+        return None
+    step = int(10 ** (len(str(round(needed))) - 2))
+    return math.ceil(needed / step) * step
+
+
+def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float) -> str:
+    """The value, its interval and n, in the metric's own direction."""
+    interval, sign = estimate.interval_at(confidence_level), 1 if estimate.higher_is_better else -1
+    if estimate.value is None:
+        return ""
+    ends = ""
+    if interval is not None:
+        low, high = sorted(sign * end for end in interval)
+        ends = span(low, high, rule.metric, signed=rule.is_difference)
+    value = figure(sign * estimate.value, rule.metric, signed=rule.is_difference)
+    return f": {value} {ends}".rstrip() + f", {estimate.n} {estimate.noun}"
+
+
+def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:
+    """What the metric does: "is not worse by more than 0.05", "reaches 0.8", "may exceed 2"."""
+    bound = f"{rule.bound:g}"
+    if rule.is_difference:
+        by = "" if rule.kind == "superiority" and not rule.bound else f" by more than {bound}"
+        return DIFFERENCE_TEXTS[rule.kind, outcome] + by
+    text = (FLOOR_TEXTS if higher_is_better else CEILING_TEXTS)[outcome]
+    is_confident = rule.kind == "confident_threshold" and outcome != "open"
+    return f"{text} {bound}" + (f" at {100 * confidence_level:g}% confidence" if is_confident else "")
+
+
+DIFFERENCE_TEXTS: dict[tuple[Kind, Outcome], str] = {
+    ("non_inferiority", "met"): "is not worse",
+    ("non_inferiority", "broken"): "is worse",
+    ("non_inferiority", "open"): "may be worse",
+    ("superiority", "met"): "is better",
+    ("superiority", "broken"): "is not better",
+    ("superiority", "open"): "may not be better",
+}
+
+FLOOR_TEXTS: dict[Outcome, str] = {"met": "reaches", "broken": "does not reach", "open": "may not reach"}
+
+CEILING_TEXTS: dict[Outcome, str] = {"met": "does not exceed", "broken": "exceeds", "open": "may exceed"}

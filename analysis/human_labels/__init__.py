@@ -1,0 +1,1 @@
+"""Judges against people: agreement, and what to label next."""

@@ -1,0 +1,1 @@
+"""Pairwise comparisons: win rates, ratings, judge biases."""

@@ -1,0 +1,232 @@
+"""Biases of a pairwise judge: position, order inconsistency, length, and self-consistency."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from evalflows.analysis.pairwise.preferences import Preferences
+from evalflows.stats import ShareEstimate, agreement, combined_share, mean_estimate, share_estimate
+from evalflows.store.reasons import Reason, ReasonCode
+from evalflows.store.records import CheckRow, derived_id, to_json
+
+POSITION, FLIPS, LENGTH, CONSISTENCY = "position_preference", "flip_share", "length_preference", "self_consistency"
+
+POSITION_BIAS_THRESHOLD = 0.5
+"""A judge that decides more than this share of its verdicts by position is excluded. At the threshold it picks its
+preferred position about 75 % of the time: always when position decides, and half of the time otherwise."""
+
+
+class Estimate(Protocol):
+    """A share or a mean with its interval."""
+
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def n(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeBias:
+    """One measured bias of a judge."""
+
+    name: str
+    message: str
+    reason_code: ReasonCode | None = None  # why it is unknown, or excludes the judge
+    passed: bool | None = None  # None if it is unknown, or does not count against the judge by itself
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    kappa: float | None = None  # of two judges; the interval is then kappa's
+
+
+def biases_of(found: Preferences, confidence_level: float) -> list[JudgeBias]:
+    """The biases of the verdicts of one metric."""
+    return [
+        _position(found, confidence_level),
+        _flips(found, confidence_level),
+        _length(found, confidence_level),
+        _consistency(found, confidence_level),
+    ]
+
+
+ALWAYS_FIRST = Reason(
+    "one_presentation_order",
+    "one experiment's answers were always shown first: position bias cannot be told from better answers",
+)
+
+
+def exclusion(biases: Sequence[JudgeBias]) -> Reason | None:
+    """Why a judge's verdicts are excluded; None if they are not."""
+    by_name = {bias.name: bias for bias in biases}
+    if by_name[POSITION].reason_code == ALWAYS_FIRST.code:
+        return ALWAYS_FIRST
+    if by_name[POSITION].passed is False:
+        text = f"this judge has a position bias: it {by_name[POSITION].message}"
+        return Reason("judge_position_bias", text)
+    if by_name[FLIPS].passed is False:
+        text = f"this judge is inconsistent between presentation orders: it {by_name[FLIPS].message}"
+        return Reason("judge_position_bias", text)
+    return None
+
+
+def in_one_order(found: Preferences, candidate: str, baseline: str) -> Reason | None:
+    """Why verdicts between two experiments are excluded: one was always shown first. None if both were."""
+    between = found.judgements[found.judgements.left.isin([candidate, baseline])]
+    between = between[between.right.isin([candidate, baseline]) & between.asked]
+    return ALWAYS_FIRST if between.shown_first.nunique() == 1 else None
+
+
+def agreements(metrics: Sequence[Preferences], confidence_level: float) -> Iterator[tuple[str, JudgeBias]]:
+    """The agreement of every two metrics on the same pairs, each with the name of the first metric."""
+    for place, first in enumerate(metrics):
+        for second in metrics[place + 1 :]:
+            if (bias := _agreement(first, second, confidence_level)).n:
+                yield first.metric, bias
+
+
+def as_check(comparison_id: str, metric: str, bias: JudgeBias) -> CheckRow:
+    return CheckRow(
+        check_id=derived_id(comparison_id, metric, bias.name),
+        batch_id=comparison_id,
+        subject_kind="judge",
+        subject_id=metric,
+        name=bias.name,
+        passed=bias.passed,
+        severity="warning",
+        n_checked=bias.n,
+        observed=to_json({name: getattr(bias, name) for name in ("share", "kappa", "low", "high")}),
+        message=bias.message,
+        reason_code=bias.reason_code,
+    )
+
+
+def _position(found: Preferences, confidence_level: float) -> JudgeBias:
+    """Position bias over experiments shown in both orders: in one order, the better one may always come first."""
+    asked = found.judgements[found.judgements.asked & (found.judgements.winner != "tie")]
+    both = asked.groupby(["left", "right"]).shown_first.transform("nunique") == 2
+    if found.judgements.empty:
+        return _unknown(POSITION, "there are no verdicts")
+    if found.judgements.groupby(["left", "right"]).shown_first.nunique().max() != 2:
+        return JudgeBias(name=POSITION, message="not identifiable: one order only", reason_code=ALWAYS_FIRST.code)
+    decided = asked[both]
+    if decided.empty:
+        return _unknown(POSITION, "no verdict without a tie on experiments shown in both orders")
+    estimate = _first_chosen(decided, confidence_level)
+    place = "first" if (estimate.share or 0) >= 0.5 else "second"
+    share, low, high = _share_of_position(estimate, place == "first")
+    is_biased = share is not None and share > 0.5 + POSITION_BIAS_THRESHOLD / 2 and low is not None and low > 0.5
+    message = f"chose the answer shown {place} in {_percent(share, low, high)} of {estimate.n} verdicts without ties"
+    if not (decided.orders == 2).all():
+        message += ", with equal weight on both orders"
+    return _bias(POSITION, message, not is_biased, estimate.share, estimate)
+
+
+def _first_chosen(decided: pd.DataFrame, confidence_level: float) -> ShareEstimate:
+    """The share of verdicts for the answer shown first, with equal weight on both orders.
+
+    If the order was drawn at random, the better side may have come first more often by chance.
+    """
+    first = (decided.winner == decided.shown_first).astype(float)
+    if (decided.orders == 2).all():
+        return share_estimate(first, list(decided.cluster_id), confidence_level=confidence_level)
+    parts, weights = [], []
+    for _, of_pair in decided.groupby(["left", "right"]):
+        for _, rows in of_pair.groupby("shown_first"):
+            parts.append(share_estimate(first[rows.index], list(rows.cluster_id), confidence_level=confidence_level))
+            weights.append(len(of_pair) / 2)
+    return combined_share(parts, weights)
+
+
+def _share_of_position(estimate: ShareEstimate, is_first: bool) -> tuple[float | None, float | None, float | None]:
+    """The share of the preferred position, with its interval."""
+    if is_first or estimate.share is None:
+        return estimate.share, estimate.low, estimate.high
+    ends = (estimate.high, estimate.low)
+    low, high = (None if end is None else 1 - end for end in ends)
+    return 1 - estimate.share, low, high
+
+
+def _flips(found: Preferences, confidence_level: float) -> JudgeBias:
+    both = found.outcomes[found.outcomes.asked & (found.outcomes.shown == 0) & (found.outcomes.status == "scored")]
+    if both.empty:
+        return _unknown(FLIPS, "no pair was shown in both orders")
+    flipped = (both.outcome == "flipped").astype(float)
+    estimate = share_estimate(flipped, list(both.cluster_id), confidence_level=confidence_level)
+    share = _percent(estimate.share, estimate.low, estimate.high)
+    message = f"changed its verdict with the order in {share} of {estimate.n} pairs"
+    return _bias(FLIPS, message, (estimate.share or 0) <= POSITION_BIAS_THRESHOLD, estimate.share, estimate)
+
+
+def _length(found: Preferences, confidence_level: float) -> JudgeBias:
+    """Preference for longer answers. These may be better, so it does not count against the judge by itself."""
+    decided = found.outcomes[found.outcomes.asked & found.outcomes.points.isin([0.0, 1.0])]
+    decided = decided[decided.longer.notna() & (decided.longer != 0)]
+    if decided.empty:
+        return _unknown(LENGTH, "no verdict between answers of different lengths")
+    longer = ((decided.longer > 0) == (decided.points == 1)).astype(float)
+    estimate = share_estimate(longer, list(decided.cluster_id), confidence_level=confidence_level)
+    share = _percent(estimate.share, estimate.low, estimate.high)
+    message = f"chose the longer answer in {share} of {estimate.n} pairs without ties"
+    return _bias(LENGTH, message, None, estimate.share, estimate)
+
+
+def _consistency(found: Preferences, confidence_level: float) -> JudgeBias:
+    asked = found.outcomes[found.outcomes.agreement.notna()]
+    if asked.empty:
+        return _unknown(CONSISTENCY, "each pair was judged once (repeats)")
+    estimate = mean_estimate(asked.agreement, list(asked.cluster_id), confidence_level=confidence_level)
+    low, high = (None if end is None else min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
+    estimate = replace(estimate, low=low, high=high)
+    share = _percent(estimate.mean, low, high)
+    message = f"repeated its verdict in {share} of repeats, over {estimate.n} pairs"
+    return _bias(CONSISTENCY, message, None, estimate.mean, estimate)
+
+
+def _agreement(first: Preferences, second: Preferences, confidence_level: float) -> JudgeBias:
+    keys = ["example_id", "repetition", "left", "right"]
+    asked = (metric.outcomes[metric.outcomes.asked & metric.outcomes.points.notna()] for metric in (first, second))
+    left, right = (outcomes[[*keys, "cluster_id", "points"]] for outcomes in asked)
+    both = pd.merge(left, right, on=keys, suffixes=("_first", "_second"))
+    clusters = list(both.cluster_id_first)
+    found = agreement(list(both.points_first), list(both.points_second), clusters, confidence_level=confidence_level)
+    kappa = "" if found.kappa is None else f", kappa {found.kappa:.2f}"
+    span = f" [{found.low:.2f}, {found.high:.2f}]" if found.low is not None and found.high is not None else ""
+    share = "-" if found.share is None else f"{found.share:.1%}"
+    message = f"the same verdict on {share} of {found.n} pairs{kappa}{span}"
+    return JudgeBias(
+        name=f"agreement with {second.metric}",
+        message=message,
+        share=found.share,
+        kappa=found.kappa,
+        low=found.low,
+        high=found.high,
+        n=found.n,
+    )
+
+
+def _bias(name: str, message: str, passed: bool | None, share: float | None, estimate: Estimate) -> JudgeBias:
+    return JudgeBias(
+        name=name,
+        message=message,
+        reason_code="judge_position_bias" if passed is False else None,
+        passed=passed,
+        share=share,
+        low=estimate.low,
+        high=estimate.high,
+        n=estimate.n,
+    )
+
+
+def _unknown(name: str, why: str) -> JudgeBias:
+    return JudgeBias(name=name, message=f"unknown: {why}", reason_code="no_data")
+
+
+def _percent(share: float | None, low: float | None, high: float | None) -> str:
+    span = f" [{low:.0%}, {high:.0%}]" if low is not None and high is not None else ""
+    return f"{np.nan if share is None else share:.0%}{span}"

@@ -1,0 +1,100 @@
+"""Plan a run: its cost, and the sample sizes for the wanted effects. Nothing is run or stored."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from evalflows.analysis.planning.judge_calls import calls_of_judges
+from evalflows.analysis.planning.metrics import MetricPlan, metrics_to_plan, planned_metric
+from evalflows.analysis.planning.sample_sizes import Present
+from evalflows.analysis.planning.target_calls import PlannedCalls, Planning, Total, calls_of_targets, total_of
+from evalflows.analysis.planning.variance import Place
+from evalflows.execution.preflight.check_spec import check_spec
+from evalflows.execution.prepared import PreparedExperiment, prepare_experiment
+from evalflows.llm.connections import known
+from evalflows.specs.connection import ConnectionSpec, EndpointConnection
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.ingest.datasets import Loaded, load_dataset
+from evalflows.store.ingest.suite import load_expectations
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The cost of a run, and the effects it could detect."""
+
+    spec: ExperimentSpec  # as it was asked for
+    effect: float | None
+    present: Present
+    calls: tuple[PlannedCalls, ...]
+    total: Total
+    metrics: tuple[MetricPlan, ...]
+
+
+def plan_of(spec: ExperimentSpec, effect: float | None, metrics: Sequence[str], power: float) -> Plan:
+    """Plan a spec from the history in the store; no key is needed. Raises InputError for an invalid request."""
+    store = Store()
+    _check_wishes(spec, effect, power)
+    prepared, loaded = _prepared(spec, store)
+    names = metrics_to_plan(prepared, metrics)
+    planning, present = Planning(store, prepared, loaded.selected), _present(prepared.spec, loaded.selected, power)
+    lines = (*calls_of_targets(planning), *calls_of_judges(planning))
+    place = _place(store, prepared, loaded, clustered=present.n_clusters is not None)
+    return Plan(
+        spec=spec,
+        effect=effect,
+        present=present,
+        calls=lines,
+        total=total_of(lines),
+        metrics=tuple(planned_metric(place, name, effect, present, loaded.selected, lines) for name in names),
+    )
+
+
+def _check_wishes(spec: ExperimentSpec, effect: float | None, power: float) -> None:
+    if effect is not None and not 0 < effect < math.inf:
+        raise InputError(f"effect: got {effect:g}, wanted a number above 0")
+    lowest = (1 - spec.confidence_level) / 2
+    if not lowest < power < 1:
+        raise InputError(f"power: got {power:g}, wanted a number between {lowest:.3g} and 1")
+
+
+def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, Loaded]:
+    """Prepare and check the spec as for a run, and load its dataset without freezing it."""
+    loaded = load_dataset(store, spec.dataset)
+    load_expectations(spec.dataset.expectations)
+    prepared = prepare_experiment(spec)
+    every = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}
+    prepared = replace(prepared, spec=prepared.spec.model_copy(update={"connections": every}))
+    check_spec(prepared, loaded.selected, store)
+    return prepared, loaded
+
+
+def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
+    """Drop the key: a plan makes no calls."""
+    if not isinstance(connection, EndpointConnection):
+        return connection
+    return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
+
+
+def _present(spec: ExperimentSpec, examples: Sequence[ExampleRow], power: float) -> Present:
+    is_clustered = any(one.cluster is not None for one in examples)
+    clusters = {one.cluster or ("alone", one.example_id) for one in examples}
+    return Present(
+        n_examples=len(examples),
+        n_clusters=len(clusters) if is_clustered else None,
+        repetitions=spec.repetitions,
+        confidence_level=spec.confidence_level,
+        power=power,
+    )
+
+
+def _place(store: Store, prepared: PreparedExperiment, loaded: Loaded, *, clustered: bool) -> Place:
+    return Place(
+        store=store,
+        prepared=prepared,
+        dataset_name=loaded.name,
+        snapshot_id=loaded.examples[0].snapshot_id,
+        clustered=clustered,
+    )

@@ -1,0 +1,64 @@
+"""Did the LLM application get better, is that real, may we release it? `from evalflows import evaluate` is the way in.
+
+The names below are imported when they are first used, since Prefect takes seconds to load.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalflows.analysis.planning.sentences import sentences_of
+    from evalflows.flows.api.backtest import backtest_gate
+    from evalflows.flows.api.comparison_result import ComparativeResult
+    from evalflows.flows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
+    from evalflows.flows.api.composites import robustness
+    from evalflows.flows.api.decisions import approve, decide_again, decide_on
+    from evalflows.flows.api.experiment_result import ExperimentResult, ItemOutcome
+    from evalflows.flows.api.experiments import aevaluate, evaluate, gate, run
+    from evalflows.flows.api.planning import plan
+    from evalflows.tasks.progress import Progress
+
+__all__ = [
+    "ComparativeResult",
+    "ExperimentResult",
+    "ItemOutcome",
+    "Progress",
+    "aevaluate",
+    "aevaluate_comparative",
+    "approve",
+    "backtest_gate",
+    "compare",
+    "decide_again",
+    "decide_on",
+    "evaluate",
+    "evaluate_comparative",
+    "gate",
+    "plan",
+    "robustness",
+    "run",
+    "sentences_of",
+]
+
+_MODULES = {
+    "analysis.planning.sentences": ("sentences_of",),
+    "flows.api.backtest": ("backtest_gate",),
+    "flows.api.comparison_result": ("ComparativeResult",),
+    "flows.api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
+    "flows.api.composites": ("robustness",),
+    "flows.api.decisions": ("approve", "decide_again", "decide_on"),
+    "flows.api.experiment_result": ("ExperimentResult", "ItemOutcome"),
+    "flows.api.experiments": ("aevaluate", "evaluate", "gate", "run"),
+    "flows.api.planning": ("plan",),
+    "tasks.progress": ("Progress",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evalflows' has no attribute {name!r}")
+    return getattr(import_module(f"evalflows.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

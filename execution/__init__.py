@@ -1,0 +1,1 @@
+"""Runs items and judgements; knows no Prefect."""

@@ -1,0 +1,82 @@
+"""Chunks of an experiment: the runs that one Prefect task run handles."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.records import ExampleRow, ExperimentRow
+
+CHUNKS_AT_ONCE = 4
+"""Chunks that a flow run handles at the same time."""
+
+MAX_CHUNKS = 40
+"""Chunks per experiment: each is two task runs, and Prefect's server handles a few hundred task runs per flow run."""
+
+MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 250, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Runs of one experiment: the examples from `start` up to `stop` (exclusive), in one repetition."""
+
+    experiment_id: str
+    repetition: int
+    start: int
+    stop: int
+
+    @property
+    def owner(self) -> str:
+        return self.experiment_id
+
+    @property
+    def part(self) -> str:
+        """The name of the chunk's parts in the store."""
+        return f"r{self.repetition}-{self.start}-{self.stop}"
+
+
+def chunk_size(n_examples: int, repetitions: int) -> int:
+    """Return the number of examples per chunk, so that an experiment has at most about MAX_CHUNKS chunks."""
+    return max(MIN_CHUNK_SIZE, min(MAX_CHUNK_SIZE, -(-n_examples * repetitions // MAX_CHUNKS)))
+
+
+def n_chunks(row: ExperimentRow) -> int:
+    """Return the number of chunks of an experiment."""
+    return row.repetitions * -(-row.n_examples // row.chunk_size)
+
+
+def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
+    """Yield all chunks of the running experiments; finished ones have none."""
+    for row in experiments:
+        starts = range(0, row.n_examples, row.chunk_size) if row.state == "running" else ()
+        for repetition, start in product(range(row.repetitions), starts):
+            yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
+
+
+def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iterator[list[Chunk]]:
+    """Yield the chunks in running order: all at once, or batch by batch if a gate has interim analyses.
+
+    A batch holds the same examples of every experiment.
+    """
+    chunks = list(chunks_of(experiments))
+    if spec.batch is None or not chunks:
+        yield chunks
+        return
+    for start in sorted({chunk.start for chunk in chunks}):
+        yield [chunk for chunk in chunks if chunk.start == start]
+
+
+def in_running_order(row: ExperimentRow, examples: Sequence[ExampleRow]) -> list[ExampleRow]:
+    """Return the examples in running order: that of the snapshot, or whole clusters in random order by the experiment's
+    seed, so that each batch is a random sample.
+    """
+    if row.seed is None:
+        return list(examples)
+    by_cluster: dict[str, list[ExampleRow]] = {}
+    for example in examples:
+        by_cluster.setdefault(example.cluster or f"alone {example.example_id}", []).append(example)
+    order = np.random.default_rng(row.seed).permutation(len(by_cluster))
+    clusters = list(by_cluster.values())
+    return [example for index in order for example in clusters[index]]

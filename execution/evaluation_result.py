@@ -1,0 +1,146 @@
+"""The result of one judgement, between the evaluator's return value and the stored row."""
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Literal
+
+from evalflows.evaluators.preference import Place, Preference
+from evalflows.evaluators.score import Judgement
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
+from evalflows.llm.usage import NO_USAGE, Usage
+from evalflows.specs.errors import NOT_ATTEMPTED, ErrorKind
+from evalflows.store.records import DataType, Json, OutputRow, ScoreRow, ScoreStatus, derived_id, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """One metric of one judgement: the score or why there is none, who decided, and what it cost.
+
+    A failed result has an error and no value, never a zero.
+    """
+
+    metric: str
+    status: ScoreStatus
+    turn: int | None = None
+    value: float | None = None
+    label: str | None = None
+    data_type: DataType | None = None
+    config_id: str | None = None
+    spread: float | None = None
+    winner: Place | Literal["tie"] | None = None  # of a pair, by the order shown
+    scores: tuple[float, float] | None = None
+    shown_first: Place | None = None
+    agreement: float | None = None
+    comment: str | None = None
+    metadata: Json | None = None
+    prompt_hash: str | None = None
+    repeats: int | None = None
+    error: str | None = None
+    error_kind: ErrorKind | None = None
+    decided_by: str | None = None
+    judge_model: str | None = None
+    attempts: int | None = None  # None: not known yet; set from the recorded calls
+    latency_s: float | None = None
+    usage: Usage = NO_USAGE
+
+
+_COMMON = (
+    *("metric", "status", "comment", "metadata", "prompt_hash", "repeats", "error", "error_kind", "decided_by"),
+    *("judge_model", "attempts", "latency_s"),
+)
+_SCORE = (*_COMMON, "turn", "value", "label", "data_type", "config_id", "spread")
+_PREFERENCE = (*_COMMON, "agreement")
+_USAGE = tuple(Usage.__slots__)
+_read_usage = attrgetter(*(f"usage.{name}" for name in _USAGE))
+_read_score, _read_preference = attrgetter(*_SCORE), attrgetter(*_PREFERENCE)
+
+
+def result_of_score(judgement: Judgement) -> EvaluationResult:
+    """Return the result of a score."""
+    return EvaluationResult(
+        metric=judgement.metric,
+        status=judgement.status,
+        turn=judgement.turn,
+        value=judgement.value,
+        label=judgement.label,
+        data_type=judgement.data_type,
+        config_id=judgement.config_id,
+        spread=judgement.spread,
+        comment=_clean(judgement.comment),
+        metadata=_metadata(judgement),
+        prompt_hash=judgement.prompt_hash,
+        repeats=judgement.repeats,
+    )
+
+
+def result_of_preference(preference: Preference, name: str) -> EvaluationResult:
+    """Return the result of a preference, by the order shown. `name` is the metric if the preference has no key."""
+    return EvaluationResult(
+        metric=preference.key or name,
+        status=preference.status,
+        winner=preference.winner,
+        scores=preference.scores,
+        shown_first=preference.shown_first,
+        agreement=preference.agreement,
+        comment=_clean(preference.comment),
+        metadata=_metadata(preference),
+        prompt_hash=preference.prompt_hash,
+        repeats=preference.repeats,
+    )
+
+
+def failed_result(metric: str, kind: ErrorKind, error: str, attempts: int | None = None) -> EvaluationResult:
+    """Return a result with an error and no value."""
+    status: ScoreStatus = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
+    return EvaluationResult(metric=metric, status=status, error_kind=kind, error=error, attempts=attempts)
+
+
+def score_columns(result: EvaluationResult) -> dict[str, Any]:
+    """Return the columns of a score row that a result has under the same names."""
+    return _with_attempts(dict(zip(_SCORE + _USAGE, _read_score(result) + _read_usage(result), strict=True)))
+
+
+def preference_columns(result: EvaluationResult) -> dict[str, Any]:
+    """Return the columns of a pairwise judgement row that a result has under the same names."""
+    return _with_attempts(dict(zip(_PREFERENCE + _USAGE, _read_preference(result) + _read_usage(result), strict=True)))
+
+
+def _with_attempts(columns: dict[str, Any]) -> dict[str, Any]:
+    if columns["attempts"] is None:
+        columns["attempts"] = 1
+    return columns
+
+
+def run_score(
+    output: OutputRow,
+    result: EvaluationResult,
+    *,
+    evaluator: str,
+    version: str,
+    declared_version: str | None = None,
+    sampling_rate: float | None = None,
+) -> ScoreRow:
+    """Return the score row of one run."""
+    return ScoreRow(
+        score_id=derived_id(output.run_id, result.turn, result.metric, version),
+        subject_kind="run",
+        subject_id=output.run_id,
+        experiment_id=output.experiment_id,
+        run_id=output.run_id,
+        example_id=output.example_id,
+        repetition=output.repetition,
+        evaluator=evaluator,
+        evaluator_version=version,
+        declared_version=declared_version,
+        sampling_rate=sampling_rate,
+        **score_columns(result),
+    )
+
+
+def _metadata(returned: Judgement | Preference) -> str | None:
+    return None if returned.metadata is None else _clean(to_json(dict(returned.metadata), mend=True))
+
+
+def _clean(text: str | None) -> str | None:
+    """Return text from user code, without API keys that an answer may quote."""
+    return None if text is None else without_keys(text, MIN_PROVIDER_KEY_CHARS)

@@ -1,0 +1,170 @@
+"""Plain user code with a time limit, in separate processes: a process can be killed, a thread cannot."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO, Any
+
+import cloudpickle
+
+from evalflows.evaluators.call import Bound
+from evalflows.evaluators.preference import Preference
+from evalflows.evaluators.score import Judgement
+from evalflows.execution.isolation.messages import receive, send
+from evalflows.llm.faults import fault_of
+from evalflows.specs.errors import CallError, InputError, describe
+
+MAX_PROCESSES = max(2, os.cpu_count() or 2)
+
+STARTUP_TIMEOUT_S = 60.0
+"""Seconds that a new process has to import what it needs."""
+
+ModelCalls = Mapping[str, Callable[..., Any] | None]
+
+
+def check_picklable(bound: Bound) -> None:
+    """Raise InputError for an evaluator that cannot be sent to another process."""
+    try:
+        cloudpickle.dumps(bound)
+    except Exception as error:
+        problem = f"timeout_s: it cannot be sent to another process ({describe(error)})"
+        raise InputError(
+            f"evaluator {bound.name!r}: {problem}; wanted an async function, or one that holds only data"
+        ) from error
+
+
+class IsolatedEvaluator:
+    """An evaluator that judges in other processes, each judgement within `timeout_s` seconds.
+
+    Model calls are made by this process on its behalf, and their time does not count.
+    """
+
+    def __init__(self, bound: Bound, timeout_s: float) -> None:
+        self._bound, self._timeout_s = bound, timeout_s
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._places = threading.BoundedSemaphore(MAX_PROCESSES)
+
+    def judge(self, available: Mapping[str, Any], calls: ModelCalls) -> list[Judgement | Preference]:
+        """Judge in another process, and return its scores or preferences.
+
+        Raise CallError: `too_slow` if the time is up, otherwise the error reported by the other process.
+        """
+        needed = ("runs",) if self._bound.scope == "pair" else ()  # to read what was returned
+        requested = {name: available[name] for name in {*self._bound.asked, *needed} if name in available}
+        with self._places:
+            process = self._take()
+            try:
+                result = process.judge({name: value for name, value in requested.items() if name not in calls}, calls)
+            except BaseException:
+                process.end()
+                raise
+            self._idle.put(process)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _take(self) -> "_Process":
+        with contextlib.suppress(Empty):
+            while True:
+                process = self._idle.get_nowait()
+                if process.is_alive:
+                    return process
+                process.end()
+        return _Process(self._bound, self._timeout_s)
+
+    def close(self) -> None:
+        """End the idle processes."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._idle.get_nowait().end()
+
+
+class _Process:
+    """One process that holds the evaluator, and judges one subject at a time.
+
+    It leads its own process group, so that killing it also kills what the evaluator has started.
+    """
+
+    def __init__(self, bound: Bound, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
+        self._popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", "evalflows.execution.isolation.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        self._in, self._out = _pipe(self._popen.stdin), _pipe(self._popen.stdout)
+        try:
+            send(self._in, (bound, timeout_s))
+            kind, content = self._receive(
+                time.monotonic() + STARTUP_TIMEOUT_S, f"took longer than {STARTUP_TIMEOUT_S:g} s to start"
+            )
+            if kind == "raised":
+                raise CallError(*content)
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._popen.poll() is None
+
+    def judge(self, available: Mapping[str, Any], calls: ModelCalls) -> list[Judgement | Preference] | BaseException:
+        """Return the judgements, or the exception raised by the evaluator or by a model call."""
+        left = self._timeout_s
+        failed: list[BaseException] = []
+        send(self._in, dict(available))
+        while True:
+            began = time.monotonic()
+            kind, content = self._receive(began + left, f"took longer than {self._timeout_s:g} s and was stopped")
+            left -= time.monotonic() - began
+            if kind == "said":
+                return list(content)
+            if kind == "raised":  # None: the error of a model call passed through
+                return failed[-1] if content is None else CallError(*content)
+            send(self._in, _reply(calls, content, failed))
+
+    def _receive(self, until: float, late: str) -> Any:
+        message = receive(self._out, until)
+        if message is not None:
+            return message
+        if time.monotonic() >= until:
+            raise CallError("too_slow", late)
+        raise CallError("raised", f"its process exited with {self._popen.wait(timeout=5)}")
+
+    def end(self) -> None:
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self._popen.wait()
+        for pipe in (self._in, self._out):
+            with contextlib.suppress(OSError):  # unwritten data has no reader
+                pipe.close()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def _reply(calls: ModelCalls, content: tuple[str, Any, Any], failed: list[BaseException]) -> tuple[str, Any]:
+    """Call `complete` or `embed` for the other process, and return the answer or the error."""
+    name, args, kwargs = content
+    try:
+        call = calls[name]
+        assert call is not None
+        return "answer", call(*args, **kwargs)
+    except Exception as error:
+        failed.append(error)
+        fault = fault_of(error)
+        return "error", (fault.kind, str(fault))

@@ -1,0 +1,105 @@
+"""The worker side of `isolation/process.py`: a process that judges with one evaluator until its pipe closes.
+
+The pipes are for messages, so what user code prints goes to stderr, and its stdin is empty.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO, Any
+
+from evalflows.evaluators.call import Bound
+from evalflows.evaluators.returned import read_returned
+from evalflows.execution.isolation.messages import receive, send
+from evalflows.specs.errors import CallError, ErrorKind, describe
+
+KILL_DELAY_S = 5.0
+"""Seconds after the time limit until an alarm kills this process, if its parent has not. The alarm works even if user
+code holds the GIL or the parent is gone."""
+
+_CALLING = threading.Lock()
+"""One model call at a time, also from threads of user code: the answers come through one pipe."""
+
+
+class _ModelCallError(CallError):
+    """A model call failed. The parent process has the original error."""
+
+
+def main() -> None:
+    with os.fdopen(os.dup(0), "rb", buffering=0) as requests, os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdout = sys.stderr
+        _judge(requests, answers)
+
+
+def _judge(requests: IO[bytes], answers: IO[bytes]) -> None:
+    try:
+        bound, timeout_s = receive(requests)
+    except Exception as error:  # any error of user modules during import
+        send(answers, ("raised", ("raised", describe(error))))
+        return
+    send(answers, ("ready", None))
+    while (available := receive(requests)) is not None:
+        signal.setitimer(signal.ITIMER_REAL, timeout_s + KILL_DELAY_S)
+        reply = _reply_to(bound, available, requests, answers)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            send(answers, reply)
+        except Exception as error:  # a returned object that cannot be pickled
+            send(answers, ("raised", ("bad_return", describe(error))))
+    signal.setitimer(signal.ITIMER_REAL, KILL_DELAY_S)  # for threads that user code left running
+
+
+def _reply_to(bound: Bound, available: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> tuple[str, Any]:
+    for name in ("complete", "embed"):
+        available[name] = _model_call(name, requests, answers)
+    try:
+        returned = bound.call(available)
+    except _ModelCallError:
+        return "raised", None
+    except Exception as error:
+        return "raised", _fault(error)
+    try:
+        return "said", read_returned(bound, returned, available)
+    except Exception as error:  # also raised by a property of the user's object
+        return "raised", ("bad_return", describe(error))
+
+
+def _fault(error: Exception) -> tuple[ErrorKind, str]:
+    """Return kind and text of an exception of user code, as `fault_of` does."""
+    if isinstance(error, CallError):
+        return error.kind, str(error)
+    if "openai" not in sys.modules:  # none of its errors can have been raised, and importing it takes half a second
+        return "raised", describe(error)
+    from evalflows.llm.faults import fault_of
+
+    fault = fault_of(error)
+    return fault.kind, str(fault)
+
+
+def _model_call(name: str, requests: IO[bytes], answers: IO[bytes]) -> Callable[..., Any]:
+    """Return `complete` or `embed`, executed by the parent process."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _CALLING:
+            left = signal.setitimer(signal.ITIMER_REAL, 0)[0]  # waiting for a model does not count
+            try:
+                send(answers, ("ask", (name, args, kwargs)))
+                reply = receive(requests)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, left)
+        if reply is None:
+            raise SystemExit
+        kind, content = reply
+        if kind == "error":
+            raise _ModelCallError(*content)
+        return content
+
+    return call
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Chunks of a comparison: which runs are compared, which is shown first, and what one Prefect task run handles."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from evalflows.execution.chunks import MAX_CHUNK_SIZE, MIN_CHUNK_SIZE
+from evalflows.execution.progress import Planned
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.store.records import ComparisonSetRow, ExampleRow, derived_id
+from evalflows.store.row_specs import comparison_spec
+
+MAX_CHUNKS = 200
+"""Chunks per comparison: each is one task run."""
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairChunk:
+    """Examples of two experiments in one repetition, from `start` up to `stop` (exclusive).
+
+    `first` comes before `second` in the comparison's list.
+    """
+
+    comparison_id: str
+    first: str
+    second: str
+    repetition: int
+    start: int
+    stop: int
+
+    @property
+    def owner(self) -> str:
+        return self.comparison_id
+
+    @property
+    def part(self) -> str:
+        """The name of the chunk's parts in the store."""
+        pair = derived_id(*sorted((self.first, self.second)))[:12]
+        return f"{pair}-r{self.repetition}-{self.start}-{self.stop}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTrial:
+    """Two runs of one example, in one order. Left is the run of the older experiment."""
+
+    example: ExampleRow
+    left_experiment: str
+    right_experiment: str
+    left_run: str
+    right_run: str
+    repetition: int
+    shown_first: Side
+
+
+def pairs_of(spec: ComparisonSpec) -> list[tuple[str, str]]:
+    """Return the pairs of experiment ids in the order of the list: all pairs, or those with the baseline."""
+    if spec.pairs == "all":
+        return list(combinations(spec.experiments, 2))
+    baseline = baseline_of(spec)
+    return [pair for pair in combinations(spec.experiments, 2) if baseline in pair]
+
+
+def baseline_of(spec: ComparisonSpec) -> str:
+    return spec.baseline or spec.experiments[0]
+
+
+def orders(spec: ComparisonSpec) -> int:
+    """Return how often each pair of runs is shown."""
+    return 2 if spec.both_orders else 1
+
+
+def chunk_size(n_shared: int, repetitions: int, pairs: int) -> int:
+    """Return the number of examples per chunk, so that a comparison has at most about MAX_CHUNKS chunks."""
+    return max(MIN_CHUNK_SIZE, min(MAX_CHUNK_SIZE, -(-n_shared * repetitions * pairs // MAX_CHUNKS)))
+
+
+def pair_chunks(row: ComparisonSetRow) -> Iterator[PairChunk]:
+    """Yield all chunks of a running comparison; a finished one has none."""
+    if row.state != "running":
+        return
+    for first, second in pairs_of(comparison_spec(row)):
+        for repetition in range(row.repetitions):
+            for start in range(0, row.n_shared, row.chunk_size):
+                stop = min(start + row.chunk_size, row.n_shared)
+                yield PairChunk(row.comparison_id, first, second, repetition, start, stop)
+
+
+def planned_pairs(row: ComparisonSetRow) -> Planned:
+    """Return the number of judgements planned."""
+    judges = len(comparison_spec(row).evaluators)
+    owners = frozenset({row.comparison_id} if row.state == "running" else ())
+    return Planned(owners=owners, judgements=n_trials(row) * judges)
+
+
+def n_trials(row: ComparisonSetRow) -> int:
+    """Return how many trials each evaluator judges; a pair shown in both orders is two trials."""
+    spec = comparison_spec(row)
+    return len(pairs_of(spec)) * row.repetitions * row.n_shared * orders(spec)
+
+
+def trials_of(chunk: PairChunk, spec: ComparisonSpec, examples: Sequence[ExampleRow]) -> Iterator[PairTrial]:
+    """Yield the trials of a chunk: each example once, or in both orders."""
+    left, right = sorted((chunk.first, chunk.second))
+    for example in examples[chunk.start : chunk.stop]:
+        runs = [derived_id(experiment, example.example_id, chunk.repetition) for experiment in (left, right)]
+        for shown_first in _shown_first(chunk, spec, example, runs):
+            yield PairTrial(
+                example=example,
+                left_experiment=left,
+                right_experiment=right,
+                left_run=runs[0],
+                right_run=runs[1],
+                repetition=chunk.repetition,
+                shown_first=shown_first,
+            )
+
+
+def _shown_first(chunk: PairChunk, spec: ComparisonSpec, example: ExampleRow, runs: Sequence[str]) -> list[Side]:
+    """Return which run is shown first. A random order depends on seed and runs only, so it is the same elsewhere."""
+    first: Side = "left" if chunk.first < chunk.second else "right"
+    if spec.both_orders:
+        return [first, "right" if first == "left" else "left"]
+    if not spec.randomize_order:
+        return [first]
+    digest = hashlib.sha256(f"{spec.seed} {example.example_id} {runs[0]} {runs[1]}".encode()).digest()
+    return ["left" if digest[0] % 2 else "right"]

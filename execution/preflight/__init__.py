@@ -1,0 +1,1 @@
+"""Checks before a run: find mistakes before anything is written or paid."""

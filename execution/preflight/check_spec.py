@@ -1,0 +1,243 @@
+"""Check a spec against its examples before anything is written or paid."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from evalflows.execution.evaluator_sample import draw
+from evalflows.execution.isolation.process import check_picklable
+from evalflows.execution.preflight.check_settings import check_settings
+from evalflows.execution.prepared import PreparedExperiment
+from evalflows.execution.prepared_evaluator import PreparedEvaluator
+from evalflows.execution.resolve import is_ours, make_target
+from evalflows.execution.secret_blocks import key_for
+from evalflows.execution.views import example_view, has_value
+from evalflows.llm import minilm
+from evalflows.llm.connections import resolve
+from evalflows.llm.local import gguf_of
+from evalflows.llm.prices import price_of
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.connection import ConnectionSpec, LocalConnection
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric import MEASURES, CompositeSpec
+from evalflows.specs.metric_names import base_metric
+from evalflows.specs.protocols import Completion
+from evalflows.specs.reference import load
+from evalflows.specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
+from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields
+
+Spec = ExperimentSpec | ComparisonSpec
+
+
+def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], store: Store) -> None:
+    """Raise InputError, in one line, for the first part of a spec that cannot work on these examples."""
+    spec, inputs = prepared.spec, {example.example_id: _inputs(example) for example in examples}
+    for target in spec.targets:
+        _check_target(target, spec, examples, inputs, store)
+    for evaluator in prepared.evaluators:
+        _check_evaluator(evaluator, spec)
+        draw(evaluator.spec, examples)
+        for judge in evaluator.judges:
+            if is_ours(judge.spec):
+                check_settings(judge.bound, examples)
+    for evaluator in prepared.summary_evaluators:
+        _check_evaluator(evaluator, spec)
+    _check_metrics(prepared)
+    _check_gates(prepared)
+    for composite in spec.composites:
+        _check_composite(composite, prepared)
+    if spec.compare is not None:
+        metrics = prepared.given_metrics or spec.judges
+        item_metrics = [*metrics, *(composite.name for composite in spec.composites), *MEASURES]
+        check_pairwise(prepared.pairwise, spec.compare.slice_by, spec, examples, item_metrics)
+
+
+def check_pairwise(
+    judges: Sequence[PreparedEvaluator[FallbackSpec]],
+    slice_by: Sequence[str],
+    spec: Spec,
+    examples: Sequence[ExampleRow],
+    item_metrics: Collection[str],
+) -> None:
+    """Check the evaluators and slices of a comparison.
+
+    Raise InputError for evaluators that cannot be used or have the name of an item metric, and for slices by a field
+    that no example has.
+    """
+    for judge in judges:
+        _check_judge(judge, spec)
+        if is_ours(judge.spec):
+            check_settings(judge.bound, examples)
+        if (name := judge.bound.name) in item_metrics:
+            wanted = f"wanted another name, such as pairwise_{name} or ranked_{name}"
+            raise InputError(f"evaluator {name!r}: the experiments have an item metric of this name; {wanted}")
+    for path in slice_by:
+        if not any(has_value(example, path) for example in examples):
+            raise InputError(f"slice_by: no example has {path!r}, wanted split, or a path such as metadata.topic")
+
+
+def _inputs(example: ExampleRow) -> dict[str, Any]:
+    """Return the inputs of an example, which another program may have written to the store."""
+    try:
+        inputs = json.loads(example.inputs)
+    except ValueError as error:
+        raise InputError(f"example {example.example_id!r}: its inputs are not JSON: {error}") from error
+    if not isinstance(inputs, dict):
+        raise InputError(f"example {example.example_id!r}: its inputs are {type(inputs).__name__}, wanted a mapping")
+    return inputs
+
+
+def _check_target(
+    target: TargetSpec,
+    spec: ExperimentSpec,
+    examples: Sequence[ExampleRow],
+    inputs: Mapping[str, dict[str, Any]],
+    store: Store,
+) -> None:
+    if isinstance(target, ChatTarget):
+        _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
+        for identity, fields in inputs.items():
+            check_fields(target, fields, f"example {identity!r}")
+    if isinstance(target, HttpTarget):
+        for identity, fields in inputs.items():
+            check_body(target, fields, f"example {identity!r}")
+    made = make_target(target, _never, examples, store)
+    if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
+        reason = _missing_answer(made, examples[0])
+        raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
+
+
+def _missing_answer(recording: Target, example: ExampleRow) -> str:
+    """Return why a recording has no answer for an example; empty if it has one."""
+    view = example_view(example)
+    available = {
+        "example": view,
+        "example_id": view.id,
+        "inputs": view.inputs,
+        "metadata": view.metadata,
+        "repetition": 0,
+    }
+    try:
+        recording.call(available)
+    except NoRecordedAnswerError as error:
+        return str(error)
+    return ""
+
+
+def _check_evaluator(evaluator: PreparedEvaluator[EvaluatorSpec], spec: ExperimentSpec) -> None:
+    for judge in evaluator.all:
+        _check_judge(judge, spec)
+    tested = evaluator.judges[-1].bound
+    if evaluator.spec.controls and (not tested.asks_for("complete") or evaluator.scope == "run"):
+        raise InputError(
+            f"evaluator {evaluator.name!r}: controls need a model that judges one answer at a time, got none"
+        )
+
+
+def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
+    """Check one evaluator, without tiers and fallback. Raise InputError if it or its connection cannot be used."""
+    bound, name, settings = judge.bound, judge.connection, judge.spec
+    who = f"evaluator {bound.name!r}"
+    if settings.timeout_s is not None and not bound.is_async:
+        check_picklable(bound)
+    if name and bound.asks_for("complete"):
+        _check_connection(name, settings.model, who, spec)
+    if name and bound.asks_for("embed"):
+        _check_embedding(name, settings.model or settings.args.get("model"), who, spec)
+
+
+def _check_connection(name: str, model: str | None, who: str, spec: Spec) -> None:
+    connection = resolve(name, spec.connections)
+    if isinstance(connection, LocalConnection):
+        gguf_of(connection)
+        return
+    _check_key(name, connection, who)
+    if not model and not connection.model:
+        raise InputError(f"{who}: connection {name!r} has no default model, wanted `model`")
+    _check_price(name, connection, model or connection.model or "", who, spec)
+
+
+def _check_embedding(name: str, model: str | None, who: str, spec: Spec) -> None:
+    connection = resolve(name, spec.connections)
+    if isinstance(connection, LocalConnection):
+        minilm.require_installed()
+        return
+    _check_key(name, connection, who)
+    if not model and not connection.embedding_model:
+        raise InputError(f"{who}: connection {name!r} has no embedding_model, wanted one, or `model`")
+    _check_price(name, connection, model or connection.embedding_model or "", who, spec)
+
+
+def _check_key(name: str, connection: ConnectionSpec, who: str) -> None:
+    try:
+        key_for(name, connection)
+    except InputError as error:
+        raise InputError(f"{who}: {error}") from error
+
+
+def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: Spec) -> None:
+    """Raise InputError if budget_usd cannot be enforced: the price is unknown and there is no max_calls."""
+    if spec.budget_usd is None or spec.max_calls is not None or price_of(connection, model) is not None:
+        return
+    raise InputError(
+        f"{who}: budget_usd cannot be enforced without the price of {model!r} on connection {name!r}; wanted "
+        f"usd_per_million_input_tokens and usd_per_million_output_tokens there, a price_list, or max_calls"
+    )
+
+
+def _check_metrics(prepared: PreparedExperiment) -> None:
+    """Raise InputError for settings of a metric that does not exist, most likely a typo."""
+    spec, known = prepared.spec, _known_metrics(prepared)
+    if known is None:
+        return
+    for metric in spec.metrics:
+        if base_metric(metric) not in known:  # a pass@k metric counts as its base metric
+            raise InputError(f"metrics: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
+
+
+def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:
+    """Return all metrics of the experiment; None if a user's evaluator may give any."""
+    metrics = prepared.given_metrics
+    return None if metrics is None else [*metrics, *(one.name for one in prepared.spec.composites), *MEASURES]
+
+
+def _check_gates(prepared: PreparedExperiment) -> None:
+    """Raise InputError for a gate rule on a metric that does not exist."""
+    spec, known = prepared.spec, _known_metrics(prepared)
+    if known is None:
+        return
+    for gate in spec.gates:
+        for metric in gate.metrics:
+            if base_metric(metric) not in known:
+                raise InputError(f"gate {gate.name!r}: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
+
+
+def _check_composite(composite: CompositeSpec, prepared: PreparedExperiment) -> None:
+    """Raise InputError for a composite with unknown or unbounded parts, or with samples that do not nest."""
+    name, spec, known = composite.name, prepared.spec, prepared.given_metrics
+    for metric in composite.metrics:
+        if metric in MEASURES and metric in composite.weights and spec.direction(metric).range is None:
+            wanted = f"metrics: {{{metric}: {{range: [0, …]}}}}"
+            raise InputError(f"composite {name!r}: {metric} has no bounds, wanted {wanted}")
+        if known is not None and metric not in (*known, *MEASURES):
+            wanted = ", ".join([*known, *MEASURES])
+            raise InputError(f"composite {name!r}: no evaluator gives {metric!r}, wanted one of {wanted}")
+    if composite.function:
+        load(composite.function)
+    sampled = [
+        evaluator.spec
+        for evaluator in prepared.evaluators
+        if evaluator.spec.is_sampled and not composite.metrics.isdisjoint(evaluator.metrics)
+    ]
+    if len({(e.sample_seed, e.sample_by, frozenset(e.sample_rates)) for e in sampled}) > 1:
+        names = " and ".join(e.metric for e in sampled)
+        wanted = "the same sample_seed, sample_by and sample_rates keys, so that one sample contains the other"
+        raise InputError(f"composite {name!r}: the samples of {names} are drawn in different ways, wanted {wanted}")
+
+
+async def _never(*args: object, **kwargs: object) -> Completion:
+    raise AssertionError("no model is called while a spec is checked")

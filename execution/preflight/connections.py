@@ -1,0 +1,95 @@
+"""Shared connections of a spec, and trial calls to connections."""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from evalflows.execution.secret_blocks import key_for
+from evalflows.llm import loop
+from evalflows.llm.connect import completer
+from evalflows.llm.connections import AUTO_MODEL, key_source, lacks_key, shared, without_secrets
+from evalflows.llm.ledger import Ledger
+from evalflows.specs.connection import ConnectionSpec, LocalConnection
+from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.protocols import Complete, Completion
+from evalflows.store.parquet import Store
+
+QUESTION = "Answer with the one word OK."
+
+Outcome = Literal["works", "fails", "not_tried"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The outcome of a trial call to a connection."""
+
+    name: str
+    outcome: Outcome
+    says: str  # one line, without the key
+
+
+def with_shared(own: Mapping[str, ConnectionSpec], named: set[str]) -> dict[str, ConnectionSpec]:
+    """Return a spec's connections, with those it names from the shared file. Raise InputError for a broken file."""
+    from_file = {name: one for name, one in shared().items() if name in named and name not in own}
+    return {**own, **from_file}
+
+
+def try_connections(connections: Mapping[str, ConnectionSpec]) -> Iterator[Trial]:
+    """Ask each connection for one word, all at once, and yield the outcomes in order. Nothing is stored or retried.
+
+    Connections without a key or a model are not called.
+    """
+    with TemporaryDirectory() as folder:
+        store = Store(folder)
+        trials = [_start(name, connection, store) for name, connection in connections.items()]
+        for trial in trials:
+            yield trial.result() if isinstance(trial, Future) else trial
+
+
+def _start(name: str, connection: ConnectionSpec, store: Store) -> "Trial | Future[Trial]":
+    model = connection.model or (AUTO_MODEL if name == "openai" else None)
+    if reason := _why_not(connection, model):
+        return Trial(name=name, outcome="not_tried", says=reason)
+    key = None
+    try:
+        key = key_for(name, connection)
+        once = connection.model_copy(update={"attempts": 1})
+        # One ledger each: a cached answer of another connection says nothing about this key.
+        complete = completer(name, once, Ledger(store, name, fresh=True), key=key, model=model)
+    except (InputError, RuntimeError) as error:  # RuntimeError: not a GGUF file
+        says = str(error).removeprefix(f"connection {name!r}: ")
+        return Trial(name=name, outcome="fails", says=without_secrets(says, connection, key))
+    return loop.start(_try(name, connection, complete, key))
+
+
+def _why_not(connection: ConnectionSpec, model: str | None) -> str | None:
+    """Return why a connection cannot be called; None if it can."""
+    if lacks_key(connection):
+        return key_source(connection)
+    has_model = model or isinstance(connection, LocalConnection)
+    return None if has_model else "no model configured, wanted one to ask"
+
+
+async def _try(name: str, connection: ConnectionSpec, complete: Complete, key: str | None) -> Trial:
+    try:
+        answer = await _answer(complete)
+    except CallError as error:
+        says = " ".join(without_secrets(str(error), connection, key).split())
+        return Trial(name=name, outcome="fails", says=says)
+    says = f"{answer.latency_s or 0:.2f} s, {answer.model} answered"
+    return Trial(name=name, outcome="works", says=without_secrets(says, connection, key))
+
+
+async def _answer(complete: Complete) -> Completion:
+    """Ask the question. Some models reject max_tokens for max_completion_tokens, and need room for reasoning."""
+    try:
+        return await complete(QUESTION, max_tokens=5)
+    except CallError as error:
+        if error.kind != "bad_request" or "max_tokens" not in str(error):
+            raise
+        return await complete(QUESTION, max_completion_tokens=200)
+
+
+__all__ = ["Trial", "key_for", "try_connections"]

@@ -1,0 +1,264 @@
+"""Running experiments: a prepared experiment with what its calls need, made once per process and shared by its chunks.
+
+That is the examples, the target, runnable evaluators, clients, limits, budget and ledger. `prepared.py` holds what is
+known before a run; `running_comparison.py` is the same for comparisons.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from evalflows.evaluators.call import Bound
+from evalflows.execution.chunks import in_running_order
+from evalflows.execution.evaluator_sample import Sample, draw
+from evalflows.execution.isolation.process import IsolatedEvaluator
+from evalflows.execution.prepared import connections_of, prepared_experiments
+from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
+from evalflows.execution.resolve import make_target
+from evalflows.execution.secret_blocks import key_for
+from evalflows.execution.workers import Workers
+from evalflows.llm.breaker import Breaker
+from evalflows.llm.budget import Budget
+from evalflows.llm.caller import Endpoint
+from evalflows.llm.complete import Completer
+from evalflows.llm.connect import completer, embedder
+from evalflows.llm.connections import resolve
+from evalflows.llm.embed import Embedder
+from evalflows.llm.ledger import Ledger
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric import MetricSpec
+from evalflows.specs.protocols import Complete, Embed
+from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.target import ChatTarget
+from evalflows.store.parquet import Store
+from evalflows.store.queries.progress import spent_by_group
+from evalflows.store.records import ExampleRow, ExperimentRow, now
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.snapshots import load_snapshot
+from evalflows.targets import Target
+
+MIN_WORKERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnableEvaluator:
+    """A prepared evaluator with the model calls, budget and breaker of this process, so that it can be called."""
+
+    spec: FallbackSpec
+    bound: Bound
+    version: str
+    complete: Complete | None
+    embed: Embed | None
+    breaker: Breaker
+    metrics: Mapping[str, MetricSpec]  # of the whole spec
+    budget: Budget
+    configs: Mapping[str, ScoreConfigSpec]  # score configs by id
+    fallback: "RunnableEvaluator | None" = None
+    controls: int | None = None
+    tiers: "Sequence[RunnableEvaluator]" = ()
+    sample: Sample | None = None  # None: judges every answer
+    isolated: IsolatedEvaluator | None = None  # set if its code runs in separate processes
+
+    @property
+    def requested(self) -> frozenset[str]:
+        """Names of the arguments that it or its fallback requests."""
+        return self.bound.asked | (self.fallback.bound.asked if self.fallback else frozenset())
+
+    @property
+    def asks_for_scores(self) -> bool:
+        """Whether it needs the scores of others, so that it is called after them."""
+        return any(judge.bound.asks_for("evaluations", "scores") for judge in self.all)
+
+    @property
+    def all(self) -> "Iterator[RunnableEvaluator]":
+        """The evaluator, its tiers and its fallback."""
+        yield self
+        yield from self.tiers
+        if self.fallback is not None:
+            yield self.fallback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningExperiment:
+    """What the chunks of one experiment share."""
+
+    row: ExperimentRow
+    store: Store
+    examples: Sequence[ExampleRow]  # in running order
+    target: Target
+    target_complete: Complete | None
+    target_breaker: Breaker
+    spec: ExperimentSpec
+    evaluators: Sequence[RunnableEvaluator]
+    summary_evaluators: Sequence[RunnableEvaluator]
+    answering: Workers
+    judging: Workers
+    answering_on: Sequence[Endpoint]  # endpoints of the target
+    judging_on: Sequence[Endpoint]  # endpoints of the evaluators
+    budget: Budget
+    made_at: datetime
+
+
+_running: dict[str, RunningExperiment] = {}
+_budgets: dict[str, Budget] = {}  # by run group
+_ledgers: dict[str, Ledger] = {}
+_lock = threading.Lock()
+
+
+def running_experiment(experiment_id: str) -> RunningExperiment:
+    """Return the running experiment, made on first use in this process."""
+    with _lock:
+        if experiment_id not in _running:
+            _running[experiment_id] = _make(experiment_id)
+        return _running[experiment_id]
+
+
+def is_running(experiment_id: str) -> bool:
+    """Whether this process has worked on the experiment."""
+    return experiment_id in _running
+
+
+def forget_experiment(experiment_id: str, run_group: str) -> None:
+    """Drop the experiment, after it has ended and before it starts: its spec may name other code then."""
+    with _lock:
+        ended = _running.pop(experiment_id, None)
+        _budgets.pop(run_group, None)
+        _ledgers.pop(run_group, None)
+    close(ended.evaluators if ended else ())
+
+
+def close(evaluators: Iterable[RunnableEvaluator]) -> None:
+    """End the processes of isolated evaluators."""
+    for evaluator in evaluators:
+        for judge in evaluator.all:
+            if judge.isolated is not None:
+                judge.isolated.close()
+
+
+def _n_workers(spec: ExperimentSpec, connections: set[str]) -> int:
+    """Return `max_concurrency`, or enough workers to keep the widest connection full.
+
+    A quarter more than its limit: some already wait for a slot while others process their answers.
+    """
+    widths = [-(-5 * resolve(name, spec.connections).max_in_flight // 4) for name in connections]
+    return spec.max_concurrency or max([MIN_WORKERS, *widths])
+
+
+def _make(experiment_id: str) -> RunningExperiment:
+    store = Store()
+    row: ExperimentRow = store.read("experiments", experiment_id)[0]
+    prepared = prepared_experiments.of(experiment_spec(row))
+    spec = prepared.spec
+    factory = EvaluatorFactory(spec, _ledger(store, row, spec), _budget(store, row, spec))
+    examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
+    target = next(target for target in spec.targets if target.name == row.target)
+    complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
+    evaluators = [factory.evaluator(evaluator, examples) for evaluator in prepared.evaluators]
+    summaries = [factory.evaluator(evaluator, examples) for evaluator in prepared.summary_evaluators]
+    judges = connections_of(prepared.evaluators)
+    answering = {target.connection} if isinstance(target, ChatTarget) else set()
+    return RunningExperiment(
+        row=row,
+        store=store,
+        examples=examples,
+        target=make_target(target, complete, examples, store),
+        target_complete=complete,
+        target_breaker=factory.breaker(),
+        spec=spec,
+        evaluators=evaluators,
+        summary_evaluators=summaries,
+        answering=Workers(_n_workers(spec, answering)),
+        judging=Workers(_n_workers(spec, judges)),
+        answering_on=_endpoints([complete]),
+        judging_on=endpoints_of([*evaluators, *summaries]),
+        budget=factory.budget,
+        made_at=now(),
+    )
+
+
+def _ledger(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Ledger:
+    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each."""
+    if not spec.use_cache:
+        return Ledger(store, row.experiment_id, fresh=True)
+    if row.run_group not in _ledgers:
+        _ledgers[row.run_group] = Ledger(store, row.experiment_id)
+    return _ledgers[row.run_group]
+
+
+def _budget(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
+    """Return the budget of the run group, with what its experiments have already spent."""
+    if row.run_group not in _budgets:
+        calls, usd, unpriced = spent_by_group(store, row.run_group)
+        _budgets[row.run_group] = Budget(
+            usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced
+        )
+    return _budgets[row.run_group]
+
+
+def endpoints_of(evaluators: Iterable[RunnableEvaluator]) -> list[Endpoint]:
+    """Return the endpoints of evaluators, with those of their tiers and fallbacks."""
+    return _endpoints([call for e in evaluators for judge in e.all for call in (judge.complete, judge.embed)])
+
+
+def _endpoints(calls: Iterable[object]) -> list[Endpoint]:
+    """Return the endpoints of model calls, each once; models in this process have none."""
+    endpoints = {call.endpoint.name: call.endpoint for call in calls if isinstance(call, Completer | Embedder)}
+    return list(endpoints.values())
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorFactory:
+    """Makes runnable evaluators for one experiment or comparison, which share its ledger and budget."""
+
+    spec: ExperimentSpec | ComparisonSpec
+    ledger: Ledger
+    budget: Budget
+
+    def evaluator(
+        self, evaluator: PreparedEvaluator[EvaluatorSpec], examples: Sequence[ExampleRow]
+    ) -> RunnableEvaluator:
+        """Return an evaluator with its tiers, fallback, controls and sample."""
+        fallback, name = evaluator.fallback, evaluator.name
+        return replace(
+            self.judge(evaluator),
+            fallback=self.judge(fallback, name) if fallback else None,
+            tiers=[self.judge(tier, name) for tier in evaluator.tiers],
+            controls=evaluator.spec.controls,
+            sample=draw(evaluator.spec, examples),
+        )
+
+    def judge(self, evaluator: PreparedEvaluator[FallbackSpec], score_name: str | None = None) -> RunnableEvaluator:
+        """Return an evaluator by itself, without tiers, fallback, controls and sample."""
+        experiment = self.spec if isinstance(self.spec, ExperimentSpec) else None
+        spec, name, bound = evaluator.spec, evaluator.connection, evaluator.bound
+        bound = replace(bound, name=score_name or bound.name)
+        completes = bound.asks_for("complete")
+        return RunnableEvaluator(
+            spec=spec,
+            bound=bound,
+            version=evaluator_version(evaluator, self.spec.connections),
+            complete=self.complete(name, spec.model) if name and completes else None,
+            # With both requested, `model` is for complete, and embed uses the connection's embedding model.
+            embed=self._embed(name, None if completes else spec.model) if name and bound.asks_for("embed") else None,
+            breaker=self.breaker(),
+            metrics=experiment.metrics if experiment else {},
+            budget=self.budget,
+            configs=experiment.score_configs if experiment else {},
+            isolated=None if bound.is_async or spec.timeout_s is None else IsolatedEvaluator(bound, spec.timeout_s),
+        )
+
+    def complete(self, name: str, model: str | None = None) -> Completer:
+        connection = resolve(name, self.spec.connections)
+        key = key_for(name, connection)
+        return completer(name, connection, self.ledger, key=key, model=model, budget=self.budget)
+
+    def _embed(self, name: str, model: str | None) -> Embed:
+        connection = resolve(name, self.spec.connections)
+        key = key_for(name, connection)
+        return embedder(name, connection, self.ledger, key=key, model=model, budget=self.budget)
+
+    def breaker(self) -> Breaker:
+        return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s)

@@ -1,0 +1,105 @@
+"""Build the views of stored rows that evaluators and targets get: new objects each time, safe to modify."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from evalflows.evaluators.call import offer_fields, offer_run
+from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
+from evalflows.specs.columns import at_path
+from evalflows.specs.errors import InputError
+from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
+
+_OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
+_FIELDS = {
+    "inputs": frozenset({"inputs", "input"}),
+    "reference_outputs": frozenset({"reference_outputs", "expected_output"}),
+    "metadata": frozenset({"metadata"}),
+    "outputs": frozenset({"outputs", "output"}),
+}
+
+
+def evaluator_inputs(
+    requested: frozenset[str], example: ExampleRow, output: OutputRow, scores: Iterable[ScoreRow]
+) -> dict[str, Any]:
+    """Build only the arguments an evaluator requests; for a quick rule, parsing the rest takes longer than the rule.
+
+    All objects are new, so that an evaluator may modify them.
+    """
+    if not requested.isdisjoint(_OBJECTS):
+        view = example_view(example)
+        return offer_run(view, run_view(output, view.inputs), evaluations_view(scores))
+    texts = {
+        "inputs": example.inputs,
+        "reference_outputs": example.reference_outputs,
+        "metadata": example.metadata or "{}",
+        "outputs": output.outputs,
+    }
+    return offer_fields(
+        {name: from_json(text) for name, text in texts.items() if not requested.isdisjoint(_FIELDS[name])}
+    )
+
+
+def value_at(example: ExampleRow, path: str) -> Any:
+    """Return an example's value at a path such as `split` or `metadata.topic`. Raise InputError if it has none."""
+    fields = {
+        "inputs": json.loads(example.inputs),
+        "reference_outputs": from_json(example.reference_outputs),
+        "metadata": from_json(example.metadata) or {},
+        "split": example.split,
+        "cluster": example.cluster,
+    }
+    return at_path(fields, path)
+
+
+def has_value(example: ExampleRow, path: str) -> bool:
+    """Whether an example has a value at a path."""
+    try:
+        return value_at(example, path) is not None
+    except InputError:
+        return False
+
+
+def example_view(row: ExampleRow) -> ExampleView:
+    return ExampleView(
+        id=row.example_id,
+        inputs=json.loads(row.inputs),
+        reference_outputs=from_json(row.reference_outputs),
+        metadata=from_json(row.metadata) or {},
+        split=row.split,
+        cluster=row.cluster,
+        attachments=from_json(row.attachments) or {},
+    )
+
+
+def run_view(row: OutputRow, inputs: dict[str, Any]) -> RunView:
+    return RunView(
+        id=row.run_id,
+        inputs=inputs,
+        outputs=from_json(row.outputs),
+        error=row.error,
+        repetition=row.repetition,
+        steps=from_json(row.steps) or [],
+        latency_s=row.latency_s,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
+        cost_usd=row.cost_usd,
+        started_at=row.started_at,
+    )
+
+
+def evaluations_view(rows: Iterable[ScoreRow]) -> Evaluations:
+    """Return the scores of a run, without those of its turns."""
+    return Evaluations(
+        Evaluation(
+            name=row.metric,
+            value=row.value if row.value is not None else row.label,
+            comment=row.comment,
+            status=row.status,
+            metadata=from_json(row.metadata),
+            data_type=row.data_type,
+            config_id=row.config_id,
+        )
+        for row in rows
+        if row.turn is None
+    )

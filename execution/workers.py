@@ -1,0 +1,135 @@
+"""Run user code over many items: one code path for plain and async functions."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from heapq import heappop, heappush
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Work = Callable[[Item], Coroutine[Any, Any, None]]
+"""Handles one item and stores its result itself. For a plain function it never awaits."""
+
+
+QUICK_S = 0.002
+"""If an item takes less, a single thread is enough."""
+
+CHECK_INTERVAL_S = 0.01
+"""Interval at which the speed of the first thread is checked."""
+
+
+class Workers:
+    """`width` workers for one stage of an experiment, shared by all its chunks in this process.
+
+    Chunks are served in order of arrival. With equal shares all chunks would end at the same time, and nothing would be
+    in flight while the next stage starts.
+
+    Async work is awaited on the event loop; plain work runs on threads that take items from one queue. A slow function
+    keeps `width` threads busy. A quick one gets a single thread: because of the GIL, more would only wait for each
+    other.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._threads = ThreadPoolExecutor(width, thread_name_prefix="evalflows-items")
+        self._places = _Places(width)
+        self._turns = count()
+
+    async def run(self, work: Work[Item], items: Iterable[Item], *, is_async: bool) -> None:
+        """Handle every item. Raise the first exception of `work`, after all workers have ended."""
+        queue: SimpleQueue[Item] = SimpleQueue()
+        for item in items:
+            queue.put(item)
+        n_workers = min(self._width, queue.qsize())
+        if is_async:
+            turn = next(self._turns)
+            jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(n_workers)]
+        else:
+            jobs = await self._on_threads(work, queue, n_workers)
+        results = await asyncio.gather(*jobs, return_exceptions=True)
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _on_threads(
+        self, work: Work[Item], queue: "SimpleQueue[Item]", n_workers: int
+    ) -> list["asyncio.Future[None]"]:
+        """Start one worker thread, and the others once the first proves slow."""
+        running, items = asyncio.get_running_loop(), queue.qsize()
+
+        def start() -> "asyncio.Future[None]":
+            return running.run_in_executor(self._threads, copy_context().run, _draw, work, queue)
+
+        if not n_workers:
+            return []
+        first, began = start(), running.time()
+        while n_workers > 1 and not first.done():
+            await asyncio.wait([first], timeout=CHECK_INTERVAL_S)
+            handled = items - queue.qsize() - 1  # without the current one
+            if (running.time() - began) > handled * QUICK_S and not queue.empty():
+                return [first, *(start() for _ in range(n_workers - 1))]
+        return [first]
+
+    async def _draw_async(self, work: Work[Item], queue: "SimpleQueue[Item]", turn: int) -> None:
+        while not queue.empty():
+            await self._places.take(turn)
+            try:
+                await work(queue.get_nowait())
+            except Empty:
+                return
+            finally:
+                self._places.give()
+
+
+class _Places:
+    """A semaphore that serves the lowest turn first."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+
+    async def take(self, turn: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (turn, next(self._arrivals), place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._waiting:
+            _, _, place = heappop(self._waiting)
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
+
+
+def _draw(work: Work[Item], queue: "SimpleQueue[Item]") -> None:
+    while True:
+        try:
+            item = queue.get_nowait()
+        except Empty:
+            return
+        run_sync(work(item))
+
+
+def run_sync(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that never waits, without an event loop, and return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    coroutine.close()
+    raise RuntimeError("plain work must not await")

@@ -1,0 +1,88 @@
+"""The result of comparing experiments: a comparison's rows, read from the store."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from evalflows.reports.comparison import ComparisonReport, comparison_report
+from evalflows.store.catalog import ask_arrow
+from evalflows.store.parquet import Store
+from evalflows.store.records import ComparisonSetRow
+
+
+class ComparativeResult:
+    """A finished comparison. Iterates over its pairs as mappings, by metric, then in the dataset's order."""
+
+    def __init__(self, comparison_id: str) -> None:
+        store = Store()
+        (row,) = store.read("comparison_sets", comparison_id)
+        self._row: ComparisonSetRow = row
+        self._pairs = ask_arrow(store, _PAIRS, [comparison_id]).to_pylist()
+        self.report: ComparisonReport = comparison_report(store, comparison_id)
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(sorted({pair["metric"] for pair in self._pairs}))
+        return f"ComparativeResult({self.name!r}, {self.comparison_id}, {len(self)} pairs: {metrics})"
+
+    def __str__(self) -> str:
+        """The comparison's name and its summary, one sentence per line."""
+        return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
+
+    @property
+    def comparison_id(self) -> str:
+        return self._row.comparison_id
+
+    @property
+    def name(self) -> str:
+        return self._row.name
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._pairs)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per pair and metric.
+
+        Columns: example_id, repetition, metric, left, right (experiments), winner (an experiment, `tie`, or None if
+        the verdict is missing), shown_first (an experiment, or `both`), inputs.*, reference.*, left.*, right.*, and
+        scores, comments, status and cost.
+        """
+        return pd.DataFrame([_flat(pair) for pair in self._pairs])
+
+    def win_rates(self) -> pd.DataFrame:
+        """One row per candidate, baseline, metric and slice."""
+        return self._query("select * from win_rates where comparison_id = ?")
+
+    def leaderboard(self) -> pd.DataFrame:
+        """One row per experiment, metric and slice, best first."""
+        return self._query(
+            "select * from leaderboard where comparison_id = ? order by metric, slice <> 'all', slice, rank"
+        )
+
+    def _query(self, query: str) -> pd.DataFrame:
+        table: pd.DataFrame = ask_arrow(Store(), query, [self.comparison_id]).to_pandas()
+        return table
+
+
+def _flat(pair: dict[str, Any]) -> dict[str, Any]:
+    texts = {"inputs": "inputs", "reference": "reference_outputs", "left": "left_outputs", "right": "right_outputs"}
+    columns = {name: value for name, value in pair.items() if name not in texts.values()}
+    for prefix, name in texts.items():
+        columns |= {f"{prefix}.{field}": value for field, value in json.loads(pair[name] or "{}").items()}
+    return columns
+
+
+_PAIRS = """
+select example_id, repetition, metric, left_experiment as "left", right_experiment as "right", winner,
+       case shown_first when 'left' then left_experiment when 'right' then right_experiment else 'both' end
+           as shown_first,
+       outcome, left_score, right_score, comment, other_comment, status, error, decided_by, agreement,
+       left_run_id, right_run_id, left_experiment_id, right_experiment_id, cost_usd,
+       inputs, reference_outputs, left_outputs, right_outputs
+from pair_outcomes where comparison_id = ?
+order by metric, repetition, position, left_experiment_id, right_experiment_id
+"""

@@ -1,0 +1,84 @@
+"""Decide gates on stored experiments, and approve baselines."""
+
+from collections.abc import Sequence
+
+from evalflows.analysis.differences.experiment_pair import ExperimentPair
+from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.gates.baselines import approve_baseline
+from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.specs.errors import InputError
+from evalflows.specs.gate import GateSpec
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import BaselineRow, DecisionRow, ExperimentRow
+from evalflows.store.row_specs import experiment_spec, gate_spec
+
+Compared = str | ExperimentResult
+
+
+def decide_again(decision_id: str) -> DecisionRow:
+    """Make a decision again from the current store. Its id is the same if the evidence is the same."""
+    store = Store()
+    row: DecisionRow = store.read("decisions", decision_id)[0]
+    candidate = _experiment(store, row.candidate_experiment_id)
+    baseline = _experiment(store, row.baseline_experiment_id) if row.baseline_experiment_id else None
+    spec = experiment_spec(candidate).model_copy(update={"confidence_level": row.confidence_level})
+    pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate, baseline=baseline)
+    return GateEvaluation(gate=gate_spec(row), pair=pair).decision()
+
+
+def decide_on(
+    candidate: Compared, baseline: Compared | None, gate: GateSpec, confidence_level: float | None = None
+) -> DecisionRow:
+    """Decide a gate on two existing experiments. The decision is not stored.
+
+    Args:
+        candidate: Id, id prefix or name of an experiment, or a result of `evaluate`.
+        baseline: The same; None if the gate has only thresholds.
+        gate: The gate to decide.
+        confidence_level: Default: that of the candidate's spec.
+
+    Raise InputError if an experiment does not exist, or if a non-inferiority or superiority rule has no baseline.
+    """
+    store = Store()
+    if baseline is None and gate.compares:
+        raise InputError(f"gate {gate.name!r}: got no baseline, wanted one for non_inferiority and superiority")
+    candidate_row = _experiment(store, _identity(store, candidate))
+    baseline_row = None if baseline is None else _experiment(store, _identity(store, baseline))
+    spec = experiment_spec(candidate_row)
+    spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
+    pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
+    return GateEvaluation(gate=gate, pair=pair).decision()
+
+
+def approve(
+    experiment: Compared, name: str | None = None, *, reason: str | None = None, by: str | None = None
+) -> BaselineRow:
+    """Approve an experiment as the baseline that gates compare with from now on.
+
+    Args:
+        experiment: Id, id prefix or name of an experiment, or a result of `evaluate`.
+        name: Name of the baseline. Default: the name of the experiment's spec.
+        reason: Reason for the approval.
+        by: Who approves it. Default: the current user.
+
+    Raise InputError if the experiment does not exist or is not complete.
+    """
+    store = Store()
+    row = _experiment(store, _identity(store, experiment))
+    return approve_baseline(store, row, name, reason=reason, by=by)
+
+
+def _identity(store: Store, experiment: Compared) -> str:
+    if isinstance(experiment, ExperimentResult):
+        return experiment.experiment_id
+    (identity,) = find_experiments(store, experiment, just_one=True)
+    return identity
+
+
+def _experiment(store: Store, identity: str) -> ExperimentRow:
+    rows: Sequence[ExperimentRow] = store.read("experiments", identity)
+    if not rows:
+        raise InputError(f"experiment {identity}: not in {store.layout.root}")
+    return rows[0]

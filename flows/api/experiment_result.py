@@ -1,0 +1,85 @@
+"""The result of `evaluate`: an experiment's rows, read from the store."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow
+from evalflows.store.snapshots import load_snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemOutcome:
+    """One run: the example, the output, and its scores."""
+
+    example: ExampleRow
+    output: OutputRow
+    scores: Sequence[ScoreRow]
+
+
+class ExperimentResult:
+    """A finished experiment. Iterates over its runs by repetition, in the dataset's order."""
+
+    def __init__(self, experiment_id: str) -> None:
+        store = Store()
+        (row,) = store.read("experiments", experiment_id)
+        self._row: ExperimentRow = row
+        self._examples = load_snapshot(store, row.snapshot_id)
+        self._outputs = {(o.repetition, o.example_id): o for o in store.read("outputs", experiment_id)}
+        self._scores: dict[str, list[ScoreRow]] = {}
+        for score in store.read("scores", experiment_id):
+            self._scores.setdefault(score.subject_id, []).append(score)
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(sorted({score.metric for scores in self._scores.values() for score in scores}))
+        return f"ExperimentResult({self.experiment_name!r}, {self.experiment_id}, {len(self)} runs: {metrics})"
+
+    @property
+    def experiment_id(self) -> str:
+        return self._row.experiment_id
+
+    @property
+    def experiment_name(self) -> str:
+        return self._row.name
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def __iter__(self) -> Iterator[ItemOutcome]:
+        for repetition in range(self._row.repetitions):
+            for example in self._examples:
+                if output := self._outputs.get((repetition, example.example_id)):
+                    scores = sorted(self._scores.get(output.run_id, []), key=lambda score: score.metric)
+                    yield ItemOutcome(example=example, output=output, scores=scores)
+
+    def scores(self, metric: str) -> list[float | str | None]:
+        """Return the value or label of each run, in order; None if the run has no such score.
+
+        Raise KeyError if no run has the metric.
+        """
+        by_run = [[s for s in item.scores if s.metric == metric and s.turn is None] for item in self]
+        if not any(by_run):
+            known = sorted({s.metric for scores in self._scores.values() for s in scores})
+            raise KeyError(f"metric {metric!r}: wanted one of {', '.join(known) or 'no metric at all'}")
+        return [None if not s else s[0].value if s[0].value is not None else s[0].label for s in by_run]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per run: example, inputs.*, outputs.*, reference.*, score.*, status, error, latency and cost."""
+        return pd.DataFrame([_flat(item) for item in self])
+
+
+def _flat(item: ItemOutcome) -> dict[str, Any]:
+    columns: dict[str, Any] = {"example_id": item.example.example_id, "repetition": item.output.repetition}
+    for prefix, text in (
+        ("inputs", item.example.inputs),
+        ("outputs", item.output.outputs),
+        ("reference", item.example.reference_outputs),
+    ):
+        columns |= {f"{prefix}.{name}": value for name, value in json.loads(text or "{}").items()}
+    columns |= {f"score.{s.metric}": s.value if s.value is not None else s.label for s in item.scores if s.turn is None}
+    names = ("status", "error", "latency_s", "cost_usd")
+    return columns | {name: getattr(item.output, name) for name in names}

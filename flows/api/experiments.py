@@ -1,0 +1,203 @@
+"""Run experiments and gates from a program, a notebook or the command line."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from pydantic import ValidationError
+
+from evalflows.execution.resolve import named_reference
+from evalflows.flows.api.comparison_result import ComparativeResult
+from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
+from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.flows.gate_release import gate_release
+from evalflows.flows.run_experiment import run_experiment
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.reference import name_of, refer
+from evalflows.specs.target import TargetSpec
+from evalflows.store.ingest.rows import READERS, suffix
+from evalflows.tasks.gate import check_gates
+from evalflows.tasks.progress import Watch, watched
+from evalflows.tasks.snapshot import check_and_freeze
+
+Function = Callable[..., Any]
+Evaluator = Function | str | Mapping[str, Any] | EvaluatorSpec | Any
+"""Any: some evaluators of other projects are objects that cannot be called."""
+
+
+def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
+    """Run a spec as a flow and return the experiments' ids.
+
+    Args:
+        spec: The experiment. It is checked and its dataset frozen before Prefect starts, so errors are raised at once.
+        resume: Id of a run group to resume.
+        watch: Called every second with the progress.
+
+    Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
+    """
+    frozen = check_and_freeze(spec)
+    # Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole
+    # seconds: the run waits for their thread, which sleeps for a second at a time.
+    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        return run_experiment(frozen, resume)
+
+
+def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
+    """Run a spec as a flow, decide its gates, and return the decisions' ids.
+
+    Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
+    """
+    checked = check_gates.fn(spec)
+    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        return gate_release(checked, resume)
+
+
+Target = Function | Mapping[str, Any] | TargetSpec
+Data = str | Path | Iterable[Mapping[str, Any]] | DatasetSpec
+
+
+@overload
+def evaluate(
+    target: Target, /, data: Data, evaluators: Sequence[Evaluator] = (), **settings: Any
+) -> ExperimentResult: ...
+
+
+@overload
+def evaluate(
+    target: tuple[str | ExperimentResult, ...], /, *, evaluators: Sequence[PairwiseEvaluator], **settings: Any
+) -> ComparativeResult: ...
+
+
+def evaluate(
+    target: Target | Compared,
+    /,
+    data: Data | None = None,
+    evaluators: Sequence[Any] = (),
+    *,
+    summary_evaluators: Sequence[Evaluator] = (),
+    experiment_prefix: str | None = None,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    max_concurrency: int | None = None,
+    num_repetitions: int = 1,
+    run_key: str | None = None,
+    **settings: Any,
+) -> ExperimentResult | ComparativeResult:
+    """Run a target on a dataset and evaluate every answer; or compare the answers of a tuple of experiments in pairs.
+
+    Args:
+        target: A function of the inputs, plain or async, or a target's spec; or a tuple of experiments: see
+            `evaluate_comparative`.
+        data: File path, dataset name, snapshot id, rows of {"inputs", "reference_outputs", …}, or a spec.
+        evaluators: Functions, `"module:name"`, short names of built-in evaluators, or specs.
+        summary_evaluators: The same, for evaluators that score all answers at once.
+        experiment_prefix: Name of the experiment.
+        description: Purpose of the experiment.
+        metadata: Metadata to store with it.
+        max_concurrency: Most examples answered, or answers evaluated, at once; 0 means 1, None as many as fit.
+        num_repetitions: Number of answers per example.
+        run_key: A later call with the same key continues the experiment.
+        settings: Further fields of ExperimentSpec.
+
+    Raise InputError, before anything is called, if the settings are wrong, and IncompleteError if the run could not be
+    completed.
+    """
+    if isinstance(target, tuple | list):
+        if data is not None or summary_evaluators or num_repetitions != 1:
+            raise InputError("evaluate: got experiments to compare, wanted no data, summary_evaluators or repetitions")
+        return evaluate_comparative(
+            target,
+            evaluators,
+            experiment_prefix=experiment_prefix,
+            description=description,
+            metadata=metadata,
+            max_concurrency=5 if max_concurrency is None else max_concurrency,
+            run_key=run_key,
+            **settings,
+        )
+    if data is None:
+        raise InputError("evaluate: got no data, wanted a file's path, a dataset's name, a snapshot's id, or rows")
+    try:
+        target_spec = _target(target)  # type: ignore[arg-type]  # raises if it is no target
+        spec = ExperimentSpec(
+            name=experiment_prefix or target_spec.get("name", "experiment"),
+            description=description or "",
+            metadata=dict(metadata or {}),
+            dataset=_dataset(data),
+            targets=[target_spec],
+            evaluators=[_evaluator(evaluator) for evaluator in evaluators],
+            summary_evaluators=[_evaluator(evaluator) for evaluator in summary_evaluators],
+            repetitions=num_repetitions,
+            max_concurrency=1 if max_concurrency == 0 else max_concurrency,
+            run_key=run_key,
+            **settings,
+        )
+    except ValidationError as error:
+        raise InputError(first_problem(error, "evaluate")) from error
+    return ExperimentResult(run(spec)[0])
+
+
+@overload
+async def aevaluate(
+    target: Target, /, data: Data, evaluators: Sequence[Evaluator] = (), **settings: Any
+) -> ExperimentResult: ...
+
+
+@overload
+async def aevaluate(
+    target: tuple[str | ExperimentResult, ...], /, *, evaluators: Sequence[PairwiseEvaluator], **settings: Any
+) -> ComparativeResult: ...
+
+
+async def aevaluate(
+    target: Any, /, data: Any = None, evaluators: Sequence[Any] = (), **settings: Any
+) -> ExperimentResult | ComparativeResult:
+    """Run `evaluate` without blocking the event loop. The arguments are the same."""
+    return await asyncio.to_thread(partial(evaluate, target, data, evaluators, **settings))
+
+
+def _target(target: Target) -> dict[str, Any]:
+    if isinstance(target, Mapping):
+        return dict(target)
+    if callable(target):
+        return {"kind": "python", "name": name_of(target), "function": refer(target)}
+    return target.model_dump()
+
+
+def _evaluator(evaluator: Evaluator) -> object:
+    """The spec of an evaluator, which may be an object of another project that cannot be called."""
+    if isinstance(evaluator, Mapping):
+        return _named(evaluator)
+    if isinstance(evaluator, str | EvaluatorSpec):
+        return evaluator
+    return named_reference(evaluator)
+
+
+def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace functions given as `use`, also in tiers and the fallback, by references."""
+    named = dict(evaluator)
+    use = named.get("use")
+    if use is not None and not isinstance(use, str):
+        named |= named_reference(use, named.get("name"))
+    if isinstance(tiers := named.get("tiers"), list | tuple):
+        named["tiers"] = [_evaluator(tier) for tier in tiers]
+    if (fallback := named.get("fallback")) is not None:
+        named["fallback"] = _evaluator(fallback)
+    return named
+
+
+def _dataset(data: Data) -> DatasetSpec:
+    if isinstance(data, DatasetSpec):
+        return data
+    if not isinstance(data, str | Path):
+        return DatasetSpec(rows=[dict(row) for row in data])
+    text = str(data)
+    if text.startswith("snap-"):
+        return DatasetSpec(snapshot=text)
+    return DatasetSpec(path=text) if isinstance(data, Path) or suffix(Path(text)) in READERS else DatasetSpec(name=text)

@@ -1,0 +1,54 @@
+"""Read a provider's rate limits from the headers of a response."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PERIOD = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """Seconds to wait, if the provider said so, and whether its current allowance is used up."""
+
+    wait_s: float | None = None
+    is_empty: bool = False
+
+
+def read_rate_limit(headers: Mapping[str, str]) -> RateLimit:
+    """Read Retry-After, `retry-after-ms` and `x-ratelimit-*`. Values that cannot be parsed are ignored."""
+    retry_after = retry_after_s(headers)
+    empty = [kind for kind in ("requests", "tokens") if headers.get(f"x-ratelimit-remaining-{kind}") == "0"]
+    resets = [reset for kind in empty if (reset := period_s(headers.get(f"x-ratelimit-reset-{kind}", ""))) is not None]
+    return RateLimit(retry_after if retry_after is not None else max(resets, default=None), bool(empty))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a response asks to wait; None if it does not say."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) * unit)
+        except (KeyError, ValueError):
+            continue
+    return _until(headers.get("retry-after", ""))
+
+
+def period_s(text: str) -> float | None:
+    """Return a period such as `6m0s`, `120ms` or `1.5` in seconds; None for anything else."""
+    text = text.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if not _PERIOD.fullmatch(text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text))
+
+
+def _until(date: str) -> float | None:
+    """Return the seconds until an HTTP date; None if it is not one."""
+    try:
+        return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

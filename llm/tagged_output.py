@@ -1,0 +1,169 @@
+"""Tagged output: a flat object as text, with a line `[[name: value]]` for each field and at most one free text."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalflows.specs.errors import short
+
+_TAG = re.compile(r"\[\[([^\[\]:\n]+):([^\[\]\n]*)\]\]")
+_AFTER = re.compile(r"[\s*_`.]*")  # allowed after the last tag: no quotation mark, since that closes a quotation
+_LABEL = re.compile(r"\W*(?:\w[\w ]{0,39}:\W*)?")  # allowed before a tag: `Verdict:`, `- **Overall score:** `
+_FIRST_TAGS = re.compile(rf"(?:{_LABEL.pattern}{_TAG.pattern})+")
+_NUMBER = re.compile(r"[+-]?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,5})?", re.ASCII)
+_BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedOutput:
+    """The tagged output of one schema."""
+
+    tagged: Mapping[str, Mapping[str, Any]]
+    free: str | None
+    free_description: str
+    tags_first: bool  # the schema names a tag before the free text
+
+    @classmethod
+    def from_schema(cls, schema: Mapping[str, Any]) -> "TaggedOutput":
+        """Raise ValueError unless the schema is a flat object of booleans, numbers, enums and at most one free text."""
+        fields = schema.get("properties") or {} if schema.get("type") == "object" else {}
+        free = [name for name, field in fields.items() if _is_free(field)]
+        if problem := _problem(fields, free):
+            raise ValueError(f"{problem}, wanted an object of booleans, numbers and enums with at most one free text")
+        about = fields[free[0]].get("description") if free else None
+        return cls(
+            tagged={name: field for name, field in fields.items() if name not in free},
+            free=free[0] if free else None,
+            free_description=f" ({about})" if about else "",
+            tags_first=bool(free) and next(iter(fields)) != free[0],
+        )
+
+    def instruction(self) -> str:
+        lines = "\n".join(f"[[{name}: …]]" for name in self.tagged)
+        many = len(self.tagged) > 1
+        these, it = ("these lines", "them") if many else ("this line", "it")
+        block = f"{these}, with {'values' if many else 'the value'} in place of the dots"
+        values = " ".join(f"{name} is {_allowed(field)}." for name, field in self.tagged.items())
+        if self.free is None:
+            return f"Answer with {block}, and nothing else:\n{lines}\n{values}"
+        text = f"the {self.free}{self.free_description}, as plain text"
+        if self.tags_first:
+            # Only the last tags count, since the free text may quote tags: so the model has to repeat them at the end.
+            order = f"Begin your answer with {block}. Then write {text}. Then repeat {these}, with nothing after {it}"
+        else:
+            order = f"First write {text}. Then end your answer with {block}, and with nothing after {it}"
+        return f"{order}:\n{lines}\n{values}"
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the fields of an answer. Only the last tag of each name counts: earlier ones may be quotations.
+
+        Raises ValueError unless the text ends with a tag for each field, whether the schema requires it or not.
+        """
+        tags = self._final_tags(text)
+        if missing := [name for name in self.tagged if name not in tags]:
+            raise ValueError(f"wanted a line [[{missing[0]}: …]] at the end of the answer")
+        answer = {name: _value(name, tags[name][2].strip(), field) for name, field in self.tagged.items()}
+        start = min(tag.start() for tag in tags.values())
+        return answer if self.free is None else answer | {self.free: self._free_text(text, start)}
+
+    def _final_tags(self, text: str) -> dict[str, re.Match[str]]:
+        """Return the last tag of each name, if the text ends with the tags and at most labels between them.
+
+        They must start a line or follow a sentence: a text that ends in `it says "[[correct: true]]".` has no tag.
+        """
+        tags: dict[str, re.Match[str]] = {}
+        end, between = len(text), _AFTER
+        for tag in reversed([*_TAG.finditer(text)]):
+            name = self._name(tag)
+            if len(tags) == len(self.tagged) or not name or not between.fullmatch(text, tag.end(), end):
+                break
+            tags.setdefault(name, tag)
+            end, between = tag.start(), _LABEL
+        return tags if _ends_line_or_sentence(text[:end]) else {}
+
+    def _name(self, tag: re.Match[str]) -> str | None:
+        folded = tag[1].strip().casefold()
+        return next((name for name in self.tagged if name.casefold() == folded), None)
+
+    def _free_text(self, text: str, end: int) -> str:
+        first = _FIRST_TAGS.match(text, 0, end) if self.tags_first else None
+        before, newline, label = text[first.end() if first else 0 : end].rpartition("\n")
+        return (before if _LABEL.fullmatch(label) else before + newline + label).strip()
+
+
+def _ends_line_or_sentence(before: str) -> bool:
+    line = before.rpartition("\n")[2]
+    return bool(_LABEL.fullmatch(line)) or line.rstrip(" \t*_").endswith((".", "!", "?", "。"))
+
+
+def _problem(fields: Mapping[str, Any], free: list[str]) -> str | None:
+    """Return why an object's fields cannot be written as tags and one free text; None if they can."""
+    tagged = {name: field for name, field in fields.items() if name not in free}
+    if not tagged:
+        return "got no field that can be a tag"
+    if unsupported := [name for name, field in tagged.items() if not _is_plain(field)]:
+        return f"got {unsupported[0]!r} of another kind"
+    if unwritable := [name for name in tagged if not _is_writable(name)]:
+        return f"got the name {unwritable[0]!r}, which cannot be written in a tag"
+    if len({name.casefold() for name in fields}) < len(fields):
+        return "got two names that differ only in case"
+    return f"got {len(free)} free texts ({', '.join(free)})" if len(free) > 1 else None
+
+
+def _is_free(field: Any) -> bool:
+    return isinstance(field, dict) and field.get("type") == "string" and not {"enum", "const"} & field.keys()
+
+
+def _is_plain(field: Any) -> bool:
+    """Whether its values can be written in a tag and read back."""
+    if not isinstance(field, dict):
+        return False
+    if (choices := _choices(field)) is None:
+        return field.get("type") in ("boolean", "number", "integer")
+    return all(
+        isinstance(choice, bool | int | float) or (isinstance(choice, str) and _is_writable(choice))
+        for choice in choices
+    )
+
+
+def _is_writable(text: str) -> bool:
+    return bool(text) and text == text.strip() and not {*text} & {*"[]\n\r"}
+
+
+def _choices(field: Mapping[str, Any]) -> list[Any] | None:
+    return [field["const"]] if "const" in field else field.get("enum")
+
+
+def _allowed(field: Mapping[str, Any]) -> str:
+    """Describe the values that a field may have."""
+    about = f" ({field['description']})" if field.get("description") else ""
+    if (choices := _choices(field)) is not None:
+        return (
+            f"one of {', '.join(json.dumps(choice, ensure_ascii=False) for choice in choices)}, without quotes{about}"
+        )
+    if field["type"] == "boolean":
+        return f"true or false{about}"
+    bounds = [f", {word} {field[name]}" for name, word in _BOUNDS.items() if name in field]
+    return f"{'a whole number' if field['type'] == 'integer' else 'a number'}{''.join(bounds)}{about}"
+
+
+def _value(name: str, text: str, field: Mapping[str, Any]) -> Any:
+    """Parse a tag's text as a value of the field. Raises ValueError for any other text."""
+    if (choices := _choices(field)) is not None:
+        by_text = {_choice_text(choice): choice for choice in choices}
+        folded = [choice for key, choice in by_text.items() if key.casefold() == text.strip('"').casefold()]
+        if text in by_text or len(folded) == 1:
+            return by_text[text] if text in by_text else folded[0]
+    elif field["type"] == "boolean":
+        if text.casefold() in ("true", "false"):
+            return text.casefold() == "true"
+    elif _NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
+        return int(text) if text.lstrip("+-").isdigit() else number
+    raise ValueError(f"{name}: got {short(text)}, wanted {_allowed(field)}")
+
+
+def _choice_text(choice: Any) -> str:
+    return choice if isinstance(choice, str) else json.dumps(choice)

@@ -1,0 +1,1 @@
+"""Reports: tables, pages and sentences. No statistics."""

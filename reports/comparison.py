@@ -1,0 +1,257 @@
+"""The report of a comparison: win rates, ratings, judge biases, and sentences about them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalflows.reports.figures import p_text
+from evalflows.reports.results import conclusion_text
+from evalflows.store.catalog import ask
+from evalflows.store.parquet import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What was compared, and its progress."""
+
+    comparison_id: str
+    name: str
+    state: str
+    reason: str | None
+    n_experiments: int
+    n_shared: int
+    n_left_out: int
+    planned: int
+    judged: int
+    missing: int
+    decided_without_judge: int
+    failed_output_policy: str
+    both_orders: bool
+    randomize_order: bool
+    calls: int | None
+    calls_cached: int | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinRate:
+    """The win rate of a candidate against a baseline."""
+
+    metric: str
+    candidate: str
+    baseline: str
+    slice: str
+    length_controlled: bool
+    win_rate: float | None
+    win_rate_low: float | None
+    win_rate_high: float | None
+    p_value: float | None
+    p_adjusted: float | None
+    n_pairs: int
+    wins: int
+    losses: int
+    ties: int
+    flipped: int
+    missing: int
+    left_out: int
+    decided_without_judge: int | None
+    conclusion: str
+    reason: str | None
+    reason_code: str | None
+
+    @property
+    def what(self) -> str:
+        return "at equal length" if self.length_controlled else self.slice
+
+    @property
+    def rate_text(self) -> str:
+        return percent(self.win_rate, self.win_rate_low, self.win_rate_high)
+
+    @property
+    def p_text(self) -> str:
+        return p_text(self.p_value)
+
+    @property
+    def p_adjusted_text(self) -> str:
+        return p_text(self.p_adjusted)
+
+    @property
+    def ties_text(self) -> str:
+        return f"{self.ties} ({self.flipped} flipped)" if self.flipped else str(self.ties)
+
+    @property
+    def verdict_text(self) -> str:
+        return conclusion_text(self.conclusion, self.reason_code)
+
+    @property
+    def counts(self) -> tuple[str, str, str, str]:
+        """Wins, ties, losses and missing; empty for the length-controlled row, which covers the same pairs."""
+        if self.length_controlled:
+            return "", "", "", ""
+        return str(self.wins), self.ties_text, str(self.losses), str(self.missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedExperiment:
+    """One experiment's rank and rating."""
+
+    metric: str
+    rank: int | None
+    experiment: str
+    rating: float | None
+    ci_low: float | None
+    ci_high: float | None
+    win_rate: float | None
+    win_rate_low: float | None
+    win_rate_high: float | None
+    wins: int
+    losses: int
+    ties: int
+    reason: str | None
+
+    @property
+    def rating_text(self) -> str:
+        if self.rating is None:
+            return "-"
+        has_interval = self.ci_low is not None and self.ci_high is not None
+        return f"{self.rating:.0f}" + (f" [{self.ci_low:.0f}, {self.ci_high:.0f}]" if has_interval else "")
+
+    @property
+    def rate_text(self) -> str:
+        return percent(self.win_rate, self.win_rate_low, self.win_rate_high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeBias:
+    """One check of a judge for a bias, such as for a position."""
+
+    metric: str
+    bias: str
+    passed: bool | None
+    message: str
+    reason_code: str | None
+
+    @property
+    def text(self) -> str:
+        return f"{self.metric}, {self.bias.replace('_', ' ')}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonReport:
+    """All that is shown of a comparison."""
+
+    overview: Overview
+    win_rates: Sequence[WinRate]
+    ranking: Sequence[RankedExperiment]
+    biases: Sequence[JudgeBias]
+    errors: Sequence[tuple[str, str, int]]  # evaluator, error, how often
+
+    @property
+    def known_biases(self) -> list[JudgeBias]:
+        """The bias checks that had data."""
+        return [bias for bias in self.biases if bias.reason_code != "no_data"]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The comparison in sentences."""
+        return [*self._verdicts(), *self._reasons(), *self._warnings()]
+
+    def _verdicts(self) -> list[str]:
+        return [
+            f"{rate.candidate} against {rate.baseline}, {rate.metric}: {rate.verdict_text}, win rate {rate.rate_text}"
+            for rate in self._overall()
+        ]
+
+    def _reasons(self) -> list[str]:
+        """Why there is not enough evidence, unless the difference is just not significant. A reason that holds for all
+        pairs is given once."""
+        inconclusive: dict[tuple[str, str], list[str]] = {}
+        for rate in self._overall():
+            if rate.reason and rate.reason_code != "no_significant_difference":
+                pairs = inconclusive.setdefault((rate.metric, rate.reason), [])
+                pairs.append(f"{rate.candidate} and {rate.baseline}")
+        total = Counter(rate.metric for rate in self._overall())
+        return [
+            f"{metric} is inconclusive{_between(pairs, total[metric])}: {reason}"
+            for (metric, reason), pairs in inconclusive.items()
+        ]
+
+    def _overall(self) -> list[WinRate]:
+        """The win rates on all examples, not length-controlled."""
+        return [rate for rate in self.win_rates if rate.slice == "all" and not rate.length_controlled]
+
+    def _warnings(self) -> list[str]:
+        warnings, over = [], self.overview
+        if over.n_left_out:
+            warnings.append(
+                f"{over.n_left_out} examples were not compared: not all experiments have them with the same inputs"
+            )
+        if over.decided_without_judge:
+            policy = "the failed run loses" if over.failed_output_policy == "loses" else "such pairs are left out"
+            warnings.append(f"{over.decided_without_judge} judgements needed no judge, as a run had failed: {policy}")
+        if over.missing:
+            warnings.append(f"{over.missing} of {over.planned} judgements are missing")
+        return warnings
+
+
+def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
+    """Return the report of a comparison, read from one consistent state of the store."""
+    overview, rates, ranking, biases, errors = ask(
+        store, *((query, [comparison_id]) for query in (_OVERVIEW, _RATES, _RATINGS, _BIASES, _ERRORS))
+    )
+    return ComparisonReport(
+        overview=Overview(**dict(zip(Overview.__slots__, overview[0], strict=True))),
+        win_rates=[WinRate(**dict(zip(WinRate.__slots__, row, strict=True))) for row in rates],
+        ranking=[RankedExperiment(**dict(zip(RankedExperiment.__slots__, row, strict=True))) for row in ranking],
+        biases=[JudgeBias(**dict(zip(JudgeBias.__slots__, row, strict=True))) for row in biases],
+        errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
+    )
+
+
+def _between(pairs: Sequence[str], total: int) -> str:
+    return "" if len(pairs) == total else f" between {'; '.join(pairs)}"
+
+
+def percent(share: float | None, low: float | None, high: float | None) -> str:
+    """Format a share with its interval, if it has one; None as `-`."""
+    if share is None:
+        return "-"
+    return f"{share:.1%} {percent_span(low, high)}".rstrip()
+
+
+def percent_span(low: float | None, high: float | None) -> str:
+    """Format the interval of a share; empty if either end is None."""
+    return f"[{low:.1%}, {high:.1%}]" if low is not None and high is not None else ""
+
+
+_OVERVIEW = """
+select comparison_id, name, state, reason, n_experiments, n_shared, n_left_out, planned, judged, missing,
+       decided_without_judge, failed_output_policy, both_orders, randomize_order, calls, calls_cached, cost_usd
+from comparison_overview where comparison_id = ?
+"""
+
+_RATES = """
+select metric, candidate, baseline, slice, length_controlled, win_rate, win_rate_low, win_rate_high, p_value,
+       p_adjusted, n_pairs, wins, losses, ties, flipped, missing, left_out,
+       decided_without_judge, conclusion, reason, reason_code
+from win_rates where comparison_id = ?
+order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
+"""
+
+_RATINGS = """
+select metric, rank, experiment, rating, ci_low, ci_high, win_rate, win_rate_low, win_rate_high, wins, losses, ties,
+       reason
+from leaderboard where comparison_id = ? and slice = 'all' order by metric, rank, experiment
+"""
+
+_BIASES = """
+select metric, bias, passed, message, reason_code from judge_biases where comparison_id = ? order by metric, bias
+"""
+
+_ERRORS = """
+select evaluator, min(error) || case when count(distinct error) > 1 then ' (and the like)' else '' end as error,
+       count(*) as n
+from comparisons where comparison_id = ? and status = 'failed'
+group by evaluator, regexp_replace(error, '''[^'']*''', '', 'g')  -- ignoring names and ids
+order by n desc, evaluator, error limit 10
+"""

@@ -1,0 +1,104 @@
+"""How to reproduce a decision: its data as SQL queries and files, and its settings."""
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from evalflows.reports.decisions import Decision
+from evalflows.specs.metric_names import is_pass_k
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+from evalflows.store.records import from_json
+
+Section = tuple[str, Sequence[str]]
+
+TABLES = ("experiments", "outputs", "scores")
+"""The tables that the figures are computed from."""
+
+
+def explained(store: Store, decision: Decision) -> Iterator[Section]:
+    """Yield each section with its lines."""
+    yield "In the store", list(_identities(decision))
+    yield "Rules and settings", list(_settings(decision))
+    yield "The data behind each rule, by example (evalflows sql QUERY)", list(_queries(store, decision))
+    yield "The files", list(_files(store, decision))
+
+
+def values_query(metric: str, experiment: str) -> str:
+    """Return SQL for a metric's value per example of an experiment, averaged over repetitions, with the example."""
+    return (
+        f"select x.example_id, avg(s.value) filter (s.status = 'scored') as value,"
+        f" count(*) filter (s.status in ('failed', 'not_attempted')) as missing, any_value(x.inputs) as inputs,"
+        f" any_value(x.reference_outputs) as reference_outputs"
+        f" from run_values s"
+        f" join experiments e using (experiment_id)"
+        f" join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id"
+        f" where s.experiment_id = {_text(experiment)} and s.metric = {_text(metric)} group by x.example_id"
+    )
+
+
+def pairs_query(metric: str, candidate: str, baseline: str) -> str:
+    """Return the same SQL for two experiments side by side: one row per example that both have, with the same inputs
+    and references."""
+    return (
+        f"select example_id, c.value as candidate, b.value as baseline, c.value - b.value as difference,"
+        f" c.missing as candidate_missing, b.missing as baseline_missing"
+        f" from ({values_query(metric, candidate)}) c join ({values_query(metric, baseline)}) b using (example_id)"
+        f" where c.inputs = b.inputs and c.reference_outputs is not distinct from b.reference_outputs"
+        f" order by example_id"
+    )
+
+
+def _identities(decision: Decision) -> Iterator[str]:
+    yield f"decision   {decision.decision_id} of {decision.decided_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"candidate  {decision.candidate} ({decision.candidate_experiment_id})"
+    if decision.baseline_experiment_id:
+        yield f"baseline   {decision.baseline} ({decision.baseline_experiment_id})"
+        yield f"examples   {decision.n_shared} shared, with the same inputs"
+
+
+def _settings(decision: Decision) -> Iterator[str]:
+    commit = f", commit {decision.git_commit[:12]}" if decision.git_commit else ""
+    yield f"confidence level {decision.confidence_level:g}; evalflows {decision.evalflows_version}{commit}"
+    policy = {name: value for name, value in from_json(decision.policy).items() if value not in (None, {}, [])}
+    yield from yaml.safe_dump(policy, sort_keys=False, allow_unicode=True).splitlines()
+
+
+def _queries(store: Store, decision: Decision) -> Iterator[str]:
+    yield f"select * from gate_rules where decision_id = {_text(decision.decision_id)}"
+    yield f"select * from verdicts where decision_id = {_text(decision.decision_id)}"
+    for metric, kinds in _kinds(decision).items():
+        if is_pass_k(metric):
+            yield f"-- {metric}: computed from the repetitions of its base metric"
+            continue
+        if decision.baseline_experiment_id and kinds & {"non_inferiority", "superiority"}:
+            later = ", including later runs" if decision.interim_analyses else ""
+            yield f"-- {metric}, candidate and baseline{later}"
+            yield pairs_query(metric, decision.candidate_experiment_id, decision.baseline_experiment_id)
+        if kinds & {"threshold", "confident_threshold"}:
+            yield f"-- {metric}, candidate"
+            yield values_query(metric, decision.candidate_experiment_id)
+
+
+def _kinds(decision: Decision) -> dict[str, set[str]]:
+    """Return the kinds of rules on each metric."""
+    kinds: dict[str, set[str]] = {}
+    for rule in decision.rules:
+        kinds.setdefault(rule["metric"], set()).add(rule["rule"])
+    return kinds
+
+
+def _files(store: Store, decision: Decision) -> Iterator[str]:
+    layout: Layout = store.layout
+    yield layout.sealed("decisions", decision.decision_id)
+    if decision.baseline_experiment_id:
+        yield layout.sealed("verdicts", decision.decision_id)
+    for identity in filter(None, (decision.candidate_experiment_id, decision.baseline_experiment_id)):
+        for name in TABLES:
+            sealed = store.is_sealed(name, identity)
+            yield layout.sealed(name, identity) if sealed else f"{layout.open_folder(name, identity)}/*.parquet"
+
+
+def _text(value: str) -> str:
+    """Quote a text for SQL."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,86 @@
+"""The examples on which a candidate did worst."""
+
+from dataclasses import dataclass
+
+from evalflows.specs.metric_names import base_metric
+from evalflows.store.catalog import ask
+from evalflows.store.parquet import Store
+from evalflows.store.row_specs import experiment_spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstItem:
+    """One example, with the candidate's worst answer and the baseline's best; values are means over repetitions."""
+
+    example_id: str
+    inputs: str  # JSON, as are the outputs
+    value: float | None  # None if nothing was scored
+    missing: int  # repetitions that failed or were not attempted
+    outputs: str | None
+    comment: str | None
+    error: str | None
+    baseline_value: float | None
+    baseline_missing: int
+    baseline_outputs: str | None
+    baseline_error: str | None
+
+
+def worst_items(
+    store: Store, candidate: str, baseline: str | None, metric: str, count: int, *, missing_first: bool = False
+) -> list[WorstItem]:
+    """Return the examples with the largest drop from a baseline in a metric, worst first; without a baseline, those
+    with the worst values. The metric's direction defines what is worse.
+
+    With a baseline, only examples that both experiments have with the same inputs, and where the candidate is worse or
+    a value is missing. `missing_first` puts examples with missing values first, otherwise they come last. For pass@k
+    metrics, the base metric is shown.
+    """
+    name = base_metric(metric)
+    sign = 1.0 if is_higher_better(store, candidate, name) else -1.0
+    (rows,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, count]))
+    return [WorstItem(**dict(zip(WorstItem.__slots__, row, strict=True))) for row in rows]
+
+
+def is_higher_better(store: Store, experiment: str, metric: str) -> bool:
+    """Return whether higher is better for a metric, according to the experiment's spec."""
+    row = store.read("experiments", experiment)[0]
+    return bool(experiment_spec(row).direction(metric).higher_is_better)
+
+
+_WORST = """
+with runs as (
+    -- an example without a row was not attempted
+    select e.experiment_id, e.repetitions, x.example_id, x.position, x.inputs::varchar as inputs, j.run_id, j.status,
+           case when j.status = 'scored' then j.value end as value, j.comment, coalesce(j.error, o.error) as error,
+           o.outputs::varchar as outputs, j.repetition,
+           coalesce(j.status, 'not_attempted') in ('failed', 'not_attempted') as is_missing
+    from experiments e
+    join examples x using (snapshot_id)
+    left join run_values j
+        on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = $3
+    left join outputs o on o.experiment_id = e.experiment_id and o.run_id = j.run_id
+    where e.experiment_id in ($1, $2)
+), by_experiment as (
+    select experiment_id, example_id, inputs, any_value(position) as position, avg(value) as value,
+           count(*) filter (run_id is not null and is_missing) + any_value(repetitions) - count(run_id) as missing,
+           -- the run to show: a missing one, else the candidate's worst and the baseline's best
+           first({'outputs': outputs, 'comment': comment, 'error': error} order by
+               is_missing desc,
+               (case when experiment_id = $1 then $4 else -$4 end) * value nulls last, repetition) as shown
+    from runs
+    group by experiment_id, example_id, inputs
+), paired as (
+    select c.*, b.value as baseline_value, coalesce(b.missing, 0) as baseline_missing, b.shown as baseline_shown,
+           c.missing + coalesce(b.missing, 0) > 0 as is_missing,
+           $4 * (case when $2 is null then -c.value else b.value - c.value end) as loss
+    from by_experiment c
+    left join by_experiment b on b.experiment_id = $2 and b.example_id = c.example_id and b.inputs = c.inputs
+    where c.experiment_id = $1 and ($2 is null or b.example_id is not null)
+)
+select example_id, inputs, value, missing, shown.outputs, shown.comment, shown.error,
+       baseline_value, baseline_missing, baseline_shown.outputs, baseline_shown.error
+from paired
+where is_missing or ($2 is null and value is not null) or loss > 0
+order by $5 and is_missing desc, loss desc nulls last, position
+limit $6
+"""

@@ -1,0 +1,22 @@
+"""Names of metrics that are computed from the repetitions of another one: `right pass@2` is computed from `right`."""
+
+import re
+from typing import Literal, get_args
+
+PassKind = Literal["pass@", "pass^"]
+
+PASS_K = rf" ({'|'.join(re.escape(kind) for kind in get_args(PassKind))})[0-9]+$"
+"""The ending of such a name, as a regular expression for Python and DuckDB."""
+
+
+def pass_k_name(metric: str, kind: PassKind, k: int) -> str:
+    return f"{metric} {kind}{k}"
+
+
+def base_metric(metric: str) -> str:
+    """Return the metric that a pass@k metric is computed from; any other metric is its own base."""
+    return re.sub(PASS_K, "", metric)
+
+
+def is_pass_k(metric: str) -> bool:
+    return base_metric(metric) != metric

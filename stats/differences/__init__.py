@@ -1,0 +1,1 @@
+"""Paired differences: tests, intervals, power, sequences."""

@@ -1,0 +1,1 @@
+"""Statistics of pairwise preferences: ratings, shares, intransitive cycles, length control."""

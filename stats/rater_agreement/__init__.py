@@ -1,0 +1,1 @@
+"""Agreement between raters, and estimates corrected with human labels."""

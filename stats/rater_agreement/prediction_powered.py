@@ -1,0 +1,221 @@
+"""Prediction-powered inference: a mean from few human labels and many judge scores."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evalflows.stats.arrays import LARGEST, FloatArray, checked_confidence_level, finite_vector, refuse_where
+from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of, is_rounding
+from evalflows.stats.distributions import clipped, t_interval
+
+LEAST_LABELS = 20
+"""The fewest labels, or labelled clusters, for an interval. From here on, guarded 95 % intervals covered the mean in at
+least 92 % of simulations with rare one-sided judge errors, binary scores, wins, differences and long-tailed numbers.
+Unguarded intervals covered it in as few as 42 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionPowered:
+    """The mean label over all items, labelled or not, in the unit of the labels, and its interval."""
+
+    mean: float | None  # None without labels
+    low: float | None  # None with a reason, like `high` and `gain`
+    high: float | None
+    confidence_level: float  # the confidence level, 0 to 1
+    method: str
+    weight: float  # lambda, the reliance on judge scores: 0 ignores them, 1 treats them as labels
+    gain: float | None  # labels needed without the judge for the same variance, per label used
+    n_labels: int
+    n_judged: int  # items, with or without a label
+    n_clusters: int | None  # of all items; None without clusters
+    reason: str | None  # why there is no interval; None if there is one
+
+
+class _Sample(NamedTuple):
+    """Labels and judge scores."""
+
+    labels: FloatArray
+    judged: FloatArray  # scores of the labelled items
+    rest: FloatArray  # scores of the other items
+    weights: FloatArray  # of the labels, 1 on average
+    numbers: NDArray[np.intp]  # the clusters of the labelled items, then those of the others
+
+
+class _Parts(NamedTuple):
+    """The mean label and the judge's correction, with the contribution of each cluster to their errors."""
+
+    of_labels: FloatArray  # shape (G,)
+    of_judge: FloatArray
+    mean: float  # of the labels
+    correction: float  # the mean judge score of the labelled items minus that of all items
+
+    def weight(self) -> float:
+        """Return the variance-minimising weight; at least 0, so that a judge is never used against its own scores."""
+        size = float(self.of_judge @ self.of_judge)
+        return max(0.0, float(self.of_labels @ self.of_judge) / size) if size else 0.0
+
+    def estimate(self, weight: float) -> float:
+        return self.mean - weight * self.correction
+
+    def variance(self, weight: float) -> float:
+        errors = self.of_labels - weight * self.of_judge
+        return float(errors @ errors)
+
+
+def prediction_powered_mean(
+    labels: ArrayLike,
+    judged_labelled: ArrayLike,
+    judged_rest: ArrayLike,
+    clusters: Sequence[Hashable] | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    bounds: tuple[float, float] | None = None,
+    guard: bool = True,
+    confidence_level: float = 0.95,
+) -> PredictionPowered:
+    """Return the mean label of all items, n labelled and N judged only, with a two-sided interval.
+
+    `labels` and `judged_labelled`, shape (n,), are the human labels and the judge scores of the same items;
+    `judged_rest`, shape (N,), are the judge scores of the others. The mean is that of the labels minus `weight` times
+    the difference between the mean score of the labelled items and that of all items, so the judge's bias cancels
+    (Angelopoulos, Bates, Fannjiang, Jordan & Zrnic 2023). The weight, at least 0, minimises the variance, so an
+    uninformative judge does no harm (Angelopoulos, Duchi & Zrnic 2023, "PPI++", section 6). For a mean this is the
+    regression estimator of two-phase sampling (Cochran 1977, chapter 12). The interval is Student's t, with the number
+    of labelled clusters minus 1 degrees of freedom.
+
+    The labelled items must be a random sample. If they were sampled with unequal probabilities, `weights`, shape (n,),
+    are the inverse probabilities. With `clusters`, n + N hashables, the labelled items first, errors are summed within
+    clusters; an item whose cluster is None is its own cluster.
+
+    With `guard`, two labelled items with the largest possible judge error are added to the interval and the weight, in
+    the manner of Agresti & Coull (1998) and Bonett & Price (2012): one label at each end of `bounds`, or of the range
+    of the labels, with the judge score at the other end. Otherwise a judge that erred on none of the labels would count
+    as infallible. The guarded interval is too wide rather than too narrow if values between the ends are frequent. It
+    is clipped to `bounds`. Differences and win rates are means too: pass the difference, or the points, per example.
+
+    There is no interval from fewer than LEAST_LABELS labels or labelled clusters, or if nothing varies.
+
+    Raise ValueError for shapes or lengths that do not fit, nan or inf, weights that are not above 0, labels outside the
+    bounds, bounds not in order, a nan among the clusters, and a level not between 0 and 1.
+    """
+    confidence_level, clustering = (
+        checked_confidence_level(confidence_level),
+        _clustering(labels, judged_rest, clusters),
+    )
+    sample = _sample((labels, judged_labelled, judged_rest), weights, clustering, bounds)
+    n, n_labelled = sample.labels.size, np.unique(sample.numbers[: sample.labels.size]).size
+    parts = _parts(_guarded(sample, bounds) if guard else sample) if n else None
+    weight = parts.weight() if parts else 0.0
+    mean = _within(_parts(sample).estimate(weight), bounds) if n else None
+    interval, reason = None, _too_few(n, n_labelled, clustering)
+    if parts and mean is not None and not reason:
+        interval, reason = _interval(parts, mean, n_labelled, bounds, confidence_level)
+    return PredictionPowered(
+        mean=mean,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        confidence_level=confidence_level,
+        method=_method(clustering, guarded=guard, weighted=weights is not None),
+        weight=weight * sample.rest.size / max(1, sample.numbers.size),
+        gain=parts.variance(0.0) / parts.variance(weight) if parts and interval else None,
+        n_labels=n,
+        n_judged=sample.numbers.size,
+        n_clusters=None if clusters is None else clustering.count,
+        reason=reason,
+    )
+
+
+def _clustering(labels: ArrayLike, rest: ArrayLike, clusters: Sequence[Hashable] | None) -> Clustering:
+    n = sum(finite_vector(name, values).size for name, values in (("labels", labels), ("judged_rest", rest)))
+    return clustering_of(clusters, n)
+
+
+def _sample(
+    arrays: tuple[ArrayLike, ArrayLike, ArrayLike],
+    weights: ArrayLike | None,
+    clustering: Clustering,
+    bounds: tuple[float, float] | None,
+) -> _Sample:
+    """Return the checked sample from (labels, judged_labelled, judged_rest)."""
+    names = ("labels", "judged_labelled", "judged_rest")
+    labels, judged, rest = (finite_vector(name, values) for name, values in zip(names, arrays, strict=True))
+    if judged.size != labels.size:
+        raise ValueError(f"judged_labelled: got {judged.size}, wanted as many as the {labels.size} labels")
+    if bounds is not None:
+        low, high = bounds
+        if not -LARGEST <= low < high <= LARGEST:
+            raise ValueError(f"bounds: got {low!r} to {high!r}, wanted two finite numbers, the lower one first")
+        refuse_where("labels", labels, (labels < low) | (labels > high), f"{low} to {high}")
+    return _Sample(labels, judged, rest, _weights(weights, labels.size), clustering.numbers)
+
+
+def _weights(weights: ArrayLike | None, n: int) -> FloatArray:
+    array = np.ones(n) if weights is None else finite_vector("weights", weights)
+    if array.size != n:
+        raise ValueError(f"weights: got {array.size}, wanted one for each of the {n} labels")
+    refuse_where("weights", array, array <= 0, "more than 0")
+    return np.asarray(array / array.mean()) if n else array
+
+
+def _guarded(sample: _Sample, bounds: tuple[float, float] | None) -> _Sample:
+    """Add two labels, one at each end of the bounds, scored at the other end by the judge; each is a new cluster."""
+    ends = bounds or (float(sample.labels.min()), float(sample.labels.max()))
+    scores, n = np.concatenate([sample.judged, sample.rest]), sample.labels.size
+    return _Sample(
+        np.concatenate([sample.labels, ends]),
+        np.concatenate([sample.judged, [scores.max(), scores.min()]]),
+        sample.rest,
+        np.concatenate([sample.weights, [1.0, 1.0]]),
+        np.insert(sample.numbers, n, sample.numbers.max() + np.array([1, 2])),
+    )
+
+
+def _parts(sample: _Sample) -> _Parts:
+    share = sample.weights / sample.weights.sum()
+    scores = np.concatenate([sample.judged, sample.rest])
+    mean, of_labelled, of_all = float(share @ sample.labels), float(share @ sample.judged), float(scores.mean())
+    zeros = np.zeros(sample.rest.size)
+    of_labels = np.concatenate([share * (sample.labels - mean), zeros])
+    of_judge = np.concatenate([share * (sample.judged - of_labelled), zeros]) - (scores - of_all) / scores.size
+    # If all items are labelled, the correction is rounding error and must not get a weight.
+    of_judge[np.abs(of_judge) <= ROUNDING * share.max() * np.abs(scores).max()] = 0.0
+    label_sums, judge_sums = (_sums(sample.numbers, errors) for errors in (of_labels, of_judge))
+    return _Parts(label_sums, judge_sums, mean, of_labelled - of_all)
+
+
+def _sums(numbers: NDArray[np.intp], values: FloatArray) -> FloatArray:
+    return np.bincount(numbers, weights=values).astype(np.float64)
+
+
+def _interval(
+    parts: _Parts, mean: float, n_labelled: int, bounds: tuple[float, float] | None, confidence_level: float
+) -> tuple[tuple[float, float] | None, str | None]:
+    """Return the interval, or why it is missing. The guard shifts its centre; it is widened to contain the mean."""
+    weight = parts.weight()
+    error = math.sqrt(parts.variance(weight) * n_labelled / (n_labelled - 1))
+    if is_rounding(error, abs(parts.mean) or 1.0):
+        return None, "neither labels nor judgements vary: no spread to compute an interval from"
+    low, high = t_interval(parts.estimate(weight), error, df=n_labelled - 1, confidence_level=confidence_level)
+    low, high = clipped((low, high), float(bounds[0]), float(bounds[1])) if bounds else (low, high)
+    return (min(low, mean), max(high, mean)), None
+
+
+def _within(mean: float, bounds: tuple[float, float] | None) -> float:
+    return mean if bounds is None else float(min(max(mean, bounds[0]), bounds[1]))
+
+
+def _too_few(n: int, n_labelled: int, clustering: Clustering) -> str | None:
+    if n < LEAST_LABELS:
+        return f"{n or 'no'} label{'' if n == 1 else 's'}: an interval needs at least {LEAST_LABELS}"
+    if n_labelled < LEAST_LABELS:
+        return f"{n} labels in {n_labelled} of {clustering.count} clusters: an interval needs {LEAST_LABELS} of them"
+    return None
+
+
+def _method(clustering: Clustering, *, guarded: bool, weighted: bool) -> str:
+    estimator = "ppi++" + (", guarded" if guarded else "") + (", weighted" if weighted else "")
+    return f"{estimator}; {'t' if clustering.all_alone else 'cluster-robust t'}"

@@ -1,0 +1,1 @@
+"""Weights of composites and of samples."""

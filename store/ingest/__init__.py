@@ -1,0 +1,1 @@
+"""Read datasets, conversations and human labels into rows of the store."""

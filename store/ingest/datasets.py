@@ -1,0 +1,161 @@
+"""Load the examples of a dataset spec, and compare versions of a dataset."""
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from evalflows.specs.columns import example_row
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError, describe
+from evalflows.specs.paths import located
+from evalflows.specs.reference import load
+from evalflows.store.ingest.conversations import conversation_rows
+from evalflows.store.ingest.rows import Numbered, plain, read_rows, stem
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
+from evalflows.store.snapshots import content_of, current_snapshot, freeze, load_snapshot, to_examples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A dataset's examples, and those that the spec selects (by split and sample)."""
+
+    name: str | None
+    source: str
+    examples: list[ExampleRow]
+    selected: list[ExampleRow]
+
+    def keep(self, store: Store) -> str:
+        """Freeze all examples and the selected ones. Return the snapshot id of the selected ones."""
+        identity = self.examples[0].snapshot_id or freeze(store, self.examples, name=self.name, source=self.source)
+        if len(self.selected) == len(self.examples):
+            return identity
+        return freeze(store, self.selected, name=None, source=self.source)
+
+
+def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
+    """Load the examples of a dataset spec, without freezing them. Raises InputError."""
+    examples = _examples(store, spec)
+    name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
+    source = spec.path or spec.function or "rows"
+    return Loaded(name=name, source=source, examples=examples, selected=_selected(examples, spec))
+
+
+def merge_examples(old: Sequence[ExampleRow], new: Iterable[ExampleRow], where: str) -> list[ExampleRow]:
+    """Return the old examples followed by the new ones that are not among them.
+
+    Raises InputError if a new example has the id of an old one but different content.
+    """
+    known = {example.example_id: content_of(example) for example in old}
+    merged = [replace(example, snapshot_id="") for example in old]
+    first = max((example.position for example in old), default=-1) + 1
+    for example in new:
+        if example.example_id not in known:
+            merged.append(replace(example, position=first + len(merged) - len(old)))
+        elif known[example.example_id] != content_of(example):
+            raise InputError(
+                f"{where}: got example {example.example_id!r}, in the dataset with other content, wanted a new id"
+            )
+    return merged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The ids of added, removed and changed examples, in the order of their datasets."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    same: int
+
+
+def compare_examples(old: Sequence[ExampleRow], new: Sequence[ExampleRow]) -> Difference:
+    """Return how the new examples differ from the old ones."""
+    before, after = ({example.example_id: content_of(example) for example in side} for side in (old, new))
+    both = [identity for identity in after if identity in before]
+    changed = [identity for identity in both if before[identity] != after[identity]]
+    return Difference(
+        added=[identity for identity in after if identity not in before],
+        removed=[identity for identity in before if identity not in after],
+        changed=changed,
+        same=len(both) - len(changed),
+    )
+
+
+def find_snapshot(store: Store, reference: str) -> str:
+    """Return the snapshot id for a dataset's name or a snapshot's id. Raises InputError if it is neither."""
+    if identity := current_snapshot(store, reference):
+        return identity
+    if store.query("select 1 from source.snapshots where snapshot_id = ?", [reference]):
+        return reference
+    known = ", ".join(row[0] for row in store.query("select distinct name from source.dataset_versions order by 1"))
+    raise InputError(f"dataset {reference!r}: not in the store, wanted one of: {known or 'none yet'}")
+
+
+def _examples(store: Store, spec: DatasetSpec) -> list[ExampleRow]:
+    if spec.path is not None:
+        return to_examples(_mapped(read_rows(spec.path), spec, spec.path), spec.path)
+    if spec.function is not None:
+        where = f"function {spec.function!r}, row"
+        return to_examples(_mapped(_function_rows(spec.function), spec, where), where)
+    if spec.rows is not None:
+        where = "dataset row"
+        return to_examples(_mapped(enumerate(spec.rows, start=1), spec, where), where)
+    return load_snapshot(store, spec.snapshot or find_snapshot(store, spec.name or ""))
+
+
+def _mapped(rows: Iterable[tuple[int, Mapping[str, Any]]], spec: DatasetSpec, where: str) -> Numbered:
+    for number, row in rows:
+        try:
+            named = dict(row) if spec.columns is None else example_row(row, spec.columns)
+            examples = [named] if spec.turns is None else conversation_rows(named, spec.turns)
+            yield from ((number, example) for example in examples)
+        except InputError as error:
+            raise InputError(f"{where}:{number}: {error}") from error
+
+
+def _function_rows(function: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the rows that a function yields or returns."""
+    rows = load(function)  # its errors name the function
+    try:
+        for number, row in enumerate(_iterable(rows()), start=1):
+            if not isinstance(row, Mapping):
+                raise InputError(f"row {number}: got {type(row).__name__}, wanted a mapping")
+            yield number, {str(name): plain(value, f"row {number}: {name}") for name, value in row.items()}
+    except InputError as error:
+        raise InputError(f"function {function!r}: {error}") from error
+    except Exception as error:
+        raise InputError(f"function {function!r}: {describe(error)}") from error
+
+
+def _iterable(returned: Any) -> Iterable[Any]:
+    if inspect.iscoroutine(returned):
+        returned.close()
+    if inspect.isawaitable(returned) or hasattr(returned, "__aiter__"):
+        raise InputError("got an async function, wanted a plain function that yields rows")
+    return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
+
+
+def _selected(examples: list[ExampleRow], spec: DatasetSpec) -> list[ExampleRow]:
+    """Return the sample of the examples in the wanted splits, in the dataset's order."""
+    if not examples:
+        raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")
+    eligible = [example for example in examples if spec.splits is None or example.split in spec.splits]
+    if not eligible:
+        known = sorted({example.split for example in examples if example.split is not None})
+        wanted = f"some of {known}" if known else "no splits, as the dataset has none"
+        raise InputError(f"dataset: splits: got {spec.splits}, wanted {wanted}")
+    if spec.sample is None or spec.sample >= len(eligible):
+        return eligible
+    by_rank = sorted(eligible, key=lambda example: _rank(example, spec.seed))
+    drawn = {example.example_id for example in by_rank[: spec.sample]}
+    return [example for example in eligible if example.example_id in drawn]
+
+
+def _rank(example: ExampleRow, seed: int) -> bytes:
+    """Return a sort key that depends only on the seed and the id, so that new examples hardly change the sample."""
+    return hashlib.sha256(f"{seed}:{example.example_id}".encode()).digest()

@@ -1,0 +1,196 @@
+"""Import human labels: read from a file, checked as a whole, stored as one batch."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evalflows.specs.errors import InputError
+from evalflows.store.ingest.label_values import LabelValue, finite_number, parse_feedback, parse_value
+from evalflows.store.ingest.labelled_runs import Run, Runs
+from evalflows.store.ingest.rows import Numbered, read_rows
+from evalflows.store.parquet import Store
+from evalflows.store.records import LabelRow, derived_id, to_json
+
+SHOWN = ("inputs", "outputs", "reference_outputs", "why")
+"""Columns that only inform the labeller."""
+
+DRAWN = ("fair", "uncertain")
+"""How a run was selected for labelling: by a fair sample, or because a judge was uncertain about it."""
+
+FEEDBACK = "feedback"
+"""The source of labels that users gave on their own initiative."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The result of an import."""
+
+    batch_id: str
+    labels: Sequence[LabelRow]
+    left_empty: int  # rows without a label, as in a half-completed form
+    already_imported: bool  # the same labels were imported before, so nothing was written
+
+
+def import_labels(
+    store: Store, path: str | os.PathLike[str], *, metric: str | None = None, labeller: str | None = None
+) -> Imported:
+    """Store the labels of a file (CSV, JSON, JSONL, Parquet): all of them or, if any is invalid, none.
+
+    A row names its run (`run_id`, or `experiment`, `example_id` and, if there are several, `repetition`) and its label
+    (`value`, `label` or `feedback`; or `winner` with `other_experiment` for a pair of runs). It may also have `metric`,
+    `labeller`, `comment`, `labelled_at`, `drawn` and `chance`. The arguments `metric` and `labeller` apply to rows
+    without their own. Other columns are stored as metadata. Importing the same rows again changes nothing.
+
+    Raises InputError, with the row's number, for the first invalid row, and for a file without labels.
+    """
+    where = str(path)
+    rows = _checked(store, read_rows(path), where, {"metric": metric, "labeller": labeller})
+    labels = [label for label in rows if label is not None]
+    if not labels:
+        raise InputError(f"{where}: has no labels, wanted at least one row with a value, a label or a winner")
+    batch = derived_id("labels", *sorted(to_json(_content(label)) for label in labels))
+    labels = [replace(label, batch_id=batch, label_id=derived_id(batch, label.label_id)) for label in labels]
+    if not (already_imported := store.is_sealed("labels", batch)):
+        store.publish("labels", batch, labels)
+    return Imported(
+        batch_id=batch, labels=labels, left_empty=len(rows) - len(labels), already_imported=already_imported
+    )
+
+
+def _content(label: LabelRow) -> dict[str, Any]:
+    """Return a label's content, which is the same whenever it is imported."""
+    skipped = ("label_id", "batch_id", "recorded_at", "labelled_at", "source")
+    content = {name: getattr(label, name) for name in LabelRow.__slots__ if name not in skipped}
+    at = label.labelled_at and label.labelled_at.isoformat()
+    return content | {"labelled_at": at, "of_own_accord": label.source == FEEDBACK}
+
+
+def _checked(store: Store, rows: Numbered, where: str, defaults: Mapping[str, str | None]) -> list[LabelRow | None]:
+    """Return a label per row, None for a row without one. Their ids do not include the batch yet."""
+    numbered = list(rows)
+    runs = Runs(store, [row for _, row in numbered])
+    labels: list[LabelRow | None] = []
+    seen: dict[str, int] = {}
+    kinds: dict[str, tuple[bool, int]] = {}
+    for number, row in numbered:
+        try:
+            label = _label({**row, **{k: v for k, v in defaults.items() if row.get(k) is None}}, runs, where)
+            if label is not None and (before := seen.setdefault(label.label_id, number)) != number:
+                raise InputError(
+                    f"got a second label of this run (the first is in row {before}), wanted one per labeller"
+                )
+            if label is not None:
+                _check_kind(label, kinds, number)
+        except InputError as error:
+            raise InputError(f"{where}:{number}: {error}") from error
+        labels.append(label)
+    return labels
+
+
+def _check_kind(label: LabelRow, kinds: dict[str, tuple[bool, int]], number: int) -> None:
+    """Raise InputError if a metric has both numbers and labels: one of them is a mistake."""
+    is_number = label.value is not None
+    expected, first = kinds.setdefault(label.metric, (is_number, number))
+    if expected != is_number:
+        got = f"{label.value:g}, a number" if label.value is not None else f"{label.label!r}, a label"
+        raise InputError(f"{label.metric}: got {got}, wanted {'a number' if expected else 'a label'} as in row {first}")
+
+
+def _label(row: Mapping[str, Any], runs: Runs, where: str) -> LabelRow | None:
+    label_value = _label_value(row)
+    if label_value is None and row.get("winner") is None:
+        return None
+    metric = _text(row, "metric")
+    if metric is None:
+        raise InputError("got no metric, wanted a column `metric`, or --metric")
+    run, other = runs.find(row), runs.find_other(row)
+    if other is not None:
+        run, other, label_value = _pair(run, other, row)
+    elif label_value is None:
+        raise InputError("winner: got no other_experiment, wanted the experiment that it was compared with")
+    labeller = _text(row, "labeller")
+    return LabelRow(
+        label_id=derived_id(run.run_id, other.run_id if other else None, metric, labeller),
+        batch_id="",
+        subject_kind="run",
+        subject_id=run.run_id,
+        experiment_id=run.experiment_id,
+        example_id=run.example_id,
+        other_run_id=other.run_id if other else None,
+        metric=metric,
+        value=label_value.value,
+        label=label_value.label,
+        data_type=label_value.data_type,
+        labeller=labeller,
+        comment=_text(row, "comment"),
+        source=FEEDBACK if row.get("feedback") is not None else Path(where).name,
+        metadata=_metadata(row),
+        labelled_at=_time(row.get("labelled_at")),
+    )
+
+
+def _label_value(row: Mapping[str, Any]) -> LabelValue | None:
+    """Return the label of a single run. Raises InputError if several of value, label, feedback and winner are given."""
+    readers: dict[str, Callable[[Any], LabelValue]] = {
+        "value": parse_value,
+        "label": lambda label: LabelValue(label=str(label), data_type="CATEGORICAL"),
+        "feedback": parse_feedback,
+    }
+    filled = [name for name in (*readers, "winner") if row.get(name) is not None]
+    if len(filled) > 1:
+        raise InputError(f"got {' and '.join(filled)}, wanted one of them")
+    if not filled and not {*readers, "winner"} & {*row}:
+        raise InputError(f"got {', '.join(row)}, wanted a column value, label, feedback or winner")
+    return readers[filled[0]](row[filled[0]]) if filled and filled[0] in readers else None
+
+
+def _pair(run: Run, other: Run, row: Mapping[str, Any]) -> tuple[Run, Run, LabelValue]:
+    """Return the two runs, the older experiment's first as in comparisons, and the first run's points."""
+    if row.get("winner") is None:
+        raise InputError("other_experiment: got no winner, wanted one of the two experiments, or tie")
+    winner = str(row["winner"])
+    references = ((run, row.get("experiment")), (other, row.get("other_experiment")))
+    winners = [candidate for candidate, reference in references if winner in (*candidate.names, reference)]
+    if len(winners) > 1:
+        raise InputError(f"winner: got {winner!r}, the name of both experiments, wanted an experiment's id")
+    if not winners and winner != "tie":
+        raise InputError(f"winner: got {winner!r}, wanted {run.name!r}, {other.name!r} or tie")
+    left, right = sorted((run, other), key=lambda side: side.experiment_id)
+    label = "tie" if not winners else "left" if winners[0] is left else "right"
+    points = {"left": 1.0, "tie": 0.5, "right": 0.0}[label]
+    return left, right, LabelValue(value=points, label=label, data_type="CATEGORICAL")
+
+
+_OWN = {"run_id", "experiment", "experiment_id", "example_id", "repetition", "other_experiment", "metric", "value"}
+_OWN |= {"label", "feedback", "winner", "labeller", "comment", "labelled_at", *SHOWN}
+
+
+def _metadata(row: Mapping[str, Any]) -> str | None:
+    """Return how the run was drawn, and the row's other columns."""
+    metadata = {name: value for name, value in row.items() if name not in _OWN and value is not None}
+    if (drawn := metadata.get("drawn")) is not None and drawn not in DRAWN:
+        raise InputError(f"drawn: got {drawn!r}, wanted {' or '.join(DRAWN)}")
+    if "chance" in metadata:
+        metadata["chance"] = finite_number("chance", metadata["chance"])
+        if not 0 < metadata["chance"] <= 1:
+            raise InputError(f"chance: got {metadata['chance']:g}, wanted more than 0 and at most 1")
+    return to_json(metadata) if metadata else None
+
+
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None or not str(value).strip() else str(value).strip()
+
+
+def _time(value: Any) -> datetime | None:
+    """Parse an ISO time; without a time zone it is UTC."""
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        raise InputError(f"labelled_at: got {value!r}, wanted a time such as 2026-01-31T12:00:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

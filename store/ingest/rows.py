@@ -1,0 +1,199 @@
+"""Read numbered rows from a file in any supported format."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.paths import located
+from evalflows.store.ingest.jsonl import parse_json, read_lines
+
+Numbered = Iterator[tuple[int, dict[str, Any]]]
+
+LARGEST_CELL = 1 << 30
+"""In characters: a cell may be a whole document."""
+
+STRUCTURED = ("inputs", "reference_outputs", "outputs", "expected_output", "metadata", "attachments")
+"""Columns of a CSV file whose cells may contain JSON objects or lists."""
+
+
+def read_rows(path: str | os.PathLike[str]) -> Numbered:
+    """Yield the rows of a .jsonl, .json, .csv or .parquet file, optionally gzipped (.gz), with their numbers.
+
+    `${NAME}` in the path is an environment variable. The number is the line's or else the row's, from 1.
+    Raises InputError, in one line, if the file cannot be read in the format that its name implies.
+    """
+    where = located(path)
+    reader = READERS.get(suffix(where))
+    if reader is None:
+        raise InputError(f"{path}: got {suffix(where) or 'no suffix'}, wanted one of {', '.join(READERS)}")
+    try:
+        with _opened(where) as file:
+            yield from reader(file, str(path))
+    except OSError as error:  # gzip's own has no strerror
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (EOFError, ValueError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def suffix(path: Path) -> str:
+    """Return a file name's suffix in lower case, ignoring .gz."""
+    return _without_gz(path).suffix.lower()
+
+
+def stem(path: str | os.PathLike[str]) -> str:
+    """Return a file's name without its suffixes."""
+    return _without_gz(Path(path)).stem
+
+
+def _without_gz(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix == ".gz" else path
+
+
+def _opened(path: Path) -> BinaryIO:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _from_json(file: BinaryIO, where: str) -> Numbered:
+    """Read a list of objects; JSONL under the name .json is read too."""
+    content = file.read().removeprefix(codecs.BOM_UTF8)
+    if content.lstrip()[:1] != b"[":
+        yield from read_lines(io.BytesIO(content), where)
+        return
+    for number, row in enumerate(parse_json(content, where), start=1):
+        if not isinstance(row, dict):
+            raise InputError(f"{where}:{number}: got {type(row).__name__}, wanted an object")
+        yield number, row
+
+
+def _from_csv(file: BinaryIO, where: str) -> Numbered:
+    """Read CSV. An empty cell is null. A cell of a column in STRUCTURED that starts like JSON is parsed as JSON."""
+    csv.field_size_limit(LARGEST_CELL)
+    lines = _Lines(file)
+    reader = csv.DictReader(lines, strict=True)
+    try:
+        if reader.fieldnames and len(set(reader.fieldnames)) < len(reader.fieldnames):
+            raise InputError(f"{where}: got two columns of the same name: {', '.join(reader.fieldnames)}")
+        for row in reader:
+            if None in row or None in row.values():
+                wanted = len(reader.fieldnames or ())
+                raise InputError(f"{where}:{lines.read}: got {_cells(row)} cells, wanted {wanted}")
+            yield lines.read, {name: _cell(name, text, where, lines.read) for name, text in row.items()}
+    except csv.Error as error:
+        raise InputError(f"{where}:{lines.read}: not CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where}:{lines.read}: not UTF-8: {error.reason} at byte {error.start} of the line"
+        ) from error
+
+
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+class _Lines:
+    """Iterates over a file's lines as text and counts them."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.read = file, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.read += 1
+            text = line.decode("utf-8-sig" if self.read == 1 else "utf-8")
+            for number, part in enumerate(_LINES.findall(text)):  # several if bare carriage returns separate them
+                self.read += number > 0
+                yield part
+
+
+def _cells(row: dict[Any, Any]) -> int:
+    return sum(text is not None for name, text in row.items() if name is not None) + len(row.get(None, ()))
+
+
+def _cell(name: str, text: str, where: str, number: int) -> Any:
+    if text == "":
+        return None
+    if name in STRUCTURED and text.lstrip()[:1] in ("{", "["):
+        return parse_json(text.encode(), f"{where}:{number}: {name}")
+    return text
+
+
+def _from_parquet(file: BinaryIO, where: str) -> Numbered:
+    number = 0
+    try:
+        parquet = pq.ParquetFile(file)
+        names = _columns(parquet.schema_arrow, where)
+        for batch in parquet.iter_batches(columns=names):
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
+                number += 1
+                yield number, {name: plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
+    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a map with a duplicate key, for example
+        raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}:{number + 1}: not UTF-8: {error.reason}") from error
+
+
+def _columns(schema: pa.Schema, where: str) -> list[str]:
+    """Return the columns except pandas' index. Raises InputError if two have the same name."""
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError(f"{where}: got two columns of the same name: {', '.join(schema.names)}")
+    pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    index = {name for name in pandas.get("index_columns", ()) if isinstance(name, str) and name.startswith("__index")}
+    return [name for name in schema.names if name not in index]
+
+
+def plain(value: Any, where: str) -> Any:
+    """Convert a value of Arrow, pandas or numpy to JSON types. NaN, which pandas uses for missing values, is null.
+
+    Raises InputError if JSON has no such type.
+    """
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return None if value != value else value
+        case datetime() | date() | time():
+            return None if value != value else value.isoformat()  # NaT is missing too
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case UUID():
+            return str(value)
+        case timedelta():
+            return value.total_seconds()
+        case dict():
+            return {str(name): plain(item, where) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item, where) for item in value]
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind in "mM":  # tolist() turns nanoseconds into integers
+            value = value.astype(f"{value.dtype.kind}8[us]")
+        return plain(value.tolist(), where)
+    raise InputError(f"{where}: got {type(value).__name__}, wanted text, a number, a list or a mapping")
+
+
+READERS: dict[str, Callable[[BinaryIO, str], Numbered]] = {
+    ".jsonl": read_lines,
+    ".ndjson": read_lines,
+    ".json": _from_json,
+    ".csv": _from_csv,
+    ".parquet": _from_parquet,
+}

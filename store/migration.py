@@ -1,0 +1,93 @@
+"""Migrating stores of older formats to the current one: `evalflows migrate`.
+
+Each Parquet file records its format in its metadata, so an interrupted migration resumes with the remaining files. The
+store's marker is written last.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalflows.specs.errors import InputError
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import FORMAT, FORMAT_KEY, Store, write_file
+from evalflows.store.schemas import TABLES, schema_of
+
+Step = Mapping[str, Callable[[pa.Table], pa.Table]]
+
+OLDEST = 5
+"""The oldest format that can be migrated."""
+
+STEPS: dict[int, Step] = {}
+"""For each older format, the functions that convert tables to the next one: {format: {table: change}}.
+
+A change converts all rows of a file to the next format. A new nullable column needs no change: it is null in older
+rows.
+"""
+
+
+def migrate(root: str | os.PathLike[str] | None = None) -> tuple[int, int]:
+    """Rewrite a store in the current format. Return its old format, and the number of rewritten files.
+
+    Nothing else may use the store meanwhile. Raise InputError if there is no store, if it is too old or newer than this
+    version, or if rows of an interrupted run are still in its spool.
+    """
+    layout = Layout.at(root)
+    fs, _ = fsspec.core.url_to_fs(layout.root)
+    if not fs.exists(layout.marker):
+        raise InputError(f"store {layout.root!r}: not found, wanted an existing store")
+    written = int(json.loads(fs.cat_file(layout.marker))["format"])
+    if not OLDEST <= written <= FORMAT:
+        raise InputError(f"store {layout.root!r}: got format {written}, wanted {OLDEST} to {FORMAT}")
+    if written == FORMAT:
+        return written, 0
+    _check_spool(layout, fs)
+    rewritten = sum(
+        _migrate_file(layout, fs, path, written) for path in sorted(fs.glob(f"{layout.root}/*/*/*/*.parquet"))
+    )
+    fs.rm(layout.marker)
+    Store(layout.root)  # writes the empty files, and the marker last
+    return written, rewritten
+
+
+def _check_spool(layout: Layout, fs: fsspec.AbstractFileSystem) -> None:
+    spooled = fs.glob(f"{layout.root}/spool/*/*.jsonl")
+    if spooled:
+        owner = spooled[0].split("/")[-2]
+        raise InputError(
+            f"store {layout.root!r}: got rows of {owner} in its spool, wanted the run resumed first,"
+            " by the version of evalflows that started it"
+        )
+
+
+def _migrate_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, written: int) -> bool:
+    """Rewrite one file. Return whether it was necessary."""
+    name = path.removeprefix(fs._strip_protocol(layout.root)).lstrip("/").partition("/")[0]
+    if name not in TABLES:
+        return False
+    with fs.open(path, "rb") as file:
+        rows = pq.read_table(file)
+    since = int((rows.schema.metadata or {}).get(FORMAT_KEY, written))
+    if since == FORMAT:
+        return False
+    for number in range(since, FORMAT):
+        rows = STEPS.get(number, {}).get(name, _unchanged)(rows)
+    write_file(layout, fs, path, _conformed(name, rows))
+    return True
+
+
+def _unchanged(rows: pa.Table) -> pa.Table:
+    return rows
+
+
+def _conformed(table: str, rows: pa.Table) -> pa.Table:
+    """Return the columns of the current schema; missing ones are null."""
+    schema = schema_of(TABLES[table].record)
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(schema.names).cast(schema)

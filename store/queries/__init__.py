@@ -1,0 +1,1 @@
+"""Queries of the store: metric values, histories, progress, lookups."""

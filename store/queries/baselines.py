@@ -1,0 +1,39 @@
+"""Approved baselines: the current and earlier experiments of each name."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from evalflows.store.catalog import ask
+from evalflows.store.parquet import Store
+from evalflows.store.records import BaselineRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """An approval, valid until the next one of the same name."""
+
+    name: str
+    experiment_id: str
+    experiment: str | None  # None if it is not in the store
+    approved_by: str | None
+    reason: str | None
+    recorded_at: datetime
+    holds: bool
+
+
+def approved(store: Store, name: str) -> BaselineRow | None:
+    """Return the latest approval of a name; None if there is none."""
+    query = """select baseline_id from source.baselines
+               where name = ? order by recorded_at desc, baseline_id desc limit 1"""
+    latest = store.query(query, [name])
+    if not latest:
+        return None
+    row: BaselineRow = store.read("baselines", latest[0][0])[0]
+    return row
+
+
+def approvals(store: Store) -> list[Approval]:
+    """Return all approvals, by name, newest first."""
+    columns = ", ".join(Approval.__slots__)
+    (rows,) = ask(store, (f"select {columns} from approvals order by name, recorded_at desc, baseline_id desc", []))
+    return [Approval(**dict(zip(Approval.__slots__, row, strict=True))) for row in rows]

@@ -1,0 +1,188 @@
+"""A judge's scores and human labels of the same runs, or of the same pairs of runs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import ask, ask_arrow
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One metric of an experiment or a comparison, with its human labels."""
+
+    subject_id: str  # the id of the experiment or comparison
+    name: str
+    is_pairs: bool
+    candidate: str | None  # for a comparison of two: the experiment whose wins are counted
+    metric: str
+    people_metric: str
+    judgements: pd.DataFrame  # unit, evaluator, evaluator_version, judge_model, value, label, status, rate, together
+    labels: pd.DataFrame  # unit, value, label, labeller, is_fair, chance, source
+
+
+def judged_and_labelled(store: Store, reference: str, metric: str, people_metric: str) -> Judged:
+    """Return a metric's judgements and labels. Raise InputError if either is missing."""
+    is_pairs = is_comparison(store, reference)
+    if is_pairs:
+        identity = find_comparison(store, reference)
+    else:
+        (identity,) = find_experiments(store, reference, just_one=True)
+    name, candidate, forward = _of_pairs(store, identity) if is_pairs else _of_runs(store, identity)
+    queries = (_PAIRS, _PAIR_LABELS) if is_pairs else (_RUNS, _RUN_LABELS)
+    judgements, labels = store.steady(
+        lambda: [
+            ask_arrow(store, query, [identity, name]).to_pandas()
+            for query, name in zip(queries, (metric, people_metric), strict=True)
+        ]
+    )
+    if judgements.empty:
+        raise InputError(f"metric {metric!r}: not in {name}, wanted one of: {_known(store, _METRICS, identity)}")
+    if labels.empty:
+        known = _known(store, _LABELLED, identity)
+        raise InputError(f"{people_metric!r}: got no labels for {name}, wanted one of: {known} (`labels import`)")
+    if not forward:
+        for frame in (judgements, labels):
+            frame["value"] = 1 - frame["value"]
+    return Judged(
+        subject_id=identity,
+        name=name,
+        is_pairs=is_pairs,
+        candidate=candidate,
+        metric=metric,
+        people_metric=people_metric,
+        judgements=judgements,
+        labels=labels,
+    )
+
+
+def _of_runs(store: Store, identity: str) -> tuple[str, None, bool]:
+    ((name,),) = store.query("select name from source.experiments where experiment_id = ?", [identity])
+    return name, None, True
+
+
+def _of_pairs(store: Store, identity: str) -> tuple[str, str | None, bool]:
+    """Return the name, the candidate, and whether the candidate is left; no candidate for more than two experiments."""
+    query = "select name, experiments, baseline_experiment_id from source.comparison_sets where comparison_id = ?"
+    ((name, experiments, baseline),) = store.query(query, [identity])
+    if len(experiments) != 2:
+        return name, None, True
+    candidate = next(experiment for experiment in experiments if experiment != (baseline or experiments[0]))
+    ((candidate_name,),) = store.query("select name from source.experiments where experiment_id = ?", [candidate])
+    return name, candidate_name, candidate == min(experiments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlabelled:
+    """The judged runs of an experiment, which people may label."""
+
+    experiment_id: str
+    name: str
+    runs: (
+        pd.DataFrame
+    )  # run_id, lot, is_labelled, value, spread, other (judge's value), inputs, outputs, reference_outputs
+
+
+def to_label(store: Store, reference: str, metric: str, people_metric: str) -> Unlabelled:
+    """Return the judged runs of an experiment, in random order (`lot`). Raise InputError for an unknown metric."""
+    if is_comparison(store, reference):
+        raise InputError(f"{reference!r}: got a comparison, wanted an experiment")
+    (identity,) = find_experiments(store, reference, just_one=True)
+    name, _, _ = _of_runs(store, identity)
+    runs = ask_arrow(store, _TO_LABEL, [identity, metric, people_metric]).to_pandas()
+    if runs.empty:
+        raise InputError(f"metric {metric!r}: not in {name}, wanted one of: {_known(store, _METRICS, identity)}")
+    return Unlabelled(experiment_id=identity, name=name, runs=runs)
+
+
+def _known(store: Store, query: str, identity: str) -> str:
+    ((names,),) = ask(store, (query, [identity]))[0] or ((None,),)
+    return names or "none yet"
+
+
+def listed_batches(store: Store) -> list[tuple[Any, ...]]:
+    """Return the imported batches: id, source, metrics, numbers of labels and labellers, experiments, time."""
+    (rows,) = ask(store, (_BATCHES, []))
+    return rows
+
+
+_RUNS = """
+select s.run_id as unit, s.evaluator, s.evaluator_version, s.judge_model, s.value, s.label, s.status,
+       s.sampling_rate as rate, coalesce('cluster ' || x.cluster, 'example ' || s.example_id) as together
+from scores s
+join experiments e using (experiment_id)
+left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id
+where s.experiment_id = $1 and s.metric = $2 and s.subject_kind = 'run' and s.turn is null
+order by s.evaluator_version, unit
+"""
+
+_RUN_LABELS = """
+select l.subject_id as unit, l.value, l.label, l.labeller, l.is_fair, l.chance, l.source
+from current_labels l join outputs o on o.run_id = l.subject_id
+where o.experiment_id = $1 and l.metric = $2 and l.subject_kind = 'run' and l.other_run_id is null and l.turn is null
+order by unit, labeller
+"""
+
+_PAIRS = """
+select left_run_id || ' ' || right_run_id as unit, evaluator, evaluator_version, judge_model,
+       left_points as value, case outcome when 'flipped' then 'tie' else outcome end as label, status,
+       null::double as rate, coalesce('cluster ' || cluster, 'example ' || example_id) as together
+from pair_outcomes
+where comparison_id = $1 and metric = $2 and decided_by is distinct from 'failed_output'
+order by evaluator_version, unit
+"""
+
+_PAIR_LABELS = """
+select l.subject_id || ' ' || l.other_run_id as unit, l.value, l.label, l.labeller, l.is_fair, l.chance, l.source
+from current_labels l
+join (select distinct left_run_id, right_run_id from pair_outcomes where comparison_id = $1) p
+    on p.left_run_id = l.subject_id and p.right_run_id = l.other_run_id
+where l.metric = $2 and l.subject_kind = 'run'
+order by unit, labeller
+"""
+
+_METRICS = """
+select string_agg(distinct metric, ', ' order by metric) from (
+    select metric from scores where experiment_id = $1 and subject_kind = 'run' and turn is null
+    union all select metric from comparisons where comparison_id = $1)
+"""
+
+_LABELLED = """
+select string_agg(distinct l.metric, ', ' order by l.metric) from labels l where l.subject_id in (
+    select run_id from outputs where experiment_id = $1
+    union all select left_run_id from comparisons where comparison_id = $1)
+"""
+
+_TO_LABEL = """
+with labelled as (
+    select distinct subject_id from current_labels
+    where metric = $3 and subject_kind = 'run' and other_run_id is null and turn is null
+), judged as (
+    select run_id, arg_min(value, evaluator_version) as value, arg_max(value, evaluator_version) as other,
+           max(spread) as spread, any_value(example_id) as example_id
+    from scores
+    where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
+    group by run_id
+)
+select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled, j.value, j.spread, j.other,
+       x.inputs::varchar as inputs, o.outputs::varchar as outputs, x.reference_outputs::varchar as reference_outputs
+from judged j
+join outputs o using (run_id)
+join experiments e on e.experiment_id = $1
+left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = j.example_id
+left join labelled l on l.subject_id = j.run_id
+order by lot
+"""
+
+_BATCHES = """
+select batch_id, any_value(source), string_agg(distinct metric, ', ' order by metric), count(*),
+       count(distinct coalesce(labeller, '')),
+       (select string_agg(distinct e.name, ', ' order by e.name) from experiments e
+        where list_contains(list(l.experiment_id), e.experiment_id)),
+       min(recorded_at)
+from labels l group by batch_id order by 7 desc, 1
+"""

@@ -1,0 +1,85 @@
+"""Finding experiments and comparisons by id, prefix or name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+
+
+def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
+    """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
+
+    A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
+    that name), or a spec's name (its newest run group). Raise InputError if it means none, or too many.
+    """
+    rows = store.query(
+        """select experiment_id, name, run_group, spec ->> 'name'
+           from source.experiments order by started_at desc, target"""
+    )
+    newest_group = next((row[2] for row in rows if row[3] == reference), None)
+    for exact in (
+        [row[0] for row in rows if row[0] == reference],
+        [row[0] for row in reversed(rows) if row[2] == reference],
+        [row[0] for row in rows if row[1] == reference][:1],
+        [row[0] for row in reversed(rows) if row[2] == newest_group],
+    ):
+        if len(exact) > 1 and just_one:
+            names = ", ".join(row[1] for row in rows if row[0] in exact)
+            raise InputError(f"experiment {reference!r}: got {len(exact)} experiments, wanted one of: {names}")
+        if exact:
+            return exact
+    return [_by_prefix("experiment", store, reference, rows, "which is empty")]
+
+
+def find_comparison(store: Store, reference: str) -> str:
+    """Return the id of the comparison that a reference means.
+
+    A reference is an id, a unique prefix of one, or a name (the newest comparison of that name). Raise InputError if it
+    means none, or more than one.
+    """
+    rows = store.query("select comparison_id, name from source.comparison_sets order by started_at desc, 1 desc")
+    exact = [row[0] for row in rows if row[0] == reference] or [row[0] for row in rows if row[1] == reference]
+    return exact[0] if exact else _by_prefix("comparison", store, reference, rows, "which has no comparison")
+
+
+def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ...]], none: str) -> str:
+    """Return the only id with this prefix; rows are (id, name, …). Raise InputError if there is none, or several."""
+    matches = [row[0] for row in rows if row[0].startswith(reference)]
+    if len(matches) == 1:
+        return str(matches[0])
+    if matches:
+        raise InputError(f"{kind} {reference!r}: got the prefix of {len(matches)} ids, wanted a longer one")
+    raise InputError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
+
+
+def _known(rows: list[tuple[Any, ...]]) -> str:
+    names = list(dict.fromkeys(row[1] for row in rows))
+    return f"wanted an id or one of: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+
+
+def run_groups(store: Store, identities: Sequence[str]) -> list[str]:
+    """Return the run groups of the experiments."""
+    query = "select distinct run_group from source.experiments where list_contains(?, experiment_id) order by 1"
+    return [group for (group,) in store.query(query, [list(identities)])]
+
+
+def is_comparison(store: Store, reference: str) -> bool:
+    """Return whether a reference means a comparison: an id, a prefix of one, or a name that no experiment has."""
+    if reference.startswith("cmp-"):
+        return True
+    experiments = """select count(*) from source.experiments
+                     where ? in (experiment_id, run_group, name, spec ->> 'name')"""
+    comparisons = "select count(*) from source.comparison_sets where name = ?"
+    is_experiment, is_comparison_name = (
+        bool(store.query(query, [reference])[0][0]) for query in (experiments, comparisons)
+    )
+    return is_comparison_name and not is_experiment
+
+
+def comparison_beside(store: Store, experiments: Sequence[str]) -> str | None:
+    """Return the comparison that ran as a step of the experiments' run group; None if there was none."""
+    groups = run_groups(store, experiments)
+    query = "select comparison_id from source.comparison_sets where list_contains(?, run_key) order by started_at desc"
+    rows = store.query(query, [groups])
+    return str(rows[0][0]) if len(groups) == 1 and rows else None

@@ -1,0 +1,132 @@
+"""The values of an experiment's metrics per example, for statistics."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evalflows.store.catalog import ask, ask_arrow
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricValues:
+    """One metric of one experiment. Arrays have shape (examples,), in the snapshot's order."""
+
+    metric: str
+    evaluator: str
+    evaluator_version: str
+    is_yes_no: bool  # each run's value is 0 or 1
+    is_binary: bool  # each example's value is 0 or 1: there is one repetition
+    values: Values  # means over repetitions; NaN if none was scored
+    missing: npt.NDArray[np.bool_]  # whether a repetition failed or was not attempted
+    scored: int  # runs
+    n_missing: int  # runs that failed or were not attempted
+    weights: Values  # inverse sampling rates; 1 without sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """Numbers of passed and scored repetitions. Arrays have shape (examples,), in the snapshot's order."""
+
+    passed: Values
+    scored: Values
+
+
+def clusters_of(store: Store, snapshot_id: str) -> list[str | None]:
+    """Return each example's cluster, in the snapshot's order."""
+    rows = store.query("select cluster from source.examples where snapshot_id = ? order by position", [snapshot_id])
+    return [cluster for (cluster,) in rows]
+
+
+def metric_values(store: Store, experiment: ExperimentRow) -> list[MetricValues]:
+    """Return every numeric metric of an experiment, by name; categorical metrics are omitted."""
+    parameters = [experiment.snapshot_id, experiment.experiment_id, experiment.repetitions]
+    rows = _columns(ask_arrow(store, _BY_METRIC, parameters))
+    return [_values(experiment, row) for row in rows if row["is_number"]]
+
+
+def _columns(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield each row as a dict, with lists as arrays."""
+    lists = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if pa.types.is_list(kind)]
+    single = table.drop_columns(lists).to_pylist()
+    for number, row in enumerate(single):
+        arrays = {name: table.column(name)[number].values.to_numpy(zero_copy_only=False) for name in lists}
+        yield {**row, **arrays}
+
+
+def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
+    """Build the metric's arrays. An example without a row is missing: it was not attempted."""
+    places, count = row["places"], experiment.n_examples
+    values, missing, weights = np.full(count, np.nan), np.ones(count, dtype=bool), np.ones(count)
+    values[places], missing[places], weights[places] = row["means"], row["missing"], row["weights"]
+    return MetricValues(
+        metric=row["metric"],
+        evaluator=row["evaluator"],
+        evaluator_version=row["evaluator_version"],
+        is_yes_no=row["is_yes_no"],
+        is_binary=row["is_yes_no"] and experiment.repetitions == 1,
+        values=values,
+        missing=missing,
+        scored=row["scored"],
+        n_missing=row["n_missing"],
+        weights=weights,
+    )
+
+
+def trials(
+    store: Store, experiment: ExperimentRow, metric: MetricValues, *, pass_threshold: float, higher_is_better: bool
+) -> Trials:
+    """Return how many repetitions of each example passed, and how many were scored."""
+    which = [experiment.experiment_id, metric.metric, metric.evaluator_version]
+    sign = 1.0 if higher_is_better else -1.0
+    order, counts = ask(store, (_ORDER, [experiment.snapshot_id]), (_PASSED, [*which, sign, sign * pass_threshold]))
+    places = {example: place for place, (example,) in enumerate(order)}
+    passed, scored = np.zeros(len(places)), np.zeros(len(places))
+    for example, good, count in counts:
+        passed[places[example]], scored[places[example]] = good, count
+    return Trials(passed=passed, scored=scored)
+
+
+_ORDER = "select example_id from examples where snapshot_id = ? order by position"
+
+_BY_METRIC = """
+with places as (
+    select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $1
+), by_example as (
+    select metric, evaluator_version, example_id,
+           any_value(evaluator) as evaluator,
+           avg(value) filter (status = 'scored') as mean,
+           count(*) filter (status = 'scored') as scored,
+           count(*) filter (status in ('failed', 'not_attempted')) as n_missing,
+           count(*) filter (status = 'scored' and value is null) as labelled,
+           count(*) as runs,
+           bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as yes_no,
+           min(sampling_rate) as rate
+    from run_values where experiment_id = $2 group by metric, evaluator_version, example_id
+)
+select metric, evaluator_version, any_value(evaluator) as evaluator,
+       count(mean) > 0 or sum(labelled) = 0 as is_number,
+       bool_and(yes_no) as is_yes_no,
+       sum(scored)::bigint as scored,
+       sum(n_missing)::bigint as n_missing,
+       list(place) as places,
+       list(coalesce(mean, 'nan'::double)) as means,
+       list(n_missing > 0 or runs < $3) as missing,
+       list(1 / coalesce(rate, 1.0)) as weights
+from by_example join places using (example_id)
+group by metric, evaluator_version
+order by metric, evaluator_version
+"""
+
+_PASSED = """
+select example_id, count(*) filter ($4 * value >= $5), count(*) from run_values
+where experiment_id = $1 and metric = $2 and evaluator_version = $3 and status = 'scored' and value is not null
+group by example_id
+"""

@@ -1,0 +1,181 @@
+"""The progress of an experiment: missing rows, retryable rows, and cost."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow, ScoreRow, derived_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Sums over an experiment's calls, each counted once."""
+
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None  # None if the cost of a call is unknown
+
+
+def spent(store: Store, experiment_id: str) -> Spent:
+    """Return what the experiment paid; answers reused from other experiments cost nothing."""
+    row = store.query(
+        """select count(*), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
+                  count(*) filter (cost_usd is null)
+           from source.calls where experiment_id = ?""",
+        [experiment_id],
+    )[0]
+    return Spent(calls=row[0], tokens_in=int(row[1]), tokens_out=int(row[2]), cost_usd=None if row[4] else row[3])
+
+
+def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:
+    """Return the paid calls of a run group, their cost in USD, and the number of calls with unknown price."""
+    query = """select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null) from source.calls
+               where experiment_id in (select experiment_id from source.experiments where run_group = ?)"""
+    calls, usd, unpriced = store.query(query, [run_group])[0]
+    return int(calls), float(usd), int(unpriced)
+
+
+def cached_calls(store: Store, experiment_id: str) -> int:
+    """Return the number of calls answered from the ledger."""
+    query = """select coalesce(sum(calls_cached), 0) from (
+                   select calls_cached from source.outputs where experiment_id = $1
+                   union all select calls_cached from source.scores where experiment_id = $1)"""
+    return int(store.query(query, [experiment_id])[0][0])
+
+
+def open_work(store: Store, experiment_id: str, transient: Collection[str]) -> int:
+    """Return the number of rows that another attempt may complete: not attempted, or with a transient failure.
+
+    `transient` are the retryable error kinds.
+    """
+    query = """select count(*) from (
+                   select status, error_kind from source.outputs where experiment_id = $1
+                   union all select status, error_kind from source.scores where experiment_id = $1)
+               where status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))"""
+    return int(store.query(query, [experiment_id, sorted(transient)])[0][0])
+
+
+def whats_missing(
+    store: Store, experiment: ExperimentRow, evaluators: Sequence[str], summaries: Sequence[str] = ()
+) -> str | None:
+    """Describe which answers and scores an experiment lacks, and why; None if it is complete.
+
+    Rows that were not attempted count as lacking. `summaries` are the evaluators that judge the experiment as a whole,
+    which give at least one row.
+    """
+    planned = experiment.n_examples * experiment.repetitions
+    outputs, not_attempted = store.query(
+        "select count(*), count(*) filter (status = 'not_attempted') from source.outputs where experiment_id = ?",
+        [experiment.experiment_id],
+    )[0]
+    judged = dict(
+        store.query(
+            """select evaluator, count(distinct subject_id) from source.scores
+               where experiment_id = ? and subject_kind in ('run', 'experiment') and status <> 'not_attempted'
+               group by 1""",
+            [experiment.experiment_id],
+        )
+    )
+    lacking = [f"{planned - outputs + not_attempted} of {planned} answers"] if outputs - not_attempted < planned else []
+    lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
+    lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
+    why = _why_not_attempted(store, experiment.experiment_id)
+    return f"not done: {', '.join(lacking)}{why}" if lacking else None
+
+
+def _why_not_attempted(store: Store, experiment_id: str) -> str:
+    """Return the reasons of rows that were not attempted, most frequent first; empty if there are none."""
+    query = """select error from (
+                   select error, status, error_kind from source.outputs where experiment_id = $1
+                   union all select error, status, error_kind from source.scores where experiment_id = $1)
+               where status = 'not_attempted' and error_kind <> 'no_output' group by error
+               order by count(*) desc, error limit 3"""
+    reasons = [error for (error,) in store.query(query, [experiment_id])]
+    return f" ({'; '.join(reasons)})" if reasons else ""
+
+
+def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
+    """Describe, with the most frequent error, an experiment without any answered run; None if there is one."""
+    query = "select count(*) filter (status = 'ok'), count(*), mode(error) from source.outputs where experiment_id = ?"
+    answered, runs, error = store.query(query, [experiment.experiment_id])[0]
+    return None if answered else f"none of {runs} answered: {error}"
+
+
+def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str]) -> str | None:
+    """Describe, with the most frequent error, evaluators whose judgements all failed with these error kinds.
+
+    Runs to which an evaluator does not apply are ignored.
+    """
+    query = """select s.evaluator, count(*), mode(s.error) from source.scores s join source.outputs o using (run_id)
+               where s.experiment_id = ? and o.status = 'ok' and s.status not in ('not_applicable', 'sampled_out')
+               group by s.evaluator
+               having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, '')))
+               order by s.evaluator"""
+    failed = store.query(query, [experiment.experiment_id, sorted(kinds)])
+    return "; ".join(f"{evaluator} judged none of {n} answers: {error}" for evaluator, n, error in failed) or None
+
+
+def complete_scores(store: Store, experiment_id: str) -> None:
+    """Rewrite the scores, if needed, so that each run has one row per metric.
+
+    An evaluator may give several metrics, or one with a name other than its own. If it failed or did not apply, that
+    row becomes one row per metric that it gave elsewhere; if it left a metric out, a row is added. Scores of turns are
+    left unchanged, because only an evaluation knows the number of turns.
+    """
+    if not _gave_several(store, experiment_id):
+        return
+    rows: list[ScoreRow] = store.read("scores", experiment_id)
+    metrics: dict[tuple[str, str], dict[str, None]] = {}
+    whole = [row for row in rows if row.turn is None]
+    for row in whole:
+        if row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator):
+            metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
+    several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
+    if not several:
+        return
+    completed = [row for row in rows if row.turn is not None or (row.evaluator, row.evaluator_version) not in several]
+    of_run: dict[tuple[str, str, str], list[ScoreRow]] = {}
+    for row in whole:
+        if (row.evaluator, row.evaluator_version) in several:
+            of_run.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
+    for (_, evaluator, version), judgements in of_run.items():
+        completed += _row_per_metric(judgements, several[evaluator, version])
+    store.publish("scores", experiment_id, completed)
+
+
+def _gave_several(store: Store, experiment_id: str) -> bool:
+    """Return whether an evaluator gave anything but one metric of its own name: few do, and this is faster than reading
+    all rows."""
+    query = """select count(*) from source.scores where experiment_id = ? and turn is null and metric <> evaluator"""
+    return bool(store.query(query, [experiment_id])[0][0])
+
+
+def _row_per_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:
+    judged = {row.metric: row for row in rows if row.metric in metrics and row.status != "failed"}
+    if judged:
+        first = next(iter(judged.values()))
+        return [judged.get(metric) or _left_out(first, metric) for metric in metrics]
+    last = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))
+    return [_copy(last, metrics[0]), *(_unpaid(_copy(last, metric)) for metric in metrics[1:])]
+
+
+def _copy(row: ScoreRow, metric: str) -> ScoreRow:
+    return replace(row, metric=metric, score_id=derived_id(row.subject_id, row.turn, metric, row.evaluator_version))
+
+
+def _unpaid(row: ScoreRow) -> ScoreRow:
+    """Remove the cost, which the first row has for all, so that sums are right."""
+    return replace(row, calls=0, calls_cached=0, tokens_in=None, tokens_out=None, cost_usd=0.0)
+
+
+def _left_out(row: ScoreRow, metric: str) -> ScoreRow:
+    return replace(
+        _unpaid(_copy(row, metric)),
+        value=None,
+        label=None,
+        data_type=None,
+        status="not_applicable",
+        comment=f"{row.evaluator} gave no {metric} for this run",
+        metadata=None,
+    )

@@ -1,0 +1,9 @@
+-- one row per comparison_id, metric, bias: the bias checks of each judge, and whether it passed
+select s.comparison_id, s.name as comparison, c.subject_id as metric, c.name as bias, c.passed, c.n_checked as n,
+       (c.observed ->> 'share')::double as share,
+       (c.observed ->> 'kappa')::double as kappa,  -- between two judges; the interval is then that of kappa
+       (c.observed ->> 'low')::double as low,
+       (c.observed ->> 'high')::double as high,
+       c.message, c.reason_code
+from checks c join comparison_sets s on s.comparison_id = c.batch_id
+where c.subject_kind = 'judge'

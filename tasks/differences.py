@@ -1,0 +1,24 @@
+"""Estimates and verdicts: the mean of each metric, and each candidate's difference from the baseline."""
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from evalflows.analysis.differences.estimates import estimate_rows, verdicts_on
+from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def compute_differences(rows: list[ExperimentRow]) -> str:
+    """Publish the estimates of each experiment and the verdicts on each candidate, and return the run group.
+
+    All experiments share their examples. The results are recomputed from the stored rows on every call.
+    """
+    store, group = Store(), rows[0].run_group
+    reader, spec = MetricReader(store), experiment_spec(rows[0])
+    for row in rows:
+        store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
+    store.publish("verdicts", group, list(verdicts_on(reader, rows, spec)))
+    return group

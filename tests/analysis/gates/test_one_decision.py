@@ -1,0 +1,149 @@
+"""The table of results, a gate and its backtest say the same of the same two experiments."""
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from past import ABSTAINED, FAILED, Past, guard
+
+from evalflows.analysis.backtest.backtest import backtest
+from evalflows.analysis.differences.estimates import verdicts_on
+from evalflows.analysis.differences.experiment_pair import ExperimentPair
+from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.gate import GateSpec
+from evalflows.store.records import ExperimentRow, VerdictRow
+
+NOT_INFERIOR = ("better", "no_worse", "equivalent")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test cuts the power, so none needs to wait until the disk has what was written."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def table(
+    reader: MetricReader, spec: ExperimentSpec, candidate: ExperimentRow, baseline: ExperimentRow
+) -> dict[str, VerdictRow]:
+    """The verdicts of the table of results, by metric."""
+    return {one.metric: one for one in verdicts_on(reader, [baseline, candidate], spec)}
+
+
+def evaluated(
+    reader: MetricReader, spec: ExperimentSpec, gate: GateSpec, candidate: ExperimentRow, baseline: ExperimentRow
+) -> GateEvaluation:
+    pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate, baseline=baseline)
+    return GateEvaluation(gate=gate, pair=pair)
+
+
+def test_a_candidate_that_abstains_where_it_is_wrong_is_nowhere_better_for_it() -> None:
+    """200 examples, of which the baseline has 40 wrong; the candidate has the others right, and abstains on the 40."""
+    past, right = Past(), np.arange(200) >= 40
+    baseline = past.experiment({"right": right[:, None]}, yes_no=["right"], target_version="old")
+    answers = np.where(np.arange(200) < 160, 1.0, ABSTAINED)
+    candidate = past.experiment({"right": answers}, yes_no=["right"], target_version="new")
+    reader, spec, gate = MetricReader(past.store), past.spec(), guard(0.05)
+    verdict = table(reader, spec, candidate, baseline)["right"]
+    one = evaluated(reader, spec, gate, candidate, baseline)
+    (again,) = backtest(past.store, gate, spec, replicates=0).decisions
+    assert (verdict.difference, verdict.candidate_missing) == (0.25, 40)
+    assert (verdict.conclusion, "40 pairs with a missing value could change the conclusion" in str(verdict.reason)) == (
+        "not_enough_evidence",
+        True,
+    )
+    assert one.conclusion == again.conclusion == "NOT ENOUGH EVIDENCE"
+    assert "40 pairs with a missing value could flip this" in one.summary
+    assert again.because == one.summary
+
+
+@pytest.mark.parametrize(
+    ("change", "passes", "conclusion"),
+    [(0.0, "PASS", "equivalent"), (-0.2, "PASS", "equivalent"), (-0.5, "FAIL", "worse"), (0.5, "PASS", "better")],
+)
+def test_where_every_example_changes_alike_and_nothing_bounds_the_metric(
+    change: float, passes: str, conclusion: str
+) -> None:
+    past, points = Past(), np.random.default_rng(0).integers(0, 9, 30).astype(float)
+    baseline = past.experiment({"points": points}, target_version="old")
+    candidate = past.experiment({"points": points + change}, target_version="new")
+    reader, spec = MetricReader(past.store), past.spec(metrics={"points": {"margin": 0.3}})
+    gate = GateSpec(non_inferiority={"points": 0.3})
+    assert table(reader, spec, candidate, baseline)["points"].conclusion == conclusion
+    assert evaluated(reader, spec, gate, candidate, baseline).conclusion == passes
+    assert [one.conclusion for one in backtest(past.store, gate, spec, replicates=0).decisions] == [passes]
+
+
+class World(NamedTuple):
+    """Experiments on the same questions, which differ in how good they are and in what they leave out."""
+
+    metric: str
+    margin: float
+    n: int
+    repetitions: int = 1
+    clusters: int | None = None  # how large they are
+    bounds: tuple[float, float] | None = None
+
+
+WORLDS = (
+    World("right", 0.1, 80),
+    World("right", 0.15, 90, clusters=3),
+    World("right", 0.1, 40, repetitions=3),
+    World("tone", 0.3, 60, bounds=(-5, 10)),
+    World("tone", 0.3, 75, clusters=3, bounds=(-5, 10)),
+    World("tone", 20, 30, bounds=(-5, 10)),  # as wide as the metric, and wider
+    World("points", 0.3, 50),
+)
+EACH = 10
+"""Experiments of a world: 45 pairs."""
+
+
+def history(world: World, seed: int) -> Past:
+    rng = np.random.default_rng(seed)
+    clusters = [f"c{place // world.clusters}" for place in range(world.n)] if world.clusters else None
+    past = Past(clusters=clusters, repetitions=world.repetitions)
+    for place in range(EACH):
+        past.experiment(
+            {world.metric: _scores(world, rng, worse=rng.choice([0, 0.05, 0.3]))},
+            yes_no=["right"],
+            target_version=f"v{place}",
+        )
+    return past
+
+
+def _scores(world: World, rng: np.random.Generator, worse: float) -> Any:
+    fewer = 0 if world.clusters else rng.choice([0, 0, 7])  # only the examples that both have are compared
+    shape = (world.n - fewer, world.repetitions)
+    given = rng.random(shape) < 0.85 - worse if world.metric == "right" else rng.normal(3 - worse, 0.5, shape)
+    drawn, failed, abstains = rng.random(shape), rng.choice([0, 0, 0.04]), rng.choice([0, 0, 0.06])
+    return np.where(drawn < failed, FAILED, np.where(drawn > 1 - abstains, ABSTAINED, given.astype(float)))
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: "-".join(str(part) for part in world[:5]))
+def test_table_gate_and_backtest_say_the_same_of_every_drawn_pair(world: World) -> None:
+    past, gate = history(world, seed=WORLDS.index(world)), guard(min_examples=20)
+    declared = {"margin": world.margin} | ({"range": world.bounds} if world.bounds else {})
+    spec = past.spec(metrics={world.metric: declared})
+    gate = gate.model_copy(update={"non_inferiority": {world.metric: world.margin}})
+    rows, reader = {row.name: row for row in past.rows}, MetricReader(past.store)
+    found = [one for one in backtest(past.store, gate, spec, replicates=0).decisions if one.relation != "halves"]
+    assert len(found) == EACH * (EACH - 1) / 2
+    for past_decision in found:
+        pair = rows[past_decision.candidate], rows[past_decision.baseline]
+        one, verdict = evaluated(reader, spec, gate, *pair), table(reader, spec, *pair)[world.metric]
+        assert (past_decision.conclusion, past_decision.because) == (one.conclusion, one.summary)
+        assert (one.conclusion == "PASS") == (verdict.conclusion in NOT_INFERIOR and verdict.margin is not None)
+        assert not (one.conclusion == "FAIL" and verdict.conclusion in NOT_INFERIOR)
+        assert figures(verdict) == figures(next(one.verdicts("dec")))
+        (result,) = one.rule_results
+        if result.n is not None:
+            assert (result.value, result.low, result.high) == (verdict.difference, verdict.ci_low, verdict.ci_high)
+
+
+def figures(verdict: VerdictRow) -> tuple[Any, ...]:
+    """What a verdict rests on, and what it says."""
+    ends = verdict.ci_low, verdict.ci_high, verdict.worst_case_ci_low, verdict.worst_case_ci_high
+    counts = verdict.n_pairs, verdict.candidate_missing, verdict.baseline_missing
+    return (verdict.difference, verdict.p_value, verdict.margin, verdict.conclusion, *ends, *counts)

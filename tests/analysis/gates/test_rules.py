@@ -1,0 +1,193 @@
+"""The rules of a gate: what surely holds, what surely does not, and what cannot be told."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
+from evalflows.analysis.gates.rules import BoundedEstimate, Interval, Rule, rules_of
+from evalflows.specs.gate import GateSpec
+from evalflows.stats import mean_estimate, paired_difference
+from evalflows.store.reasons import Reason
+
+RNG = np.random.default_rng(5)
+
+
+def difference(mean: float, n: int = 400, spread: float = 0.2, **changes: Any) -> BoundedEstimate:
+    """A difference of exactly that mean, with nothing missing."""
+    noise = RNG.normal(size=n)
+    values = mean + spread * (noise - noise.mean()) / noise.std()
+    found = paired_difference(values, np.zeros(n))
+
+    def interval_at(confidence_level: float) -> Interval | None:
+        one = paired_difference(values, np.zeros(n), confidence_level=confidence_level)
+        return None if one.low is None or one.high is None else (one.low, one.high)
+
+    made: dict[str, Any] = {
+        "value": mean,
+        "interval_at": interval_at,
+        "worst_case_interval_at": interval_at,
+        "worst_case_values": (mean, mean),
+        "n": n,
+        "noun": "pairs",
+        "n_missing": 0,
+        "higher_is_better": True,
+        "p_value": found.p_value,
+    }
+    return BoundedEstimate(**{**made, **changes})
+
+
+def ruled(gate: dict[str, Any], *estimates: BoundedEstimate | Reason) -> tuple[str, list[str]]:
+    spec = GateSpec.model_validate(gate)
+    found = evaluate_rules(
+        list(zip(rules_of(spec), estimates, strict=True)),
+        confidence_level=0.95,
+        min_examples=spec.min_examples,
+        adjustment=spec.adjustment,
+    )
+    return conclusion_of(found), [f"{one.outcome}: {one.text}" for one in found]
+
+
+def test_a_guard_passes_what_is_surely_within_the_margin() -> None:
+    said, texts = ruled({"non_inferiority": {"m": 0.05}}, difference(-0.025))
+    assert said == "PASS"
+    assert texts == ["met: m is not worse by more than 0.05: -0.025 [-0.045, -0.005], 400 pairs"]
+
+
+def test_a_guard_fails_what_is_surely_beyond_it() -> None:
+    said, texts = ruled({"non_inferiority": {"m": 0.05}}, difference(-0.1))
+    assert said == "FAIL"
+    assert texts == ["broken: m is worse by more than 0.05: -0.100 [-0.120, -0.080], 400 pairs"]
+
+
+@pytest.mark.parametrize("mean", [-0.04, -0.05, -0.06])
+def test_a_guard_is_open_where_the_interval_holds_the_margin(mean: float) -> None:
+    """Also where it is sure that there is a fall: that it is more than the margin is not."""
+    said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, difference(mean))
+    assert said == "NOT ENOUGH EVIDENCE"
+    assert text.startswith("open: m may be worse by more than 0.05")
+    assert ("; significantly worse, but not by more than the margin" in text) == (mean < -0.02)
+    assert text.endswith("the margin" if mean == -0.05 else "the margin; about 1,600 pairs would be enough to decide")
+
+
+def test_a_goal_asks_for_a_rise_that_is_sure() -> None:
+    assert ruled({"superiority": ["m"]}, difference(0.03))[0] == "PASS"
+    assert ruled({"superiority": ["m"]}, difference(0.01))[0] == "NOT ENOUGH EVIDENCE"
+    assert ruled({"superiority": ["m"]}, difference(-0.03))[0] == "FAIL"
+    assert ruled({"superiority": {"m": 0.02}}, difference(0.03))[0] == "NOT ENOUGH EVIDENCE"
+    assert ruled({"superiority": {"m": 0.02}}, difference(0.05))[0] == "PASS"
+    said, (text,) = ruled({"superiority": {"m": 0.06}}, difference(0.03))
+    assert (said, text) == ("FAIL", "broken: m is not better by more than 0.06: +0.030 [+0.010, +0.050], 400 pairs")
+
+
+def test_a_goal_of_any_rise_needs_the_test_to_agree() -> None:
+    said, (text,) = ruled({"superiority": ["m"]}, difference(0.03, p_value=0.07))
+    assert said == "NOT ENOUGH EVIDENCE"
+    assert text.endswith("; the interval excludes zero, but the test is not significant (p = 0.070)")
+
+
+def test_what_is_missing_must_not_be_able_to_turn_it() -> None:
+    def wide(confidence_level: float) -> Interval:
+        return -0.2, 0.25
+
+    n_missing = difference(0.1, worst_case_interval_at=wide, worst_case_values=(-0.15, 0.2), n_missing=30)
+    said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, n_missing)
+    assert said == "NOT ENOUGH EVIDENCE"
+    assert text.endswith("400 pairs; 30 pairs with a missing value could flip this")
+    worse = difference(-0.2, worst_case_interval_at=wide, worst_case_values=(-0.4, 0.1), n_missing=30)
+    assert ruled({"non_inferiority": {"m": 0.05}}, worse)[0] == "NOT ENOUGH EVIDENCE"
+
+
+def test_without_bounds_nothing_is_said_of_what_is_missing() -> None:
+    n_missing = difference(
+        0.1, worst_case_interval_at=lambda confidence_level: None, worst_case_values=None, n_missing=3
+    )
+    said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, n_missing)
+    assert said == "NOT ENOUGH EVIDENCE"
+    assert text.endswith("3 pairs with a missing value, and no declared range bounds the metric")
+
+
+def test_of_few_pairs_nothing_is_decided_however_clear_they_are() -> None:
+    for mean in (0.5, -0.5):
+        said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, difference(mean, n=8))
+        assert said == "NOT ENOUGH EVIDENCE"
+        assert "8 pairs, wanted at least 20 to decide" in text
+    assert ruled({"non_inferiority": {"m": 0.05}, "min_examples": 8}, difference(0.5, n=8))[0] == "PASS"
+
+
+def test_a_floor_is_held_against_the_mean_and_a_sure_one_against_its_lower_end() -> None:
+    mean = difference(0.51, higher_is_better=True)
+    assert ruled({"thresholds": {"m": 0.5}}, mean)[0] == "PASS"
+    assert ruled({"thresholds": {"m": 0.52}}, mean)[0] == "FAIL"
+    assert ruled({"confident_thresholds": {"m": 0.5}}, mean)[0] == "NOT ENOUGH EVIDENCE"
+    assert ruled({"confident_thresholds": {"m": 0.48}}, mean)[0] == "PASS"
+    assert ruled({"confident_thresholds": {"m": 0.55}}, mean)[0] == "FAIL"
+
+
+def test_a_floor_is_open_while_what_is_missing_could_turn_it() -> None:
+    said, (text,) = ruled({"thresholds": {"m": 0.5}}, difference(0.55, worst_case_values=(0.45, 0.6), n_missing=40))
+    assert said == "NOT ENOUGH EVIDENCE"
+    assert text.endswith("40 pairs with a missing value could flip this")
+
+
+def test_where_less_is_better_a_floor_is_a_ceiling_and_a_fall_is_a_gain() -> None:
+    """What is measured is turned: a latency of 2 s is -2, one that is 0.1 s less is +0.1."""
+    slow = difference(-2.0, higher_is_better=False)
+    said, (text,) = ruled({"thresholds": {"latency": 1.5}}, slow)
+    assert (said, text) == ("FAIL", "broken: latency exceeds 1.5: 2.000 [1.980, 2.020], 400 pairs")
+    assert ruled({"confident_thresholds": {"latency": 2.1}}, slow)[0] == "PASS"
+    quicker = difference(0.1, higher_is_better=False)
+    said, (text,) = ruled({"non_inferiority": {"latency": 0.05}}, quicker)
+    assert (said, text.split(": ")[-1]) == ("PASS", "-0.100 [-0.120, -0.080], 400 pairs")
+
+
+def test_one_broken_rule_fails_all_and_one_open_rule_keeps_all_open() -> None:
+    gate = {"non_inferiority": {"a": 0.05, "b": 0.05, "c": 0.05}}
+    good, bad, open_ = difference(0.0), difference(-0.2), difference(-0.05)
+    assert ruled(gate, good, good, good)[0] == "PASS"
+    assert ruled(gate, good, open_, good)[0] == "NOT ENOUGH EVIDENCE"
+    assert ruled(gate, good, open_, bad)[0] == "FAIL"
+    assert ruled(gate, good, Reason("no_such_metric", "nothing gave it"), good)[0] == "NOT ENOUGH EVIDENCE"
+
+
+def test_what_could_fail_is_adjusted_for_being_several_and_what_passes_is_not() -> None:
+    """A fall beyond the margin with a one-sided p of about .01 fails a gate of one rule, and not one of four."""
+    fall = difference(-0.0735)
+    assert ruled({"non_inferiority": {"a": 0.05}}, fall)[0] == "FAIL"
+    four = {"non_inferiority": dict.fromkeys("abcd", 0.05)}
+    others = [difference(0.0) for _ in range(3)]
+    assert ruled(four, fall, *others)[0] == "NOT ENOUGH EVIDENCE"
+    assert ruled(four | {"adjustment": "none"}, fall, *others)[0] == "FAIL"
+    close = difference(-0.028)  # its lower end is just within the margin
+    assert ruled(four, close, *others)[0] == "PASS"
+
+
+def test_a_rule_of_an_unbounded_metric_with_a_mean_only() -> None:
+    found = mean_estimate([0.7])
+    alone = BoundedEstimate(
+        value=found.mean,
+        interval_at=lambda confidence_level: None,
+        worst_case_interval_at=lambda confidence_level: None,
+        worst_case_values=(0.7, 0.7),
+        n=30,
+        noun="examples",
+        n_missing=0,
+        higher_is_better=True,
+        reason=found.reason,
+    )
+    assert ruled({"thresholds": {"m": 0.5}}, alone) == ("PASS", ["met: m reaches 0.5: 0.700, 30 examples"])
+    said, (text,) = ruled({"confident_thresholds": {"m": 0.5}}, alone)
+    assert said == "NOT ENOUGH EVIDENCE"
+    assert text.endswith(f"; {found.reason}")
+
+
+def test_thresholds_go_the_way_of_the_metric() -> None:
+    for kind, bound, up, down in (
+        ("non_inferiority", 0.1, -0.1, -0.1),
+        ("superiority", 0.1, 0.1, 0.1),
+        ("threshold", 2.0, 2.0, -2.0),
+    ):
+        rule = Rule(kind=kind, metric="m", bound=bound)  # type: ignore[arg-type]
+        assert rule.threshold(higher_is_better=True) == up
+        assert rule.threshold(higher_is_better=False) == down

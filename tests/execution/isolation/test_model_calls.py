@@ -1,0 +1,120 @@
+"""Model calls of isolated evaluators: they are made in the parent process, and their time does not count."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args
+
+import pytest
+from isolated import Make, failed, judged
+from odd_evaluators import error_of, refused, where
+
+from evalflows.execution.isolation.process import IsolatedEvaluator
+from evalflows.llm.faults import fault_of
+from evalflows.specs.errors import CallError, ErrorKind
+
+
+def test_what_it_asks_is_asked_here_with_all_arguments(shared: IsolatedEvaluator) -> None:
+    def complete(*args: Any, **kwargs: Any) -> str:
+        assert os.getpid() == here
+        return f"{args} {kwargs}"
+
+    here = os.getpid()
+    asks = (lambda outputs, complete: complete("fine?", temperature=0), None)
+    assert judged(shared, asks, complete=complete).label == "('fine?',) {'temperature': 0}"
+
+
+def test_vectors_come_too(shared: IsolatedEvaluator) -> None:
+    def second(outputs: Any, embed: Any) -> float:
+        return float(embed([outputs])[0][1])
+
+    assert judged(shared, (second, "a"), embed=lambda texts: [[0.0, 0.25] for _ in texts]).value == 0.25
+
+
+def test_to_wait_for_a_model_does_not_count_and_the_time_before_and_after_does(isolated: Make) -> None:
+    def complete(text: str) -> str:
+        time.sleep(0.5)
+        return text
+
+    def twice(outputs: Any, complete: Any) -> str:
+        complete("a")
+        time.sleep(outputs)
+        complete("b")
+        time.sleep(outputs)
+        return "done"
+
+    one = isolated(twice, timeout_s=0.4)
+    assert judged(one, 0.05, complete=complete).label == "done"
+    assert failed(one, 0.3, complete=complete)[0] == "too_slow"
+
+
+@pytest.mark.parametrize("kind", get_args(ErrorKind))
+def test_a_call_that_failed_keeps_its_kind(shared: IsolatedEvaluator, kind: ErrorKind) -> None:
+    """So that a provider that was too busy is asked again, and one that refused is not."""
+    error = CallError(kind, f"it was {kind}", attempts=4, retry_after_s=7.0)
+
+    def complete(*args: Any, **kwargs: Any) -> str:
+        raise error
+
+    asks = (lambda outputs, complete: str(complete("fine?")), None)
+    with pytest.raises(CallError) as caught:
+        judged(shared, asks, complete=complete)
+    assert caught.value is error
+    assert judged(shared, asks, complete=lambda text: "good").label == "good", "and it judges on"
+
+
+def test_a_call_that_failed_can_be_caught_by_its_class_and_kind_as_in_this_process(shared: IsolatedEvaluator) -> None:
+    def careful(outputs: Any, complete: Any) -> str | None:
+        try:
+            return str(complete("fine?"))
+        except CallError as error:
+            return f"{error.kind}: {error}"
+
+    def complete(*args: Any) -> str:
+        raise CallError("rate_limited", "too many")
+
+    assert judged(shared, (careful, None), complete=complete).label == "rate_limited: too many"
+
+
+def test_an_error_of_its_own_after_a_call_that_failed_is_its_own(shared: IsolatedEvaluator) -> None:
+    def careless(outputs: Any, complete: Any) -> str:
+        try:
+            return str(complete("fine?"))
+        except Exception as error:
+            raise ValueError("no answer") from error
+
+    def complete(*args: Any) -> str:
+        raise CallError("rate_limited", "too many")
+
+    assert failed(shared, (careless, None), complete=complete) == ("raised", "ValueError: no answer")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(429, "rate_limited"), (401, "authentication"), (500, "server_error"), (400, "bad_request"), (0, "timeout")],
+)
+def test_errors_of_a_client_of_its_own_are_of_the_kind_that_they_are_in_this_process(
+    shared: IsolatedEvaluator, status: int, kind: ErrorKind
+) -> None:
+    assert failed(shared, (refused, status)) == (kind, str(fault_of(error_of(status))))
+
+
+def test_threads_of_its_own_may_ask_at_once_and_each_has_its_answer(shared: IsolatedEvaluator) -> None:
+    def asks_often(outputs: Any, complete: Any) -> bool:
+        with ThreadPoolExecutor(8) as threads:
+            numbers = [str(number) * 3000 for number in range(40)]
+            return list(threads.map(complete, numbers)) == [f"{number}!" for number in numbers]
+
+    often = (asks_often, None)
+    assert [judged(shared, often, complete=lambda text: f"{text}!").value for _ in range(2)] == [1.0, 1.0]
+
+
+def test_what_cannot_be_asked_is_an_error_of_its_own_and_it_judges_on(shared: IsolatedEvaluator) -> None:
+    def odd(outputs: Any, complete: Any) -> Any:
+        return complete(threading.Lock())
+
+    before = judged(shared, (where, None)).comment
+    kind, text = failed(shared, (odd, None), complete=lambda lock: True)
+    assert kind == "raised" and "lock" in text
+    assert judged(shared, (where, None)).comment == before

@@ -1,0 +1,146 @@
+"""Tiers: when a run goes on to the next, who is said to have decided, and what all of them together cost."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evalflows.evaluators.score import normalise
+from evalflows.execution.cascade import decided_by, is_undecided, with_earlier_cost
+from evalflows.execution.evaluation_result import EvaluationResult, failed_result, result_of_score
+from evalflows.execution.resolve import bind_evaluator
+from evalflows.execution.running_experiment import RunnableEvaluator
+from evalflows.llm.breaker import Breaker
+from evalflows.llm.budget import Budget
+from evalflows.llm.usage import Usage
+from evalflows.specs.evaluator import TierSpec
+
+
+def tier(**said: Any) -> RunnableEvaluator:
+    """A tier that is called `rule`."""
+    spec = TierSpec.model_validate({"use": "contains", "name": "rule"} | said)
+    return RunnableEvaluator(
+        spec=spec,
+        bound=bind_evaluator(spec),
+        version="v1",
+        complete=None,
+        embed=None,
+        breaker=Breaker(10, 1.0, time.monotonic),
+        metrics={},
+        budget=Budget(),
+        configs={},
+    )
+
+
+def results(returned: object) -> list[EvaluationResult]:
+    """What becomes of what an evaluator called `right` returned."""
+    return [result_of_score(one) for one in normalise(returned, "right")]
+
+
+FAILED = failed_result("right", "raised", "ValueError: no")
+SKIPPED = failed_result("right", "stopped", "not attempted: down")
+
+
+@pytest.mark.parametrize(
+    ("said", "returned", "goes_on"),
+    [
+        ({}, True, False),
+        ({}, 0.0, False),
+        ({}, "odd", False),
+        ({}, None, True),
+        ({"decides": [True]}, True, False),
+        ({"decides": [True]}, False, True),
+        ({"decides": [True]}, None, True),
+        ({"decides": ["good"]}, "good", False),
+        ({"decides": ["good"]}, "bad", True),
+        ({"decides_to": 0.1}, 0.1, False),
+        ({"decides_to": 0.1}, 0.11, True),
+        ({"decides_from": 0.9}, {"score": 0.95, "value": "odd"}, False),
+        ({"decides_from": 0.9}, {"score": 0.5, "value": "odd"}, True),
+    ],
+    ids=str,
+)
+def test_what_a_tier_does_not_decide_goes_on(said: dict[str, Any], returned: object, goes_on: bool) -> None:
+    assert is_undecided(tier(**said), results(returned)) is goes_on
+
+
+def test_of_several_scores_the_first_decides() -> None:
+    one = tier(decides=[True])
+    assert not is_undecided(one, results([True, {"key": "b", "score": False}]))
+    assert is_undecided(one, results([False, {"key": "b", "score": True}]))
+
+
+@pytest.mark.parametrize("result", [FAILED, SKIPPED], ids=lambda one: one.status)
+@pytest.mark.parametrize("said", [{}, {"decides": [True]}], ids=str)
+def test_what_failed_or_was_not_attempted_is_not_for_the_next(result: EvaluationResult, said: dict[str, Any]) -> None:
+    assert not is_undecided(tier(**said), [result])
+
+
+def test_a_score_says_which_tier_decided_it() -> None:
+    found = decided_by(tier(), results([True, {"key": "b", "score": 0.5}]))
+    assert [(one.metric, one.value, one.decided_by) for one in found] == [
+        ("right", 1.0, "rule"),
+        ("b", 0.5, "rule"),
+    ]
+
+
+def test_what_applies_to_no_tier_was_decided_by_none() -> None:
+    (found,) = decided_by(tier(), results(None))
+    assert (found.status, found.decided_by) == ("not_applicable", None)
+
+
+@pytest.mark.parametrize("result", [FAILED, SKIPPED], ids=lambda one: one.status)
+def test_an_error_says_of_which_tier_it_is(result: EvaluationResult) -> None:
+    (found,) = decided_by(tier(), [result])
+    assert found == replace(result, metric="rule", error=f"rule: {result.error}")
+
+
+COST = EvaluationResult(
+    metric="right",
+    status="scored",
+    latency_s=0.5,
+    judge_model="small",
+    usage=Usage(calls=1, tokens_in=10, tokens_out=2, cost_usd=0.25),
+)
+
+
+def test_the_first_row_bears_what_all_tiers_cost_and_who_was_asked() -> None:
+    usage = Usage(calls=2, calls_cached=1, tokens_in=5, tokens_out=2, cost_usd=0.5)
+    second = replace(COST, judge_model="large", usage=usage)
+    first, other = with_earlier_cost([second, COST], before=COST)
+    assert first == replace(
+        COST,
+        latency_s=1.0,
+        judge_model="small, large",
+        usage=Usage(calls=3, calls_cached=1, tokens_in=15, tokens_out=4, cost_usd=0.75),
+    )
+    assert other == COST
+
+
+def test_where_nothing_went_before_nothing_is_added() -> None:
+    assert with_earlier_cost([COST], None) == [COST]
+
+
+def test_three_tiers_add_up_one_by_one() -> None:
+    (two,) = with_earlier_cost([COST], before=COST)
+    (three,) = with_earlier_cost([COST], before=two)
+    assert (three.usage.calls, three.usage.tokens_in, three.usage.cost_usd, three.judge_model) == (3, 30, 0.75, "small")
+
+
+def test_a_rule_before_a_judge_costs_nothing_and_is_no_model() -> None:
+    rule = EvaluationResult(metric="right", status="scored", latency_s=0.125)
+    (found,) = with_earlier_cost([COST], before=rule)
+    assert found == replace(COST, latency_s=0.625)
+    (alone,) = with_earlier_cost([rule], before=rule)
+    assert (alone.judge_model, alone.usage.tokens_in, alone.usage.cost_usd) == (None, None, 0.0)
+
+
+def _costing(cost_usd: float | None) -> EvaluationResult:
+    return replace(COST, usage=replace(COST.usage, cost_usd=cost_usd))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0.25), (0.25, None), (None, None)])
+def test_where_one_price_is_not_known_neither_is_the_sum(before: float | None, after: float | None) -> None:
+    (found,) = with_earlier_cost([_costing(after)], before=_costing(before))
+    assert found.usage.cost_usd is None

@@ -1,0 +1,52 @@
+"""Chunks cover every run once, and are few."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalflows.execution.chunks import MAX_CHUNK_SIZE, MAX_CHUNKS, MIN_CHUNK_SIZE, chunk_size, chunks_of
+from evalflows.store.records import ExperimentRow, now
+
+
+def experiment(**fields: Any) -> ExperimentRow:
+    row = ExperimentRow(
+        experiment_id="exp-1",
+        run_group="group-1",
+        name="x",
+        snapshot_id="snap-1",
+        n_examples=1,
+        repetitions=1,
+        chunk_size=1,
+        target="t",
+        target_kind="python",
+        target_version="v",
+        evaluators="[]",
+        spec="{}",
+        evalflows_version="0",
+        state="running",
+        started_at=now(),
+    )
+    return replace(row, **fields)
+
+
+@given(n=st.integers(1, 5000), repetitions=st.integers(1, 4), size=st.integers(1, 600))
+def test_every_run_is_in_just_one_chunk(n: int, repetitions: int, size: int) -> None:
+    chunks = list(chunks_of([experiment(n_examples=n, repetitions=repetitions, chunk_size=size)]))
+    runs = [(chunk.repetition, i) for chunk in chunks for i in range(chunk.start, chunk.stop)]
+    assert sorted(runs) == [(r, i) for r in range(repetitions) for i in range(n)]
+    assert len({chunk.part for chunk in chunks}) == len(chunks)
+
+
+@given(n=st.integers(1, 80_000))
+def test_chunks_are_few_and_neither_tiny_nor_huge(n: int) -> None:
+    size = chunk_size(n, 1)
+    assert MIN_CHUNK_SIZE <= size <= MAX_CHUNK_SIZE
+    assert -(-n // size) <= MAX_CHUNKS
+
+
+def test_a_finished_experiment_has_no_chunks() -> None:
+    assert list(chunks_of([experiment(state="completed"), experiment(state="running")])) == list(
+        chunks_of([experiment()])
+    )

@@ -1,0 +1,215 @@
+"""A sample: which examples are drawn, how many of each kind, and that it is the same wherever it is drawn."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.execution.evaluator_sample import Sample, draw
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.store.records import ExampleRow
+
+
+def examples(count: int, **fields: Any) -> list[ExampleRow]:
+    """Examples e0, e1, …; a field may be a list, one element an example, and `metadata` any value."""
+    return [example(i, **{name: value[i] for name, value in fields.items()}) for i in range(count)]
+
+
+def example(number: int, metadata: Any = None, **fields: Any) -> ExampleRow:
+    return ExampleRow(
+        snapshot_id="snap-1",
+        example_id=f"e{number}",
+        position=number,
+        inputs=json.dumps({"question": f"q{number}", "length": number % 3}),
+        metadata=None if metadata is None else json.dumps(metadata),
+        **fields,
+    )
+
+
+def sampled(of: list[ExampleRow], **said: Any) -> Sample:
+    found = draw(EvaluatorSpec.model_validate({"use": "contains"} | said), of)
+    assert found is not None
+    return found
+
+
+def by_risk(risks: list[Any], rates: dict[Any, float], **said: Any) -> Sample:
+    """A sample by `metadata.risk`, of as many examples as there are risks."""
+    rows = examples(len(risks), metadata=[{"risk": risk} for risk in risks])
+    return sampled(rows, sample_by="metadata.risk", sample_rates=rates, **said)
+
+
+def drawn_of(found: Sample, risks: list[Any], value: Any) -> int:
+    return sum(f"e{i}" in found.drawn for i, risk in enumerate(risks) if risk == value)
+
+
+# How many
+
+
+def test_an_evaluator_that_says_nothing_judges_all() -> None:
+    assert draw(EvaluatorSpec(use="contains"), examples(5)) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "among", "count"),
+    [
+        (0.1, 100, 10),
+        (0.5, 5, 3),  # a half is rounded up
+        (0.3, 5, 2),
+        (0.25, 5, 1),
+        (0.49, 3, 1),
+        (0.01, 5, 1),  # one at least
+        (0.001, 1, 1),
+        (0.9, 1, 1),
+        (0.99, 10, 10),
+        (1.0, 7, 7),
+    ],
+)
+def test_the_rate_is_rounded_to_whole_examples_and_one_at_least(rate: float, among: int, count: int) -> None:
+    found = sampled(examples(among), sample_rate=rate)
+    assert len(found.drawn) == count
+    assert found.rates == {f"e{i}": count / among for i in range(among)}, "the rate that it came to, of every example"
+
+
+def test_of_no_examples_none_is_drawn() -> None:
+    assert sampled([], sample_rate=0.5) == Sample(frozenset(), {})
+
+
+def test_only_examples_that_there_are_can_be_drawn() -> None:
+    assert sampled(examples(50), sample_rate=0.3).drawn < {f"e{i}" for i in range(50)}
+
+
+# Which
+
+
+@pytest.mark.parametrize("other", [{"use": "exact_match"}, {"name": "another"}, {"connection": "openai"}], ids=str)
+def test_every_evaluator_draws_the_same(other: dict[str, Any]) -> None:
+    rows = examples(200)
+    assert sampled(rows, sample_rate=0.2) == sampled(rows, sample_rate=0.2, **other)
+
+
+def test_neither_the_order_of_the_examples_nor_their_content_counts() -> None:
+    rows = examples(200)
+    again = [example(i, metadata={"new": i}) for i in reversed(range(200))]
+    assert sampled(again, sample_rate=0.2) == sampled(rows, sample_rate=0.2)
+
+
+def test_what_was_drawn_once_is_drawn_for_good() -> None:
+    """The four of e0 to e19 with the least SHA-256 of "0 e0" and so on: a run of another day goes on with these."""
+    assert sampled(examples(20), sample_rate=0.2).drawn == {"e0", "e3", "e12", "e13"}
+
+
+def test_another_seed_draws_others() -> None:
+    first, second = (sampled(examples(1000), sample_rate=0.2, sample_seed=seed).drawn for seed in (0, 1))
+    assert first != second
+    assert 20 <= len(first & second) <= 60, "a fifth of a fifth, by chance"
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.floats(0.01, 1), st.floats(0.01, 1), st.integers(0, 5))
+def test_a_smaller_sample_is_part_of_a_larger_one(count: int, one: float, other: float, seed: int) -> None:
+    small, large = (sampled(examples(count), sample_rate=rate, sample_seed=seed) for rate in sorted((one, other)))
+    assert small.drawn <= large.drawn
+
+
+def test_each_example_has_the_same_chance() -> None:
+    """Over 2,000 seeds, 3 of 10: each some 600 times, with a standard deviation of 20."""
+    times = dict.fromkeys((f"e{i}" for i in range(10)), 0)
+    for seed in range(2000):
+        for identity in sampled(examples(10), sample_rate=0.3, sample_seed=seed).drawn:
+            times[identity] += 1
+    assert sum(times.values()) == 6000
+    assert all(500 < count < 700 for count in times.values()), times
+
+
+# By a field
+
+RISKS = ["high"] * 4 + ["low"] * 20 + ["none"] * 10
+
+
+def test_of_each_value_its_own_rate_is_drawn_and_of_the_others_together_the_rate_of_all() -> None:
+    found = by_risk(RISKS, {"high": 1.0, "low": 0.25}, sample_rate=0.1)
+    assert [drawn_of(found, RISKS, value) for value in ("high", "low", "none")] == [4, 5, 1]
+    assert [found.rates[f"e{i}"] for i in (0, 4, 24)] == [1.0, 0.25, 0.1]
+
+
+def test_values_without_a_rate_are_one_kind() -> None:
+    """One in ten of 6 and of 4 together is one, not one of each."""
+    risks = ["high"] * 2 + ["b"] * 6 + ["c"] * 4
+    found = by_risk(risks, {"high": 0.5}, sample_rate=0.1)
+    assert (len(found.drawn), drawn_of(found, risks, "high")) == (2, 1)
+    assert {found.rates[f"e{i}"] for i in range(2, 12)} == {0.1}
+
+
+def test_where_there_is_no_rate_for_the_others_all_of_them_are_drawn() -> None:
+    found = by_risk(RISKS, {"low": 0.25})
+    assert [drawn_of(found, RISKS, value) for value in ("high", "low", "none")] == [4, 5, 10]
+
+
+def test_a_value_that_no_example_has_draws_nothing() -> None:
+    assert by_risk(RISKS, {"high": 1.0, "unheard": 1.0}, sample_rate=0.5) == by_risk(
+        RISKS, {"high": 1.0}, sample_rate=0.5
+    )
+
+
+def test_where_no_example_has_any_of_the_values_they_are_taken_for_a_slip() -> None:
+    with pytest.raises(InputError, match=r"sample_rates: no example has hihg as its metadata\.risk, got high, low"):
+        by_risk(RISKS, {"hihg": 1.0}, sample_rate=0.5)
+
+
+def test_within_each_kind_a_smaller_sample_is_part_of_a_larger_one() -> None:
+    small, large = (by_risk(RISKS, {"high": 0.25, "low": rate}, sample_rate=rate) for rate in (0.2, 0.5))
+    assert small.drawn < large.drawn
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("high", "high"), (1, 1), (1, "1"), (1.0, 1), (1, 1.0), (0.5, 0.5), (True, True), (True, "true"),
+        (False, False), (None, None), (None, "null"), (["a", 1], '["a", 1]'), ("1", 1), ("true", True),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_value_is_found_by_its_key_whatever_it_is(value: Any, key: Any) -> None:
+    risks = [value] * 4 + ["other"] * 4
+    found = by_risk(risks, {key: 0.25}, sample_rate=0.5)
+    assert (drawn_of(found, risks, value), drawn_of(found, risks, "other")) == (1, 2)
+
+
+def test_true_is_not_1_and_no_is_not_null() -> None:
+    risks: list[Any] = [True] * 4 + [1] * 4 + [None] * 4 + [False] * 4
+    found = by_risk(risks, {True: 0.25, None: 0.5}, sample_rate=1.0)
+    counts = [sum(f"e{i}" in found.drawn for i in range(start, start + 4)) for start in (0, 4, 8, 12)]
+    assert counts == [1, 4, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("field", "rows"),
+    [
+        ("split", examples(6, split=["a", "a", "b", "b", "b", "b"])),
+        ("cluster", examples(6, cluster=["a", "a", "b", "b", "b", "b"])),
+        ("metadata.of.it", examples(6, metadata=[{"of": {"it": value}} for value in "aabbbb"])),
+        ("reference_outputs.kind", examples(6, reference_outputs=[json.dumps({"kind": value}) for value in "aabbbb"])),
+    ],
+    ids=["split", "cluster", "a path", "the reference"],
+)
+def test_any_field_of_the_examples_may_be_the_one(field: str, rows: list[ExampleRow]) -> None:
+    found = sampled(rows, sample_by=field, sample_rates={"a": 1.0, "b": 0.25})
+    assert {"e0", "e1"} < found.drawn and len(found.drawn) == 3
+
+
+def test_so_may_one_of_the_inputs_and_a_split_that_some_do_not_have() -> None:
+    found = sampled(examples(9), sample_by="inputs.length", sample_rates={0: 0.4}, sample_rate=1.0)
+    assert len(found.drawn) == 1 + 6
+    rows = examples(4, split=["a", None, None, None])
+    assert len(sampled(rows, sample_by="split", sample_rates={None: 0.34}, sample_rate=1.0).drawn) == 2
+
+
+@pytest.mark.parametrize("metadata", [{"other": 1}, None, {"risk": {}}], ids=str)
+def test_an_example_that_lacks_the_field_is_one_of_the_others(metadata: Any) -> None:
+    rows = examples(5, metadata=[{"risk": {"scope": "high"}}, *[metadata] * 4])
+    found = sampled(rows, sample_by="metadata.risk.scope", sample_rates={"high": 1.0}, sample_rate=0.25)
+    assert len(found.drawn) == 2 and "e0" in found.drawn
+    assert found.rates == {"e0": 1.0} | dict.fromkeys(("e1", "e2", "e3", "e4"), 0.25)

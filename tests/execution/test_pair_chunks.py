@@ -1,0 +1,206 @@
+"""Pairs: which are compared, who is shown first, and that nothing but the seed and the runs decides it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations, permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.execution.chunks import MAX_CHUNK_SIZE, MIN_CHUNK_SIZE
+from evalflows.execution.pair_chunks import (
+    MAX_CHUNKS,
+    PairChunk,
+    PairTrial,
+    baseline_of,
+    chunk_size,
+    n_trials,
+    orders,
+    pair_chunks,
+    pairs_of,
+    planned_pairs,
+    trials_of,
+)
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.store.records import ComparisonSetRow, ExampleRow, derived_id, now
+
+
+def spec(*experiments: str, **fields: Any) -> ComparisonSpec:
+    return ComparisonSpec.model_validate(
+        {"experiments": list(experiments or ("old", "new")), "evaluators": "app:judge"} | fields
+    )
+
+
+def examples(count: int) -> list[ExampleRow]:
+    return [ExampleRow(snapshot_id="s", example_id=f"q{i}", position=i, inputs="{}") for i in range(count)]
+
+
+def comparison(asked: ComparisonSpec, n_shared: int, **fields: Any) -> ComparisonSetRow:
+    of_spec = {"randomize_order": asked.randomize_order, "both_orders": asked.both_orders, "seed": asked.seed}
+    rest: dict[str, Any] = {"snapshot_ids": [], "failed_output_policy": "loses", "n_left_out": 0, "state": "running"}
+    own = {"comparison_id": "cmp-1", "name": "one", "evaluators": "[]", "evalflows_version": "0", "started_at": now()}
+    sizes = {"repetitions": 1, "chunk_size": 10, "n_shared": n_shared}
+    return ComparisonSetRow(
+        **{
+            **of_spec,
+            **rest,
+            **own,
+            **sizes,
+            "experiments": asked.experiments,
+            "spec": asked.model_dump_json(),
+            **fields,
+        }
+    )
+
+
+def trials(
+    asked: ComparisonSpec, count: int = 20, *, comparison_id: str = "cmp-1", repetition: int = 0
+) -> list[PairTrial]:
+    """Those of all pairs of experiments, on the same examples."""
+    return [
+        trial
+        for named, other in pairs_of(asked)
+        for trial in trials_of(PairChunk(comparison_id, named, other, repetition, 0, count), asked, examples(count))
+    ]
+
+
+def first_of(found: Sequence[PairTrial]) -> list[str]:
+    """The run shown first in each."""
+    return [trial.left_run if trial.shown_first == "left" else trial.right_run for trial in found]
+
+
+# Which experiments
+
+
+def test_all_pairs_are_every_two_once_in_the_order_of_the_list() -> None:
+    assert pairs_of(spec("c", "a", "b")) == [("c", "a"), ("c", "b"), ("a", "b")]
+
+
+def test_with_the_baseline_only_its_pairs_count_in_the_order_of_the_list() -> None:
+    assert pairs_of(spec("c", "a", "b", pairs="baseline")) == [("c", "a"), ("c", "b")]
+    assert pairs_of(spec("c", "a", "b", pairs="baseline", baseline="b")) == [("c", "b"), ("a", "b")]
+    assert (baseline_of(spec("c", "a")), baseline_of(spec("c", "a", baseline="a"))) == ("c", "a")
+
+
+# Which runs
+
+
+def test_left_is_the_older_experiment_however_they_are_listed() -> None:
+    for listed in permutations(("exp-1", "exp-2", "exp-3")):
+        found = trials(spec(*listed))
+        assert all(trial.left_experiment < trial.right_experiment for trial in found)
+        assert {(trial.left_experiment, trial.right_experiment) for trial in found} == {
+            *combinations(("exp-1", "exp-2", "exp-3"), 2)
+        }
+
+
+def test_runs_are_those_of_the_experiments_the_example_and_the_repetition() -> None:
+    for trial in trials(spec("exp-1", "exp-2"), repetition=3):
+        assert trial.left_run == derived_id("exp-1", trial.example.example_id, 3)
+        assert trial.right_run == derived_id("exp-2", trial.example.example_id, 3)
+        assert trial.repetition == 3
+
+
+# Who is shown first
+
+
+def test_the_draw_is_the_same_in_another_comparison_and_however_they_are_listed() -> None:
+    found = first_of(trials(spec("a", "b"), 200))
+    assert first_of(trials(spec("a", "b"), 200, comparison_id="cmp-2")) == found
+    assert first_of(trials(spec("b", "a"), 200)) == found
+    assert first_of(trials(spec("b", "a", pairs="baseline", baseline="b"), 200)) == found
+    among_three = [trial for trial in trials(spec("c", "b", "a"), 200) if "c" not in trial.right_experiment]
+    assert first_of(among_three) == found
+
+
+def test_another_seed_draws_other_orders() -> None:
+    drawn = [first_of(trials(spec("a", "b", seed=seed), 400)) for seed in range(6)]
+    for one, other in combinations(drawn, 2):
+        assert 140 < sum(a == b for a, b in zip(one, other, strict=True)) < 260, "half of them by chance"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_about_half_are_shown_in_each_order(seed: int) -> None:
+    """A fair coin of 2,000 throws is this far from 1,000 once in 30,000 times."""
+    counts = Counter(trial.shown_first for trial in trials(spec("a", "b", seed=seed), 2000))
+    assert 905 < counts["left"] < 1095
+
+
+def test_repetitions_and_pairs_are_drawn_each_for_itself() -> None:
+    one, two = (first_of(trials(spec("a", "b"), 400, repetition=which)) for which in (0, 1))
+    orders_of = [
+        [run == derived_id("a", f"q{i}", which) for i, run in enumerate(found)]
+        for which, found in enumerate((one, two))
+    ]
+    assert 140 < sum(a == b for a, b in zip(*orders_of, strict=True)) < 260
+    with_b, with_c = trials(spec("a", "b", "c", pairs="baseline"), 400)[:400], trials(spec("a", "c"), 400)
+    assert 140 < sum(a.shown_first == b.shown_first for a, b in zip(with_b, with_c, strict=True)) < 260
+
+
+def test_both_orders_are_each_pair_twice() -> None:
+    found = trials(spec("b", "a", both_orders=True))
+    assert len(found) == 40
+    assert {(trial.example.example_id, trial.shown_first) for trial in found} == {
+        (f"q{i}", side) for i in range(20) for side in ("left", "right")
+    }
+
+
+@pytest.mark.parametrize(("listed", "side"), [(("a", "b"), "left"), (("b", "a"), "right")])
+def test_a_fixed_order_is_that_of_the_list(listed: tuple[str, str], side: str) -> None:
+    assert {trial.shown_first for trial in trials(spec(*listed, randomize_order=False))} == {side}
+
+
+def test_of_a_fixed_order_the_one_named_first_is_shown_first_whichever_is_the_baseline() -> None:
+    found = trials(spec("a", "b", "c", pairs="baseline", baseline="b", randomize_order=False))
+    firsts = {trial.left_experiment if trial.shown_first == "left" else trial.right_experiment for trial in found}
+    assert firsts == {"a", "b"}
+
+
+# How many
+
+
+@settings(deadline=None)
+@given(
+    n=st.integers(1, 60),
+    size=st.integers(1, 25),
+    repetitions=st.integers(1, 3),
+    listed=st.permutations(["a", "b", "c", "d"]),
+    pairs=st.sampled_from(["all", "baseline"]),
+    both=st.booleans(),
+)
+def test_chunks_hold_every_bout_once(
+    n: int, size: int, repetitions: int, listed: list[str], pairs: str, both: bool
+) -> None:
+    asked = spec(*listed, pairs=pairs, both_orders=both)
+    row = comparison(asked, n, repetitions=repetitions, chunk_size=size)
+    chunks = list(pair_chunks(row))
+    found = [trial for chunk in chunks for trial in trials_of(chunk, asked, examples(n))]
+    keys = {(trial.left_run, trial.right_run, trial.shown_first) for trial in found}
+    assert len(keys) == len(found) == n_trials(row) == n * repetitions * len(pairs_of(asked)) * orders(asked)
+    assert len({chunk.part for chunk in chunks}) == len(chunks), "no part is written by two chunks"
+    assert {chunk.owner for chunk in chunks} == {"cmp-1"}
+
+
+def test_the_part_of_a_chunk_is_the_same_however_the_two_are_listed() -> None:
+    assert PairChunk("cmp-1", "a", "b", 0, 0, 10).part == PairChunk("cmp-1", "b", "a", 0, 0, 10).part
+    assert PairChunk("cmp-1", "a", "b", 0, 0, 10).part != PairChunk("cmp-1", "a", "c", 0, 0, 10).part
+
+
+def test_a_comparison_that_has_ended_has_no_chunks_and_nothing_planned() -> None:
+    asked = spec("a", "b", evaluators=["app:one", "app:two"], both_orders=True)
+    assert list(pair_chunks(comparison(asked, 5, state="completed"))) == []
+    assert planned_pairs(comparison(asked, 5, state="completed")).owners == frozenset()
+    planned = planned_pairs(comparison(asked, 5, repetitions=3))
+    assert (planned.owners, planned.judgements) == (frozenset({"cmp-1"}), 5 * 3 * 2 * 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "repetitions", "pairs", "size"),
+    [(10, 1, 1, MIN_CHUNK_SIZE), (100_000, 1, 1, 500), (100_000, 1, 10, MAX_CHUNK_SIZE), (20_000, 5, 3, 1500)],
+)
+def test_a_chunk_is_as_large_as_makes_few_of_them(n: int, repetitions: int, pairs: int, size: int) -> None:
+    assert chunk_size(n, repetitions, pairs) == size
+    if size < MAX_CHUNK_SIZE:
+        assert repetitions * pairs * -(-n // size) <= max(MAX_CHUNKS, repetitions * pairs) + repetitions * pairs

@@ -1,0 +1,106 @@
+"""Many replicates at once say of each what `paired_difference` says of it alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalflows.stats import linearised, paired_difference
+from evalflows.stats.differences.paired_many import paired_differences
+
+R, N = 30, 40
+LEVELS = (0.5, 0.95, 0.999)
+EVEN = [f"c{place // 4}" for place in range(N)]
+UNEVEN: list[str | None] = [None if place < 6 else f"c{int(place**0.5)}" for place in range(N)]
+
+
+def rows(kind: str, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    ours, theirs = rng.normal(0.6, 0.2, (2, R, N)).clip(0, 1)
+    if kind == "numbers":
+        return ours, theirs
+    if kind == "yes and no":
+        return (ours > 0.5).astype(float), (theirs > 0.6).astype(float)
+    ours[: R // 2] = theirs[: R // 2] + 0.1 * (np.arange(R // 2)[:, None] % 3)  # without spread
+    return ours, theirs
+
+
+@pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
+@pytest.mark.parametrize("kind", ["numbers", "yes and no", "without spread"])
+@pytest.mark.parametrize("bounds", [None, (-1.0, 2.0)], ids=["unbounded", "bounded"])
+def test_each_replicate_is_as_it_is_by_itself(kind: str, clusters: Any, bounds: Any) -> None:
+    ours, theirs = rows(kind)
+    binary = kind == "yes and no"
+    found = paired_differences(ours, theirs, clusters, binary=binary, bounds=bounds)
+    alone = [
+        [
+            paired_difference(a, b, clusters, confidence_level=confidence_level, binary=binary, bounds=bounds)
+            for confidence_level in LEVELS
+        ]
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    first = [each[0] for each in alone]
+    np.testing.assert_allclose(found.difference, np.array([one.difference for one in first]), atol=1e-12)
+    np.testing.assert_allclose(found.p_value, np.array([one.p_value for one in first]), atol=1e-12)
+    assert found.has_interval.tolist() == [one.low is not None for one in first]
+    assert (found.n_pairs, found.n_clusters) == (first[0].n_pairs, first[0].n_clusters)
+    for place, confidence_level in enumerate(LEVELS):
+        low, high = found.interval_at(confidence_level)
+        wanted = [each[place] for each in alone]
+        np.testing.assert_allclose(low, [-np.inf if one.low is None else one.low for one in wanted], atol=1e-9)
+        np.testing.assert_allclose(high, [np.inf if one.high is None else one.high for one in wanted], atol=1e-9)
+
+
+def test_the_cases_are_what_they_are_called() -> None:
+    ours, theirs = rows("without spread")
+    found = paired_differences(ours, theirs)
+    assert found.has_interval.tolist() == [False] * (R // 2) + [True] * (R - R // 2)
+
+
+def test_weights_are_those_of_linearised() -> None:
+    ours, theirs = rows("numbers")
+    weights = np.where(np.arange(N) % 2, 1.0, 5.0)
+    found = paired_differences(ours, theirs, EVEN, weights=weights)
+    low, high = found.interval_at(0.95)
+    for place in range(R):
+        alone = paired_difference(linearised(ours[place], weights), linearised(theirs[place], weights), EVEN)
+        wanted = (alone.difference, alone.low, alone.high)
+        assert (found.difference[place], low[place], high[place]) == pytest.approx(wanted, abs=1e-9)
+    same = paired_differences(ours, theirs, weights=np.full(N, 3.0))
+    np.testing.assert_array_equal(same.difference, paired_differences(ours, theirs).difference)
+
+
+@pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
+def test_swapping_the_sides_turns_the_sign(clusters: Any) -> None:
+    ours, theirs = rows("numbers")
+    one, other = paired_differences(ours, theirs, clusters), paired_differences(theirs, ours, clusters)
+    np.testing.assert_allclose(one.interval_at(0.9)[0], -other.interval_at(0.9)[1], atol=1e-12)
+    np.testing.assert_allclose(one.p_value, other.p_value, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_have_no_interval_and_no_nan(n: int) -> None:
+    found = paired_differences(np.ones((3, n)), np.zeros((3, n)))
+    assert not found.has_interval.any()
+    assert np.isfinite(found.difference).all() and (found.p_value == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"candidate": np.zeros(3)}, "candidate: got shape"),
+        ({"candidate": np.zeros((2, 4))}, "candidate: got shape"),
+        ({"baseline": np.full((2, 3), np.nan)}, "baseline.*finite"),
+        ({"binary": True, "candidate": np.full((2, 3), 0.5)}, "0 or 1"),
+        ({"bounds": (0.0, 1.0), "baseline": np.full((2, 3), 2.0)}, "its bounds"),
+        ({"bounds": (1.0, 0.0)}, "bounds: got"),
+        ({"weights": [1.0, 1.0]}, "weights: got shape"),
+        ({"weights": [1.0, 0.0, 1.0]}, "more than 0"),
+        ({"clusters": ["a"]}, "clusters: got 1"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "-".join(one),
+)
+def test_what_is_no_pair_is_refused(change: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"candidate": np.zeros((2, 3)), "baseline": np.zeros((2, 3))} | change
+    with pytest.raises(ValueError, match=said):
+        paired_differences(given.pop("candidate"), given.pop("baseline"), **given)

@@ -1,0 +1,291 @@
+"""confidence_sequence: intervals that hold at all looks, against plain loops and simulations of looking often."""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.stats.differences.sequential import (
+    CLOSE,
+    SHARPEST_N,
+    SMALLEST_N,
+    STAKES,
+    ConfidenceSequence,
+    cluster_values,
+    confidence_sequence,
+)
+
+EVERY_20 = range(20, 401, 20)
+SHARES = {"few differ": 0.05, "many differ": 0.5, "scores": 0.5}  # of pairs of yes and no that differ
+WINS = st.lists(st.sampled_from([-1.0, 0.0, 0.0, 1.0]), min_size=1, max_size=60)
+
+
+def yes_no(rng: np.random.Generator, n: int, *, differ: float, mean: float = 0.0) -> Any:
+    """Differences of n pairs of yes and no, of which a share of `differ` is not 0."""
+    drawn = rng.random(n)
+    return (drawn < (differ + mean) / 2) * 1.0 - (drawn > 1 - (differ - mean) / 2) * 1.0
+
+
+def stop(found: ConfidenceSequence) -> int | None:
+    """After how many the interval first is on one side of 0; None if it never is."""
+    ends = zip(found.n, found.low, found.high, strict=True)
+    return next((n for n, low, high in ends if low is not None and high is not None and not low <= 0 <= high), None)
+
+
+def capital(parts: Any, mean: float) -> list[float]:
+    """What a gambler has after each, who bets on more than `mean` with his money divided among the stakes."""
+    purses, total = [1 / len(STAKES)] * len(STAKES), []
+    for part in parts:
+        purses = [purse * (1 + stake * (part / mean - 1)) for purse, stake in zip(purses, STAKES, strict=True)]
+        total.append(sum(purses))
+    return total
+
+
+@pytest.mark.parametrize("confidence_level", [0.8, 0.95, 0.999])
+def test_the_ends_are_where_capital_has_just_been_enough(confidence_level: float) -> None:
+    rng = np.random.default_rng(61)
+    for lowest, highest in ((-1.0, 1.0), (-0.5, 3.0)):
+        values = np.clip(rng.normal(0.4, 0.3, 80), lowest, highest)
+        found = confidence_sequence(
+            values, bounds=(lowest, highest), confidence_level=confidence_level, interim_analyses=[5, 30, 80]
+        )
+        parts = (values - lowest) / (highest - lowest)
+        for n, low, high in zip(found.n, found.low, found.high, strict=True):
+            assert low is not None and high is not None
+            for end, seen in (((low - lowest), parts[:n]), ((highest - high), 1 - parts[:n])):
+                mean = end / (highest - lowest)
+                if mean:  # else nothing is refuted yet
+                    assert max(capital(seen, mean)) >= 2 / (1 - confidence_level) * (1 - 1e-9)
+                assert max(capital(seen, mean + 2 * CLOSE)) < 2 / (1 - confidence_level)
+
+
+def test_no_capital_grows_on_average_when_the_mean_is_the_true_one() -> None:
+    # All 3 ** 5 ways in which five pairs may come out: exact, so that false alarms are bounded (Ville 1939).
+    shares, parts = {0.0: 0.2, 0.5: 0.5, 1.0: 0.3}, np.meshgrid(*[[0.0, 0.5, 1.0]] * 5)
+    ways = np.stack([one.ravel() for one in parts], axis=1)
+    chances = np.prod(np.vectorize(shares.get)(ways), axis=1)
+    means = [sum(chance * capital(way, 0.55)[-1] for chance, way in zip(chances, ways, strict=True))]
+    means += [sum(chance * capital(1 - way, 0.45)[-1] for chance, way in zip(chances, ways, strict=True))]
+    assert means == pytest.approx([1.0, 1.0])
+
+
+def test_without_bounds_it_is_the_published_formula() -> None:
+    values = np.random.default_rng(62).normal(3, 2, 300) + 1e6
+    found = confidence_sequence(values, bounds=None, confidence_level=0.9, interim_analyses=[100, 150, 300])
+    assert (found.method, found.reason, found.confidence_level) == ("asymptotic gaussian mixture", None, 0.9)
+    lows, highs, alpha = [], [], 0.1
+    rho = math.sqrt((-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / SHARPEST_N)
+    for t in range(SMALLEST_N, 301):
+        inside = 2 * (t * rho**2 + 1) / (t**2 * rho**2) * math.log(math.sqrt(t * rho**2 + 1) / alpha)
+        mean, half = np.mean(values[:t]), np.std(values[:t], ddof=1) * math.sqrt(inside)
+        lows.append(mean - half), highs.append(mean + half)
+    for n, low, high in zip(found.n, found.low, found.high, strict=True):
+        seen = n - SMALLEST_N + 1
+        assert (low, high) == pytest.approx((max(lows[:seen]), min(highs[:seen])), abs=1e-6)
+
+
+@pytest.mark.parametrize("differ", [0.05, 0.5])
+def test_looking_every_batch_seldom_errs_for_yes_and_no(differ: float) -> None:
+    rng = np.random.default_rng(63)
+    runs = [yes_no(rng, 400, differ=differ) for _ in range(250)]
+    assert (
+        np.mean([stop(confidence_sequence(run, bounds=(-1, 1), interim_analyses=EVERY_20)) is not None for run in runs])
+        <= 0.05
+    )
+
+
+@pytest.mark.parametrize("bounds", [(-1, 1), None])
+def test_looking_every_batch_seldom_errs_for_scores_and_with_plain_t_it_would(bounds: Any) -> None:
+    rng = np.random.default_rng(64)
+    runs = rng.uniform(-0.9, 0.9, (250, 400))
+    found = [stop(confidence_sequence(run, bounds=bounds, interim_analyses=EVERY_20)) for run in runs]
+    assert np.mean([one is not None for one in found]) <= 0.05
+    plain = [any(abs(run[:n].mean()) > 1.96 * run[:n].std(ddof=1) / math.sqrt(n) for n in EVERY_20) for run in runs]
+    assert np.mean(plain) > 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHARES)
+def test_all_intervals_together_hold_the_true_mean_as_often_as_said(kind: str) -> None:
+    rng = np.random.default_rng(65)
+    for mean in (0.0, 0.04):
+        held = []
+        for _ in range(300):
+            scores, answers = rng.uniform(-0.9, 0.9, 400) + mean, yes_no(rng, 400, differ=SHARES[kind], mean=mean)
+            found = confidence_sequence(
+                scores if kind == "scores" else answers, bounds=(-1, 1), interim_analyses=EVERY_20
+            )
+            low, high = found.low[-1], found.high[-1]  # what earlier ones exclude, this one does too
+            held.append(low is not None and high is not None and low <= mean <= high)
+        assert np.mean(held) >= 0.95
+
+
+def test_a_true_difference_is_found_early_and_a_smaller_one_not() -> None:
+    rng = np.random.default_rng(66)
+    stops = [
+        stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.1), bounds=(-1, 1), interim_analyses=EVERY_20))
+        for _ in range(60)
+    ]
+    assert np.mean([one is not None for one in stops]) > 0.85
+    assert np.mean([one or 400 for one in stops]) < 250
+    small = [
+        stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.02), bounds=(-1, 1), interim_analyses=EVERY_20))
+        for _ in range(60)
+    ]
+    assert np.mean([one is not None for one in small]) < 0.3
+
+
+def test_unbounded_differences_are_found_when_they_are_there() -> None:
+    rng = np.random.default_rng(67)
+    found = confidence_sequence(rng.normal(200, 500, 400), bounds=None, interim_analyses=EVERY_20)
+    assert stop(found) is not None
+    assert stop(confidence_sequence(rng.normal(0, 500, 400), bounds=None, interim_analyses=EVERY_20)) is None
+
+
+def test_before_the_smallest_n_unbounded_differences_have_none_and_say_why() -> None:
+    values = np.random.default_rng(68).normal(size=SMALLEST_N)
+    found = confidence_sequence(values, bounds=None, interim_analyses=[1, SMALLEST_N - 1, SMALLEST_N])
+    assert found.low[:2] == found.high[:2] == (None, None)
+    assert found.low[2] is not None and found.estimate[0] == values[0]
+    assert found.reason == f"{SMALLEST_N - 1} differences: without bounds, an interval needs at least {SMALLEST_N}"
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "reason"),
+    [
+        ([], (-1, 1), "no differences: an interval needs at least 1"),
+        ([], None, f"no differences: without bounds, an interval needs at least {SMALLEST_N}"),
+        ([1.0], None, f"1 difference: without bounds, an interval needs at least {SMALLEST_N}"),
+        ([0.1 + 0.2] * 150, None, "all 150 differences are equal: no variation to compute an interval from"),
+        ([1.0] * 200 + [-1.0] * 200, (-1, 1), "the intervals do not overlap: the mean seems to have changed"),
+    ],
+)
+def test_where_nothing_can_be_said_there_is_a_reason(values: Any, bounds: Any, reason: str) -> None:
+    found = confidence_sequence(values, bounds=bounds)
+    assert (found.n, found.low, found.high, found.reason) == ((len(values),), (None,), (None,), reason)
+    assert found.estimate == ((sum(values) / len(values),) if values else (None,)) or len({*values}) == 1
+
+
+def test_differences_that_are_all_equal_and_bounded_are_closed_in_on() -> None:
+    found = confidence_sequence([0.0] * 300, bounds=(-1, 1), interim_analyses=[1, 20, 300])
+    widths = [(high or 0) - (low or 0) for low, high in zip(found.low, found.high, strict=True)]
+    assert widths[0] > 1.9 and widths[1] < 1.0 and 0 < widths[2] < 0.1
+    assert found.estimate == (0.0, 0.0, 0.0) and found.reason is None
+    at_the_bound = confidence_sequence([1.0] * 50, bounds=(-1, 1))
+    assert at_the_bound.high == (1.0,) and (at_the_bound.low[0] or 0) > 0.7
+
+
+@given(WINS, st.data())
+@settings(deadline=None)
+def test_a_look_does_not_depend_on_the_others_or_on_what_comes_later(values: list[float], data: Any) -> None:
+    interim_analyses = sorted(data.draw(st.sets(st.integers(1, len(values)), min_size=1)))
+    together = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
+    assert together.n == tuple(interim_analyses)
+    for place, n in enumerate(interim_analyses):
+        alone = confidence_sequence(values[:n], bounds=(-1, 1))
+        assert (alone.low[0], alone.high[0]) == (together.low[place], together.high[place])
+
+
+@given(WINS)
+@settings(deadline=None)
+def test_swapping_the_sides_flips_the_ends_and_later_ones_lie_within(values: list[float]) -> None:
+    interim_analyses = range(1, len(values) + 1)
+    one = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
+    other = confidence_sequence([-value for value in values], bounds=(-1, 1), interim_analyses=interim_analyses)
+    assert [None if low is None else -low for low in one.low] == list(other.high)
+    assert one.reason is None
+    assert list(one.low) == sorted(low or 0.0 for low in one.low)
+    assert list(one.high) == sorted((high or 0.0 for high in one.high), reverse=True)
+
+
+@given(st.lists(st.floats(-1e200, 1e200), max_size=150), st.booleans(), st.floats(0.001, 0.9999))
+@settings(deadline=None, max_examples=60)
+def test_whatever_is_finite_gives_plain_numbers_in_order(
+    values: list[float], bounded: bool, confidence_level: float
+) -> None:
+    found = confidence_sequence(values, bounds=(-1e200, 1e200) if bounded else None, confidence_level=confidence_level)
+    for low, high, estimate in zip(found.low, found.high, found.estimate, strict=True):
+        assert (low is None) == (high is None) == (found.reason is not None)
+        assert (estimate is None) == (not values)
+        if low is not None and high is not None:
+            assert type(low) is type(high) is float and math.isfinite(low) and math.isfinite(high) and low <= high
+
+
+def test_a_higher_level_holds_the_lower() -> None:
+    values = np.random.default_rng(69).uniform(-0.5, 0.9, 200)
+    for bounds in ((-1.0, 1.0), None):
+        wide, narrow = (
+            confidence_sequence(values, bounds=bounds, confidence_level=confidence_level)
+            for confidence_level in (0.99, 0.9)
+        )
+        assert (wide.low[0] or 0) < (narrow.low[0] or 0) < 0.2 < (narrow.high[0] or 0) < (wide.high[0] or 0)
+
+
+def test_5000_differences_and_100_looks_take_well_under_a_second() -> None:
+    values = np.random.default_rng(70).uniform(-0.9, 1.0, 5000)
+    started = time.process_time()
+    confidence_sequence(values, bounds=(-1, 1), interim_analyses=range(50, 5001, 50))
+    assert time.process_time() - started < 1.0  # less than 0.1 s measured
+
+
+def test_cluster_values_are_sums_by_the_average_size_in_order_of_appearance() -> None:
+    found = cluster_values([1.0, 0.5, -1.0, 0.0, 1.0], ["b", "a", "b", None, "a"], average_size=5 / 3)
+    assert found.values.tolist() == pytest.approx([0.0, 0.9, 0.0])
+    assert found.values.mean() == pytest.approx(np.mean([1.0, 0.5, -1.0, 0.0, 1.0]))
+    assert found.bounds_factor == pytest.approx(2 / (5 / 3))
+    assert cluster_values([1.0], [7], average_size=2.0, largest_size=4) == (pytest.approx([0.5]), 2.0)
+    assert cluster_values([1.0, 0.0], [None, None], average_size=1.0).bounds_factor == 1.0
+    assert cluster_values([], [], average_size=2.0).values.shape == (0,)
+
+
+def test_with_clusters_looking_every_batch_seldom_errs_and_without_them_copies_do() -> None:
+    rng, clustered, copied = np.random.default_rng(71), [], []
+    for _ in range(150):
+        sizes = rng.integers(1, 10, 80)
+        keys = np.repeat(np.arange(80), sizes)
+        differences = rng.choice([-1.0, 1.0], 80)[keys]  # all pairs of a cluster come out alike
+        values, factor = cluster_values(differences, keys.tolist(), average_size=5, largest_size=9)
+        interim_analyses = range(10, 81, 10)
+        clustered.append(stop(confidence_sequence(values, bounds=(-factor, factor), interim_analyses=interim_analyses)))
+        copied.append(stop(confidence_sequence(differences, bounds=(-1, 1), interim_analyses=range(20, len(keys), 20))))
+    assert np.mean([one is not None for one in clustered]) <= 0.05
+    assert np.mean([one is not None for one in copied]) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"bounds": (0, 0.5)}, r"differences\[0\]: got -0.5, wanted 0 to 0.5"),
+        ({"bounds": (1, -1)}, "bounds: got 1 to -1"),
+        ({"bounds": (-math.inf, 1)}, "bounds: got -inf"),
+        ({"bounds": None, "confidence_level": 1.0}, "confidence_level"),
+        (
+            {"bounds": None, "interim_analyses": [0]},
+            r"interim_analyses: got \[0\], wanted increasing counts from 1 to 3",
+        ),
+        ({"bounds": None, "interim_analyses": [4]}, "interim_analyses"),
+        ({"bounds": None, "interim_analyses": [2, 2]}, "interim_analyses"),
+        ({"bounds": None, "differences": [math.nan]}, r"differences\[0\]"),
+    ],
+)
+def test_bad_input_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        confidence_sequence(**{"differences": [-0.5, 0.2, 0.9], **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"average_size": 0.5}, "average_size: got 0.5"),
+        ({"average_size": math.nan}, "average_size"),
+        ({"average_size": 2, "largest_size": 1}, "largest_size: got 1, wanted at least 2, the size"),
+        ({"average_size": 2, "clusters": "abc"}, "clusters: got 3"),
+    ],
+)
+def test_bad_clusters_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        cluster_values(**{"differences": [1.0, 0.0], "clusters": "aa", **settings})

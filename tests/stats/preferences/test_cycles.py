@@ -1,0 +1,97 @@
+"""cycles: who beats whom in a circle, against all ways to go round."""
+
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.stats import cycles
+
+
+def net_of(entries: int, *beats: tuple[int, int]) -> Any:
+    net = np.zeros((entries, entries))
+    for winner, loser in beats:
+        net[winner, loser], net[loser, winner] = 1.5, -1.5
+    return net
+
+
+def around(net: Any, way: tuple[int, ...]) -> bool:
+    return all(net[i, j] > 0 for i, j in zip(way, (*way[1:], way[0]), strict=True))
+
+
+def all_ways_round(net: Any) -> list[tuple[int, ...]]:
+    """Of each group of entries that share circles, the shortest and first one through the smallest: all are tried."""
+    entries = range(len(net))
+    ways = [way for k in range(3, len(net) + 1) for way in permutations(entries, k) if around(net, way)]
+    together = {entry: {entry} | {each for way in ways if entry in way for each in way} for entry in entries}
+    for _ in entries:
+        together = {entry: set().union(*(together[each] for each in group)) for entry, group in together.items()}
+    starts = sorted({min(group) for group in together.values() if len(group) > 1})
+    return [min((way for way in ways if way[0] == start), key=lambda way: (len(way), way)) for start in starts]
+
+
+def test_a_circle_of_three_is_told_in_its_direction() -> None:
+    assert cycles(net_of(3, (0, 2), (2, 1), (1, 0))) == [(0, 2, 1)]
+    assert cycles(net_of(3, (0, 1), (1, 2), (2, 0))) == [(0, 1, 2)]
+
+
+def test_a_ranking_has_none() -> None:
+    assert cycles(net_of(6, *combinations(range(6), 2))) == []
+    assert cycles(np.zeros((4, 4))) == cycles(np.zeros((0, 0))) == cycles([[0.0]]) == []
+
+
+def test_a_tie_breaks_the_circle() -> None:
+    assert cycles(net_of(3, (0, 2), (2, 1))) == []
+
+
+def test_each_group_has_one() -> None:
+    beats = [(0, 1), (1, 3), (3, 0), (2, 6), (6, 4), (4, 2), *((i, j) for i in (0, 1, 3) for j in (2, 4, 6)), (5, 0)]
+    assert cycles(net_of(7, *beats)) == [(0, 1, 3), (2, 6, 4)]
+
+
+def test_the_shortest_way_round_is_taken_and_of_two_the_first() -> None:
+    assert cycles(net_of(5, (0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (2, 0))) == [(0, 1, 2)]
+    assert cycles(net_of(5, (0, 4), (4, 3), (3, 0), (0, 2), (2, 1), (1, 0))) == [(0, 2, 1)]
+
+
+def test_the_way_goes_through_the_smallest_of_the_group_even_if_others_have_a_shorter() -> None:
+    assert cycles(net_of(5, (0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 1))) == [(0, 1, 2, 3)]
+    assert cycles(net_of(6, (0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5), (5, 3))) == [(0, 1, 2, 3, 4)]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.integers(1, 5).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(-1, 1), min_size=10, max_size=10)))
+)
+def test_they_are_those_of_all_ways_round(drawn: tuple[int, list[int]]) -> None:
+    entries, signs = drawn
+    net = np.zeros((entries, entries))
+    for (i, j), sign in zip(combinations(range(entries), 2), signs, strict=False):
+        net[i, j], net[j, i] = sign, -sign
+    found = cycles(net)
+    assert found == all_ways_round(net)
+    assert all(type(entry) is int for way in found for entry in way)
+
+
+def test_a_large_one_is_found_soon() -> None:
+    n = 300
+    assert cycles(net_of(n, *((k, (k + 1) % n) for k in range(n)))) == [tuple(range(n))]
+
+
+@pytest.mark.parametrize(
+    ("net", "said"),
+    [
+        ([[0, 1]], r"net: got shape \(1, 2\)"),
+        ([0.0], r"net: got shape \(1,\)"),
+        ([[0, 1], [1, 0]], r"net\[0, 1\]: got 1.0 against 1.0, wanted a finite number and its opposite"),
+        ([[1, 0], [0, 0]], r"net\[0, 0\]: got 1.0"),
+        ([[0, float("nan")], [0, 0]], r"net\[0, 1\]: got nan"),
+        ([[0, float("inf")], [-float("inf"), 0]], r"net\[0, 1\]: got inf"),
+    ],
+)
+def test_bad_input_is_refused(net: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        cycles(net)

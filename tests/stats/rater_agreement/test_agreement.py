@@ -1,0 +1,206 @@
+"""agreement: the share of it, and kappa with its standard error, against published figures and the formula in full."""
+
+import math
+import warnings
+from collections.abc import Callable
+from itertools import product
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.stats import agreement
+
+LABELS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abcd")), max_size=25)
+
+
+def of_table(table: list[list[int]]) -> tuple[list[int], list[int]]:
+    """The labels of two raters whose counts are the table's."""
+    cells = [(i, j) for i, row in enumerate(table) for j, count in enumerate(row) for _ in range(count)]
+    return [i for i, _ in cells], [j for _, j in cells]
+
+
+def in_full(ours: list[Any], theirs: list[Any]) -> tuple[float, float]:
+    """kappa and its standard error, cell by cell (Fleiss, Cohen & Everitt 1969, eq. 1 and 13)."""
+    n, labels = len(ours), sorted({*ours, *theirs})
+    p = {
+        (i, j): sum((a, b) == (i, j) for a, b in zip(ours, theirs, strict=True)) / n for i, j in product(labels, labels)
+    }
+    row, column = ({i: sum(side == i for side in sides) / n for i in labels} for sides in (ours, theirs))
+    po, pe = sum(p[i, i] for i in labels), sum(row[i] * column[i] for i in labels)
+    on = sum(p[i, i] * ((1 - pe) - (column[i] + row[i]) * (1 - po)) ** 2 for i in labels)
+    off = sum(p[i, j] * (column[i] + row[j]) ** 2 for i, j in product(labels, labels) if i != j)
+    variance = (on + (1 - po) ** 2 * off - (po * pe - 2 * pe + po) ** 2) / (n * (1 - pe) ** 4)
+    return (po - pe) / (1 - pe), math.sqrt(max(variance, 0.0))
+
+
+def test_the_diagnoses_of_fleiss() -> None:
+    """Fleiss 1981, chapter 13: 100 diagnoses; kappa 0.68, error 0.087, interval 0.51 to 0.85, of rounded figures."""
+    found = agreement(*of_table([[75, 1, 4], [5, 4, 1], [0, 0, 10]]))
+    assert (found.share, found.kappa) == pytest.approx((0.89, 0.23 / 0.34), abs=1e-12)
+    assert (found.kappa, found.low, found.high) == pytest.approx((0.68, 0.51, 0.85), abs=6e-3)
+    assert found.standard_error == pytest.approx(0.087, abs=1e-3)
+    assert (found.n, found.n_labels, found.reason) == (100, 3, None)
+
+
+def test_another_table_as_published() -> None:
+    """SAS's PROC FREQ and statsmodels' tests have of it: kappa 0.4842, error 0.1380, interval 0.2137 to 0.7547."""
+    found = agreement(*of_table([[0, 4, 1], [0, 8, 0], [0, 1, 5]]))
+    figures = (found.kappa, found.standard_error, found.low, found.high)
+    assert figures == pytest.approx((0.4842, 0.1380, 0.2137, 0.7547), abs=5e-5)
+
+
+def test_by_hand() -> None:
+    """35 of 50 agree; yes are 25 and 30: by chance 0.5 x 0.6 + 0.5 x 0.4."""
+    found = agreement(*of_table([[20, 5], [10, 15]]))
+    assert (found.share, found.kappa) == pytest.approx((0.7, (0.7 - 0.5) / 0.5))
+
+
+def test_the_standard_error_is_the_formula_in_full() -> None:
+    rng = np.random.default_rng(30)
+    for _ in range(50):
+        n, k = int(rng.integers(5, 80)), int(rng.integers(2, 6))
+        ours = rng.integers(0, k, n)
+        theirs = np.where(rng.random(n) < 0.6, ours, rng.integers(0, k, n))
+        found, (kappa, error) = (
+            agreement(ours.tolist(), theirs.tolist(), confidence_level=0.9),
+            in_full([*ours], [*theirs]),
+        )
+        assert found.kappa == pytest.approx(kappa, abs=1e-12)
+        if error > 1e-6:
+            assert found.standard_error == pytest.approx(error, rel=1e-9)
+            half = NormalDist().inv_cdf(0.95) * error
+            ends = max(kappa - half, -1.0), min(kappa + half, 1.0)
+            assert (found.low, found.high) == pytest.approx(ends, abs=1e-9)
+
+
+def test_much_agreement_may_be_what_chance_gives() -> None:
+    """90 of 100 agree, all but for what two raters who say yes 95 times of 100 would."""
+    found = agreement(*of_table([[90, 5], [5, 0]]))
+    assert found.share == 0.9 and found.kappa is not None and found.kappa < 0
+
+
+def test_any_labels_will_do() -> None:
+    labels = [("a", 1), "b", 3, True, frozenset("c")]
+    found = agreement(labels, [*labels[:4], "b"])
+    assert (found.share, found.n_labels) == (0.8, 5)
+
+
+def rated(rng: np.random.Generator, n: int) -> tuple[list[int], list[int]]:
+    ours = rng.integers(0, 2, n)
+    return ours.tolist(), np.where(rng.random(n) < 0.75, ours, 1 - ours).tolist()
+
+
+def test_clusters_that_repeat_one_item_are_as_sure_as_the_items() -> None:
+    """Without them, five times as many items would seem more than twice as sure."""
+    ours, theirs = rated(np.random.default_rng(32), 80)
+    alone, five = agreement(ours, theirs), (ours * 5, theirs * 5)
+    together, naive = agreement(*five, [*range(80)] * 5), agreement(*five)
+    assert together.kappa == pytest.approx(alone.kappa)
+    assert together.standard_error == pytest.approx(alone.standard_error, rel=0.1)
+    assert (together.low, together.high) == pytest.approx((alone.low, alone.high), abs=0.04)
+    assert naive.standard_error == pytest.approx((alone.standard_error or 0) / math.sqrt(5))
+    assert (together.n, together.n_clusters, together.resamples, together.seed) == (400, 80, 2000, 0)
+    assert (alone.n_clusters, alone.resamples, alone.method) == (None, None, "cohen; fleiss-cohen-everitt")
+
+
+def test_where_all_are_alone_clusters_change_nothing() -> None:
+    ours, theirs = rated(np.random.default_rng(33), 50)
+    alone, together = agreement(ours, theirs), agreement(ours, theirs, [None] * 50)
+    assert (together.low, together.high, together.seed) == (alone.low, alone.high, None)
+    assert together.n_clusters == 50
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "clusters", "kappa", "said"),
+    [
+        ("aabb", "abab", "xxxx", 0.0, "all 4 items are in one cluster"),
+        ("aabb" * 20, "aabb" * 20, [*range(40)] * 2, 1.0, "all resamples of 40 clusters give the same kappa"),
+        ("a" * 60 + "bb", "a" * 60 + "bb", [*range(30)] * 2 + [30, 30], 1.0, "one label dominates"),
+    ],
+)
+def test_clusters_that_show_no_spread_give_no_interval(
+    ours: str, theirs: str, clusters: Any, kappa: float, said: str
+) -> None:
+    found = agreement(ours, theirs, list(clusters))
+    assert found.kappa == pytest.approx(kappa)
+    assert (found.standard_error, found.low, found.high, found.resamples) == (None, None, None, None)
+    assert found.reason is not None and found.reason.startswith(said)
+
+
+def test_clustered_intervals_cover_where_those_of_single_items_do_not() -> None:
+    """Conversations of eight turns, of which raters see all alike or all differently: kappa is 0.5."""
+    rng, covered, naive = np.random.default_rng(34), 0, 0
+    for _ in range(120):
+        turns = rng.integers(0, 2, (60, 8))
+        same = rng.random((60, 1)) < np.where(rng.random((60, 1)) < 0.5, 1.0, 0.5)  # three quarters, by conversation
+        other = np.where(same, turns, 1 - turns)
+        sides = turns.ravel().tolist(), other.ravel().tolist()
+        found = agreement(*sides, np.repeat(range(60), 8).tolist(), resamples=400)
+        plain = agreement(*sides)
+        assert found.low is not None and found.high is not None and plain.low is not None and plain.high is not None
+        covered += found.low <= 0.5 <= found.high
+        naive += plain.low <= 0.5 <= plain.high
+    assert covered / 120 >= 0.88
+    assert naive / 120 < 0.7
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "share", "kappa", "said"),
+    [
+        ([], [], None, None, "no items: kappa needs at least 1"),
+        ("aaa", "aaa", 1.0, None, "both raters gave all 3 items the same label"),
+        ("aab", "aab", 1.0, 1.0, "the standard error of kappa over 3 items is 0"),
+        ("ab", "ba", 0.0, -1.0, "the standard error of kappa over 2 items is 0"),
+        ("aaa", "bbb", 0.0, 0.0, "the standard error of kappa over 3 items is 0"),
+    ],
+)
+def test_what_is_not_there_has_a_reason(ours: Any, theirs: Any, share: Any, kappa: Any, said: str) -> None:
+    found = agreement(ours, theirs)
+    assert (found.share, found.standard_error, found.low, found.high) == (share, None, None, None)
+    assert found.kappa == pytest.approx(kappa)
+    assert found.reason is not None and found.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "confidence_level", "said"),
+    [
+        ("ab", "a", 0.95, "first: got 2 labels, wanted as many as second, 1"),
+        (["a", None], "ab", 0.95, r"first\[1\]: got None, wanted a label"),
+        ("ab", [float("nan"), "b"], 0.95, r"second\[0\]: got nan, wanted a label"),
+        ("ab", "ab", 1.0, "confidence_level"),
+    ],
+)
+def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        agreement(ours, theirs, confidence_level=confidence_level)
+
+
+@settings(deadline=None)
+@given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
+def test_neither_sides_nor_names_nor_order_matter(
+    assert_plain: Callable[[Any], None], rows: list[Any], names: list[str], random: Any
+) -> None:
+    renamed = dict(zip("abcd", names, strict=True))
+    shuffled = [(renamed[b], renamed[a]) for a, b in random.sample(rows, len(rows))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, other = (agreement([a for a, _ in some], [b for _, b in some]) for some in (rows, shuffled))
+    assert_plain(one)
+    assert (one.share, one.reason) == (other.share, other.reason)
+    assert (one.kappa, one.low, one.high) == pytest.approx((other.kappa, other.low, other.high), abs=1e-9)
+
+
+def test_intervals_cover_the_kappa_that_the_raters_have() -> None:
+    """Three labels, 0.5, 0.3, 0.2; theirs is ours with 0.6, else drawn anew: kappa is 0.6."""
+    rng, hits = np.random.default_rng(31), 0
+    for _ in range(600):
+        ours, anew = rng.choice(3, (2, 150), p=[0.5, 0.3, 0.2])
+        theirs = np.where(rng.random(150) < 0.6, ours, anew)
+        found = agreement(ours.tolist(), theirs.tolist())
+        assert found.low is not None and found.high is not None
+        hits += found.low <= 0.6 <= found.high
+    assert 0.92 <= hits / 600 <= 0.975

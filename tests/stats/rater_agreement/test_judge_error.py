@@ -1,0 +1,163 @@
+"""judge_error and confusion: by hand, against scipy, and what they leave open."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from evalflows.stats import linearised, mean_estimate, paired_difference
+from evalflows.stats.proportions import wilson_interval
+from evalflows.stats.rater_agreement.judge_error import confusion, judge_error
+
+
+def test_a_generous_judge_by_hand() -> None:
+    """Four above by one half, four as people: 0.25 on average, and a variance of 8 times 1/16 over 7."""
+    people = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    judge = [value + (0.5 if place % 2 else 0.0) for place, value in enumerate(people)]
+    found = judge_error(judge, people)
+    assert (found.bias, found.variance) == pytest.approx((0.25, 8 / 16 / 7))
+    paired = paired_difference(judge, people)
+    assert (found.low, found.high, found.n) == (paired.low, paired.high, 8)
+
+
+def test_a_judge_without_bias_is_not_found_to_have_one() -> None:
+    rng = np.random.default_rng(1)
+    people = rng.normal(size=300)
+    fair, strict = people + rng.normal(0, 0.5, 300), people + rng.normal(-0.3, 0.5, 300)
+    one, other = judge_error(fair, people), judge_error(strict, people)
+    assert one.low is not None and one.high is not None and one.low < 0 < one.high
+    assert other.high is not None and other.high < 0
+
+
+@pytest.mark.parametrize("step", [0.01, 1.0])
+def test_the_correlation_is_that_of_scipy_with_ties_and_without(step: float) -> None:
+    rng = np.random.default_rng(2)
+    people = np.round(rng.normal(size=60) / step) * step
+    judge = np.round((people + rng.normal(size=60)) / step) * step
+    assert judge_error(judge, people).correlation == pytest.approx(scipy_stats.spearmanr(judge, people).statistic)
+
+
+def test_order_is_all_that_the_correlation_sees() -> None:
+    people = [1.0, 2.0, 3.0, 5.0]
+    assert judge_error([0.1, 10.0, 11.0, 1e6], people).correlation == 1
+    assert judge_error([4.0, 3.0, 2.0, 1.0], people).correlation == -1
+
+
+def test_clusters_count_as_one_draw_each() -> None:
+    rng = np.random.default_rng(3)
+    judge, people = rng.normal(size=(2, 40))
+    alone = judge_error(judge, people)
+    five = judge_error(np.tile(judge, 5), np.tile(people, 5), [*range(40)] * 5)
+    assert (five.low, five.high) == pytest.approx((alone.low, alone.high))
+    assert five.n_clusters == 40
+
+
+def test_weights_are_those_of_the_weighted_mean() -> None:
+    rng = np.random.default_rng(4)
+    judge, people, weights = rng.normal(size=50), rng.normal(size=50), rng.uniform(1, 4, 50)
+    found, mean = judge_error(judge, people, weights=weights), mean_estimate(linearised(judge - people, weights))
+    assert (found.bias, found.low, found.high) == pytest.approx((mean.mean, mean.low, mean.high))
+    assert found.method.endswith("weighted")
+
+
+@pytest.mark.parametrize(
+    ("judge", "people", "bias", "why", "why_none"),
+    [
+        ([], [], None, "no pairs", "no items: a correlation needs at least 2"),
+        ([1.0], [0.0], 1.0, "1 pair", "1 item: a correlation needs at least 2"),
+        ([1.0, 1.0], [0.0, 1.0], 0.5, None, "the judge gave all 2 items the same value"),
+        ([0.0, 1.0], [1.0, 1.0], -0.5, None, "people gave all 2 items the same value"),
+        ([2.0, 3.0], [1.0, 2.0], 1.0, "all 2 differences are equal", None),
+    ],
+)
+def test_what_is_not_there_has_a_reason(judge: Any, people: Any, bias: Any, why: Any, why_none: Any) -> None:
+    found = judge_error(judge, people)
+    assert found.bias == bias
+    assert (found.low is None, found.correlation is None) == (why is not None, why_none is not None)
+    for said, begins in ((found.reason, why), (found.correlation_reason, why_none)):
+        assert (said is None) == (begins is None)
+        assert said is None or said.startswith(begins)
+
+
+# confusion
+
+
+def test_a_table_of_yes_and_no_by_hand() -> None:
+    people, judge = [1.0] * 30 + [0.0] * 20, [1.0] * 27 + [0.0] * 3 + [1.0] * 4 + [0.0] * 16
+    found = confusion(judge, people, labels=[1.0, 0.0])
+    assert (found.labels, found.counts, found.n) == ((1.0, 0.0), ((27, 3), (4, 16)), 50)
+    sensitivity, specificity = found.found
+    assert (sensitivity.share, specificity.share) == (0.9, 0.8)
+    assert (sensitivity.low, sensitivity.high) == pytest.approx(wilson_interval(27, 30, confidence_level=0.95))
+    assert (specificity.low, specificity.high) == pytest.approx(wilson_interval(16, 20, confidence_level=0.95))
+    assert [one.share for one in found.right] == pytest.approx([27 / 31, 16 / 19])
+
+
+def test_labels_stand_as_they_come_and_those_that_are_named_first() -> None:
+    found = confusion(["b", "x"], ["a", "b"], labels=["tie"])
+    assert found.labels == ("tie", "a", "b", "x")
+    assert found.counts == ((0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
+    assert found.found[0].share is None and found.found[0].reason == "no values: an interval needs at least 1"
+
+
+def test_clusters_widen_the_rates() -> None:
+    people, judge = [1, 0, 1, 0] * 10, [1, 0, 0, 1] * 10
+    alone, together = confusion(judge * 4, people * 4), confusion(judge * 4, people * 4, [*range(40)] * 4)
+    wide, narrow = (one.found[0].high - one.found[0].low for one in (together, alone))  # type: ignore[operator]
+    assert wide > 1.5 * narrow
+
+
+@pytest.mark.parametrize(
+    ("judge", "people", "said"),
+    [
+        (["a"], [], "judge: got 1 labels, wanted as many as people's 0"),
+        ([None], ["a"], r"judge\[0\]: got None"),
+        (["a"], [math.nan], r"people\[0\]: got nan"),
+    ],
+)
+def test_bad_labels_are_refused(judge: Any, people: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        confusion(judge, people)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"judge": [1.0]}, "judge: got 1 values, wanted as many as people's 2"),
+        ({"people": [0.0, math.nan]}, r"people\[1\]: got nan"),
+        ({"binary": True, "judge": [0.5, 1.0]}, r"judge\[0\]: got 0.5, wanted 0 or 1"),
+        ({"weights": [1.0]}, "weights: got 1"),
+        ({"confidence_level": 2}, "confidence_level"),
+    ],
+)
+def test_bad_input_is_refused(changes: dict[str, Any], said: str) -> None:
+    fine: dict[str, Any] = {"judge": [0.0, 1.0], "people": [1.0, 1.0]}
+    with pytest.raises(ValueError, match=said):
+        judge_error(**(fine | changes))
+
+
+VALUES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 1.0])] * 2), max_size=20)
+
+
+@settings(deadline=None)
+@given(VALUES, st.randoms(use_true_random=False))
+def test_sides_swapped_change_the_sign_and_order_nothing(
+    assert_plain: Callable[[Any], None], pairs: list[Any], random: Any
+) -> None:
+    mixed = random.sample(pairs, len(pairs))
+    one, other = judge_error(*_sides(pairs)), judge_error(*reversed(_sides(mixed)))
+    assert_plain(one)
+    assert (one.bias is None) == (other.bias is None) == (not pairs)
+    if one.bias is not None and other.bias is not None:
+        assert one.bias == pytest.approx(-other.bias, abs=1e-12)
+    assert one.variance == pytest.approx(other.variance)
+    assert one.correlation == pytest.approx(other.correlation, abs=1e-9)
+
+
+def _sides(pairs: list[Any]) -> tuple[list[float], list[float]]:
+    return [one for one, _ in pairs], [other for _, other in pairs]

@@ -1,0 +1,158 @@
+"""krippendorff_alpha: the worked examples of Krippendorff 2011, and pairs counted one by one."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.stats.rater_agreement.agreement import agreement
+from evalflows.stats.rater_agreement.krippendorff import krippendorff_alpha
+
+GAP = None
+RATERS = (
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, GAP, GAP, GAP],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, GAP, 3],
+    [GAP, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, GAP],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, GAP],
+)
+"""Four observers of twelve units (Krippendorff 2011, sections C and D)."""
+
+UNITS = [list(unit) for unit in zip(*RATERS, strict=True)]
+
+
+def of_pairs(units: Sequence[Sequence[Any]], metric: str) -> float:
+    """alpha from all pairs of ratings, one by one; distances between ranks as sums over the values between."""
+    rated = [[one for one in unit if one is not None] for unit in units]
+    rated = [unit for unit in rated if len(unit) > 1]
+    every = [one for unit in rated for one in unit]
+
+    def apart(c: Any, k: Any) -> float:
+        if metric == "nominal":
+            return float(c != k)
+        if metric == "interval":
+            return (c - k) ** 2
+        low, high = min(c, k), max(c, k)
+        between = sum(low <= one <= high for one in every)
+        return (between - (every.count(c) + every.count(k)) / 2) ** 2
+
+    within = sum(sum(apart(c, k) for c, k in permutations(unit, 2)) / (len(unit) - 1) for unit in rated)
+    return 1 - (len(every) - 1) * within / sum(apart(c, k) for c, k in permutations(every, 2))
+
+
+@pytest.mark.parametrize(("metric", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+def test_the_worked_example_of_many_observers(metric: Any, published: float) -> None:
+    found = krippendorff_alpha(UNITS, metric=metric)
+    assert round(found.alpha or 0, 3) == published
+    assert (found.n_units, found.n_clusters) == (11, None)  # the unit with one rating says nothing
+    assert found.low is not None and found.high is not None and found.low < published < found.high <= 1
+
+
+def test_the_worked_example_of_two_observers_and_yes_or_no() -> None:
+    """Section A: Meg and Owen on ten articles, alpha 0.095."""
+    meg, owen = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    assert round(krippendorff_alpha(list(zip(meg, owen, strict=True))).alpha or 0, 3) == 0.095
+
+
+def test_the_worked_example_of_two_observers_and_five_labels() -> None:
+    """Section B: Ben and Gerry on twelve articles, alpha 0.692."""
+    ben, gerry = "aabbdcccedda", "babbbccceddd"
+    assert round(krippendorff_alpha(list(zip(ben, gerry, strict=True))).alpha or 0, 3) == 0.692
+
+
+@pytest.mark.parametrize("metric", ["nominal", "ordinal", "interval"])
+def test_alpha_is_what_the_pairs_counted_one_by_one_give(metric: Any) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        shape = int(rng.integers(3, 12)), int(rng.integers(2, 5))
+        values = rng.choice([1.0, 2.0, 4.0, 9.0], shape)
+        units = [[None if rng.random() < 0.3 else float(one) for one in unit] for unit in values]
+        found = krippendorff_alpha(units, metric=metric, resamples=2)
+        if found.alpha is not None:
+            assert found.alpha == pytest.approx(of_pairs(units, metric), abs=1e-12)
+
+
+def test_raters_who_guess_agree_by_chance_and_those_who_know_do_not() -> None:
+    rng = np.random.default_rng(6)
+    truth, guesses = rng.integers(0, 3, 300), rng.integers(0, 3, (300, 2))
+    guessed = krippendorff_alpha(guesses.tolist())
+    assert guessed.low is not None and guessed.high is not None and guessed.low < 0 < guessed.high
+    knows = np.where(rng.random((300, 2)) < 0.8, truth[:, None], guesses)
+    known = krippendorff_alpha(knows.tolist())
+    assert known.low is not None and known.low > 0.4
+
+
+def test_clusters_that_repeat_one_unit_are_as_sure_as_the_units() -> None:
+    rng = np.random.default_rng(7)
+    units = rng.integers(0, 2, (40, 2))
+    units[:, 1] = np.where(rng.random(40) < 0.8, units[:, 0], units[:, 1])
+    alone = krippendorff_alpha(units.tolist())
+    repeated = [unit for unit in units.tolist() for _ in range(5)]
+    together = krippendorff_alpha(repeated, [number for number in range(40) for _ in range(5)])
+    assert (together.n_units, together.n_clusters) == (200, 40)
+    assert (together.low, together.high) == pytest.approx((alone.low, alone.high), abs=0.02)
+    naive = krippendorff_alpha(repeated)
+    assert naive.high is not None and naive.low is not None and alone.low is not None and alone.high is not None
+    assert naive.high - naive.low < 0.6 * (alone.high - alone.low)
+
+
+def test_of_two_raters_and_many_units_it_is_near_scotts_pi_and_kappa() -> None:
+    rng = np.random.default_rng(8)
+    ours = rng.integers(0, 2, 2000)
+    theirs = np.where(rng.random(2000) < 0.7, ours, 1 - ours)
+    alpha = krippendorff_alpha(np.stack([ours, theirs], axis=1).tolist(), resamples=2).alpha
+    assert alpha == pytest.approx(agreement(ours.tolist(), theirs.tolist()).kappa, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("units", "alpha", "said"),
+    [
+        ([], None, "no unit has two ratings"),
+        ([["a", None], [None, "b"]], None, "no unit has two ratings"),
+        ([["a", "a"], ["a", "a"]], None, "all 4 ratings are the same"),
+        ([["a", "b"]], 0.0, "all 1 units with two ratings are in one cluster"),
+        ([["a", "a"], ["b", "b"], ["a", "a"], ["b", "b"]] * 5, 1.0, "all resamples of 20 clusters give the same alpha"),
+        ([["a", "a"]] * 40 + [["a", "b"]], -0.0, "one value dominates"),
+    ],
+)
+def test_what_is_not_there_has_a_reason(units: Any, alpha: float | None, said: str) -> None:
+    found = krippendorff_alpha(units)
+    assert found.alpha == pytest.approx(alpha, abs=0.02)
+    assert (found.low, found.high, found.resamples, found.seed) == (None, None, None, None)
+    assert found.reason is not None and found.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("units", "changes", "said"),
+    [
+        ([[1, 2], [1]], {}, r"ratings\[1\]: got 1 ratings, wanted 2"),
+        ([[1, "b"]], {"metric": "interval"}, r"ratings\[0\]: got 'b', wanted a finite number"),
+        ([[1, math.inf]], {"metric": "ordinal"}, r"ratings\[0\]: got inf"),
+        ([[1, 2]], {"metric": "ratio"}, "metric: got 'ratio'"),
+        ([[1, 2]], {"confidence_level": 1.0}, "confidence_level"),
+        ([[1, 2]], {"resamples": 0}, "resamples: got 0"),
+        ([[1, 2]], {"clusters": ["a", "b"]}, "clusters: got 2"),
+    ],
+)
+def test_bad_input_is_refused(units: Any, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        krippendorff_alpha(units, **changes)
+
+
+RATINGS = st.lists(st.tuples(*[st.sampled_from([1, 2, 5, None])] * 3), max_size=12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(RATINGS, st.randoms(use_true_random=False), st.sampled_from(["nominal", "ordinal", "interval"]))
+def test_neither_the_order_of_units_nor_of_raters_matters(
+    assert_plain: Callable[[Any], None], units: list[Any], random: Any, metric: Any
+) -> None:
+    one = krippendorff_alpha(units, metric=metric, resamples=50)
+    shuffled = [unit[::-1] for unit in random.sample(units, len(units))]
+    other = krippendorff_alpha(shuffled, metric=metric, resamples=50)
+    assert_plain(one)
+    assert one.alpha == pytest.approx(other.alpha, abs=1e-9)

@@ -1,0 +1,96 @@
+"""label_next: the fair part stays a fair sample over rounds, the rest goes where the judge is unsure."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalflows.stats.rater_agreement.label_next import expected_error, label_next
+from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
+
+
+def places(drawn: Any, *, fair: bool) -> list[int]:
+    return [one.place for one in drawn if one.fair == fair]
+
+
+def test_the_lowest_lots_come_first_and_then_the_least_sure() -> None:
+    lots, errors = [0.9, 0.1, 0.5, 0.3, 0.7, 0.2], [0.9, 0.0, 0.1, 0.0, 0.5, 0.0]
+    labelled = np.array([False, True, False, False, False, False])
+    found = label_next(lots, labelled, errors, 4)
+    assert places(found, fair=True) == [5, 3]
+    assert places(found, fair=False) == [0, 4]
+
+
+def test_of_an_odd_number_the_fair_part_is_the_larger_and_all_that_is_left_is_the_end() -> None:
+    nobody = np.zeros(5, dtype=bool)
+    assert len(places(label_next(range(5), nobody, [0] * 5, 3), fair=True)) == 2
+    assert sorted(one.place for one in label_next(range(5), nobody, [0] * 5, 99)) == [*range(5)]
+    assert label_next(range(5), ~nobody, [0] * 5, 3) == []
+    assert places(label_next(range(5), nobody, [0] * 5, 3, fair_share=0), fair=True) == []
+
+
+def test_over_rounds_all_up_to_the_highest_fair_lot_are_a_fair_sample() -> None:
+    """The judge doubts wrong answers most: the labelled as a whole are far worse than all, the fair part is not."""
+    rng, whole, fair, covered = np.random.default_rng(1), [], [], 0
+    for _ in range(200):
+        truth = (rng.random(600) < 0.7).astype(float)
+        said = np.where(truth == 1, 1.0, (rng.random(600) < 0.2).astype(float))
+        lots, labelled, highest = rng.random(600), np.zeros(600, dtype=bool), 0.0
+        doubt = np.where(said != truth, 1.0, rng.random(600) * (1.1 - truth))
+        for _round in range(3):
+            drawn = label_next(lots, labelled, doubt, 40)
+            labelled[[one.place for one in drawn]] = True
+            highest = max(highest, *(lots[place] for place in places(drawn, fair=True)))
+        sample = labelled & (lots <= highest)
+        assert sample.sum() == (lots <= highest).sum() >= 60
+        whole.append(truth[labelled].mean())
+        fair.append(truth[sample].mean())
+        found = prediction_powered_mean(truth[sample], said[sample], said[~sample], bounds=(0, 1))
+        covered += found.low is not None and found.high is not None and found.low <= 0.7 <= found.high
+    assert np.mean(fair) == pytest.approx(0.7, abs=0.015)  # its standard error is 0.004
+    assert np.mean(whole) < 0.6
+    assert covered / 200 >= 0.92
+
+
+def test_a_judge_is_least_sure_half_way_where_it_wavers_and_where_others_differ() -> None:
+    values = [0.0, 1.0, 0.5, 1.0, 1.0]
+    found = expected_error(
+        values, 0, 1, spreads=[math.nan, 0.0, 0.0, 0.3, 0.0], others=[[0.0, 1.0, 0.5, 1.0, 0.0], [math.nan] * 5]
+    )
+    assert found == pytest.approx([0.0, 0.0, 0.25, 0.09, 1.0])
+
+
+def test_it_is_reckoned_in_parts_of_the_range() -> None:
+    one = expected_error([1.0, 3.0, 5.0], 1, 5, spreads=[0.0, 2.0, 0.0])
+    assert one == pytest.approx(expected_error([0.0, 0.5, 1.0], 0, 1, spreads=[0.0, 0.5, 0.0]))
+    assert expected_error([], 0, 1).size == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"values": [2.0]}, r"values\[0\]: got 2.0, wanted 0 to 1"),
+        ({"low": 1}, "range: got 1 to 1"),
+        ({"spreads": [0.1, 0.2]}, r"spreads: got shape \(2,\)"),
+        ({"others": [0.1]}, r"others: got shape \(1,\)"),
+    ],
+)
+def test_bad_judgements_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        expected_error(**({"values": [0.5], "low": 0, "high": 1} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"errors": [0.0]}, "labelled: got 2 for 2 lots and 1 errors"),
+        ({"n": 0}, "n, fair_share: got 0"),
+        ({"fair_share": 1.5}, "n, fair_share: got 1, 1.5"),
+        ({"lots": [math.nan, 0.0]}, r"lots\[0\]: got nan"),
+    ],
+)
+def test_bad_requests_are_refused(changes: dict[str, Any], said: str) -> None:
+    fine: dict[str, Any] = {"lots": [0.1, 0.2], "labelled": np.zeros(2, dtype=bool), "errors": [0.0, 0.0], "n": 1}
+    with pytest.raises(ValueError, match=said):
+        label_next(**(fine | changes))

@@ -1,0 +1,164 @@
+"""linearised: the mean of examples that were drawn with different chances is that of all, and its error is known."""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.stats import linearised, mean_estimate, paired_difference
+
+VALUES = st.floats(-100, 100)
+WEIGHTS = st.floats(0.1, 100)
+WEIGHED = st.lists(st.tuples(VALUES, WEIGHTS), min_size=1, max_size=12)
+
+
+def plainly(weighed: list[tuple[float, float]]) -> float:
+    """sum(w x) / sum(w), one after the other."""
+    return sum(weight * value for value, weight in weighed) / sum(weight for _, weight in weighed)
+
+
+# The mean
+
+
+@settings(deadline=None)
+@given(WEIGHED)
+def test_the_plain_mean_of_what_comes_out_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
+    assert linearised(*zip(*weighed, strict=True)).mean() == pytest.approx(plainly(weighed), abs=1e-9)
+
+
+def test_by_hand() -> None:
+    """Of 1, 0, 0 with weights 1, 4, 4 the mean is 1/9; each is 1/9 + 3 w (x - 1/9) / 9."""
+    found = linearised([1, 0, 0], [1, 4, 4])
+    assert found == pytest.approx([1 / 9 + 8 / 27, 1 / 9 - 4 / 27, 1 / 9 - 4 / 27])
+    assert found.mean() == pytest.approx(1 / 9)
+
+
+@pytest.mark.parametrize("weight", [1.0, 4.0, 1e-9, 1e9])
+def test_weights_that_are_all_the_same_change_nothing(weight: float) -> None:
+    values = np.array([0.1, 0.7, 0.30000000000000004, 1.0])
+    assert np.array_equal(linearised(values, np.full(4, weight)), values), "not by one bit: 0 and 1 stay 0 and 1"
+
+
+def test_nothing_stays_nothing() -> None:
+    assert linearised([], []).shape == (0,)
+
+
+@settings(deadline=None)
+@given(WEIGHED, st.floats(0.01, 100))
+def test_the_unit_of_the_weights_does_not_count(weighed: list[tuple[float, float]], factor: float) -> None:
+    values, weights = (np.array(each) for each in zip(*weighed, strict=True))
+    assert linearised(values, factor * weights) == pytest.approx(linearised(values, weights), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(VALUES, VALUES, WEIGHTS), min_size=1, max_size=12))
+def test_the_difference_of_two_is_the_weighted_mean_of_differences(rows: list[tuple[float, float, float]]) -> None:
+    ours, theirs, weights = (np.array(each) for each in zip(*rows, strict=True))
+    difference = linearised(ours, weights) - linearised(theirs, weights)
+    assert difference == pytest.approx(linearised(ours - theirs, weights), abs=1e-9)
+    assert difference.mean() == pytest.approx(plainly([(a - b, w) for a, b, w in rows]), abs=1e-9)
+
+
+def test_over_all_draws_of_a_small_population_the_mean_is_unbiased() -> None:
+    """2 of 3 of one kind and 2 of 5 of the other: the mean over all 3 x 10 draws is that of the population."""
+    flush, cheap = [0.3, 0.1, 0.2], [1.0, 0.0, 0.5, 0.25, 0.75]
+    weights = [3 / 2, 3 / 2, 5 / 2, 5 / 2]
+    draws = [[*a, *b] for a in combinations(flush, 2) for b in combinations(cheap, 2)]
+    means = [linearised(draw, weights).mean() for draw in draws]
+    assert len(means) == 30
+    assert np.mean(means) == pytest.approx(np.mean([*flush, *cheap]), abs=1e-12)
+    assert np.mean([np.mean(draw) for draw in draws]) != pytest.approx(np.mean([*flush, *cheap]), abs=1e-3)
+
+
+# How sure it is
+
+
+def ratio_error(values: Any, weights: Any) -> float:
+    """The standard error of a ratio of two means by Taylor's linearisation (Cochran 1977, eq. 2.46 and 6.13).
+
+    With z = w x, the ratio r = mean(z) / mean(w) has the variance of z - r w, over n, by the square of mean(w).
+    """
+    z, w = np.asarray(weights) * np.asarray(values), np.asarray(weights, dtype=float)
+    r, n = z.mean() / w.mean(), len(w)
+    variance = z.var(ddof=1) + r**2 * w.var(ddof=1) - 2 * r * np.cov(z, w)[0, 1]
+    return float(np.sqrt(variance / n) / w.mean())
+
+
+def regression_error(values: Any, weights: Any) -> float:
+    """The robust (HC1) standard error of a constant that is fitted by weighted least squares, matrix by matrix."""
+    n, x, w = len(values), np.ones((len(values), 1)), np.diag(np.asarray(weights, dtype=float))
+    bread = np.linalg.inv(x.T @ w @ x)
+    residuals = np.asarray(values) - x @ (bread @ x.T @ w @ np.asarray(values))
+    meat = x.T @ w @ np.diag(residuals**2) @ w @ x
+    return float(np.sqrt(n / (n - 1) * (bread @ meat @ bread)[0, 0]))
+
+
+def test_the_standard_error_is_that_of_a_ratio_and_of_a_weighted_regression() -> None:
+    rng = np.random.default_rng(3)
+    for n in (2, 3, 10, 200):
+        values, weights = rng.normal(size=n), rng.choice([1.0, 4.0, 10.0], n) + rng.uniform(0, 0.1, n)
+        error = linearised(values, weights).std(ddof=1) / n**0.5
+        assert error == pytest.approx(ratio_error(values, weights), rel=1e-9)
+        assert error == pytest.approx(regression_error(values, weights), rel=1e-9)
+
+
+def test_intervals_of_a_sample_with_unequal_rates_cover_the_truth() -> None:
+    """One in five is of high risk, and right half of the time; the others are right 9 times in 10: 0.82 of all.
+
+    All of high risk are judged, and a quarter of the others. Of 2,000 intervals of 95 % 1,900 should cover, give or
+    take 20; of the plain mean, which leans to the risky, hardly any do.
+    """
+    rng, covered, plainly_covered = np.random.default_rng(11), 0, 0
+    for _ in range(2000):
+        risky = rng.random(400) < 0.2
+        right = rng.random(400) < np.where(risky, 0.5, 0.9)
+        judged = np.where(risky, True, rng.random(400) < 0.25)
+        weights = np.where(risky, 1.0, 4.0)[judged]
+        found = mean_estimate(linearised(right[judged], weights))
+        plain = mean_estimate(right[judged], binary=True)
+        assert found.low is not None and found.high is not None and plain.low is not None and plain.high is not None
+        covered += found.low <= 0.82 <= found.high
+        plainly_covered += plain.low <= 0.82 <= plain.high
+    assert 0.925 <= covered / 2000 <= 0.975
+    assert plainly_covered / 2000 < 0.2
+
+
+def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_none() -> None:
+    rng, covered, found_one = np.random.default_rng(12), 0, 0
+    for _ in range(1000):
+        risky = rng.random(200) < 0.3
+        weights = np.where(risky, 1.0, 5.0)
+        ours = rng.normal(0.0, 1.0, 200) + np.where(risky, 0.5, 0.1)
+        theirs, same = rng.normal(0.0, 1.0, 200), rng.normal(0.0, 1.0, 200)
+        judged = risky | (rng.random(200) < 0.2)
+        ours, theirs, same, weights = (each[judged] for each in (ours, theirs, same, weights))
+        found = paired_difference(linearised(ours, weights), linearised(theirs, weights))
+        none = paired_difference(linearised(same, weights), linearised(theirs, weights))
+        assert found.low is not None and found.high is not None and none.p_value is not None
+        covered += found.low <= 0.22 <= found.high  # 0.3 x 0.5 + 0.7 x 0.1
+        found_one += none.p_value < 0.05
+    assert 0.92 <= covered / 1000 <= 0.975
+    assert 0.03 <= found_one / 1000 <= 0.08
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "said"),
+    [
+        ([1.0, 2.0], [1.0], "weights: got 1, wanted as many as the 2 values"),
+        ([1.0], [0.0], r"weights\[0\]: got 0.0, wanted more than 0"),
+        ([1.0, 2.0], [1.0, -1.0], r"weights\[1\]: got -1.0"),
+        ([1.0], [float("nan")], "weights"),
+        ([float("nan")], [1.0], "values"),
+        ([1.0], [float("inf")], "weights"),
+        ([[1.0]], [[1.0]], "shape"),
+    ],
+)
+def test_bad_input_is_refused(values: Any, weights: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        linearised(values, weights)

@@ -1,0 +1,124 @@
+"""The Pareto front, and how sure it is."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflows.stats.weights.pareto import means_of_examples, pareto_front
+
+SMALL = st.integers(1, 3).flatmap(
+    lambda criteria: st.lists(
+        st.lists(st.integers(0, 3).map(float), min_size=criteria, max_size=criteria), min_size=1, max_size=6
+    )
+)
+NAN = float("nan")
+
+
+def test_who_is_beaten_everywhere_is_off_the_front_and_who_is_best_in_something_is_on_it() -> None:
+    found = pareto_front([[0.9, 2.0], [0.5, 1.0], [0.4, 1.5]], [True, False])
+    assert found.on_front == (True, True, False)
+    assert found.dominated_by == (None, None, 1)
+    assert (found.shares, found.resamples) == (None, None)
+
+
+def test_the_direction_turns_it_round() -> None:
+    table = [[1.0, 1.0], [2.0, 2.0]]
+    assert pareto_front(table, [True, True]).on_front == (False, True)
+    assert pareto_front(table, [False, False]).on_front == (True, False)
+    assert pareto_front(table, [True, False]).on_front == (True, True)
+
+
+def test_equal_systems_beat_neither_each_other_and_rounding_beats_nobody() -> None:
+    assert pareto_front([[0.3, 1.0], [0.3, 1.0]], [True, True]).on_front == (True, True)
+    assert pareto_front([[0.1 + 0.2, 1.0], [0.3, 1.0]], [True, True]).on_front == (True, True)
+
+
+def test_who_is_level_in_one_and_behind_in_another_is_beaten() -> None:
+    assert pareto_front([[0.5, 1.0], [0.5, 0.9]], [True, True]).dominated_by == (None, 0)
+
+
+@given(SMALL, st.data())
+@settings(max_examples=100, deadline=None)
+def test_against_the_definition_pair_by_pair(table: list[list[float]], data: Any) -> None:
+    higher = data.draw(st.lists(st.booleans(), min_size=len(table[0]), max_size=len(table[0])))
+    signed = [[x if up else -x for x, up in zip(row, higher, strict=True)] for row in table]
+
+    def beats(one: list[float], other: list[float]) -> bool:
+        pairs = list(zip(one, other, strict=True))
+        return all(x >= y for x, y in pairs) and any(x > y for x, y in pairs)
+
+    found = pareto_front(table, higher)
+    for place, row in enumerate(signed):
+        beaten = [other for other in range(len(signed)) if beats(signed[other], row)]
+        assert found.on_front[place] == (not beaten)
+        dominator = found.dominated_by[place]
+        assert (dominator is None) == (not beaten)
+        if dominator is not None:
+            assert dominator in beaten and found.on_front[dominator]
+    assert any(found.on_front)
+
+
+@given(SMALL)
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_the_systems_does_not_matter(table: list[list[float]]) -> None:
+    up = [True] * len(table[0])
+    assert pareto_front(table[::-1], up).on_front == tuple(reversed(pareto_front(table, up).on_front))
+
+
+def test_resamples_say_how_sure_the_front_is() -> None:
+    """The second is behind by a hair in one and by far in the other criterion: on the front in about half."""
+    rng = np.random.default_rng(0)
+    values = np.zeros((3, 2, 200))
+    values[0] = 0.5
+    values[1, 0], values[1, 1] = 0.5 + rng.normal(0, 0.1, 200), 0.2
+    values[1, 0] -= values[1, 0].mean() - 0.4999
+    values[2] = 0.1
+    means, drawn = means_of_examples(values, resamples=2000)
+    found = pareto_front(means, [True, True], resamples=drawn)
+    assert found.on_front == (True, False, False) and found.shares is not None
+    assert found.shares[0] == 1.0 and found.shares[2] == 0.0
+    assert 0.4 < found.shares[1] < 0.6
+
+
+def test_means_are_of_examples_that_all_systems_have_criterion_by_criterion() -> None:
+    values = [[[1.0, NAN, 3.0], [1, 2, 3]], [[5.0, 6.0, 7.0], [1, 1, 1]]]
+    means, drawn = means_of_examples(values, resamples=100)
+    assert means.tolist() == [[2.0, 2.0], [6.0, 1.0]]
+    assert drawn is not None and drawn.shape[1:] == (2, 2) and np.isfinite(drawn).all()
+    weighed, _ = means_of_examples(values, weights=[[3, 1, 1], [1, 1, 2]])
+    assert weighed.tolist() == [[1.5, 2.25], [5.5, 1.0]]
+
+
+def test_clusters_are_drawn_whole_and_one_says_nothing() -> None:
+    values = np.random.default_rng(1).random((2, 1, 6))
+    _, drawn = means_of_examples(values, clusters=["a", "a", "b", "b", None, "c"], resamples=500)
+    assert drawn is not None
+    groups = [values[:, 0, :2].mean(axis=1), values[:, 0, 2:4].mean(axis=1), values[:, 0, 4], values[:, 0, 5]]
+    lowest, highest = np.min(groups, axis=0), np.max(groups, axis=0)
+    assert (drawn[:, :, 0].min(axis=0) == pytest.approx(lowest)) and (
+        drawn[:, :, 0].max(axis=0) == pytest.approx(highest)
+    )
+    assert means_of_examples(values, clusters=["a"] * 6)[1] is None
+
+
+BAD = {
+    "a nan": (lambda: pareto_front([[NAN, 1.0]], [True, True]), "values[0, 0]: got nan, wanted a finite number"),
+    "directions": (lambda: pareto_front([[1.0]], [True, True]), "values: got shape (1, 1) and 2 directions"),
+    "resamples": (
+        lambda: pareto_front([[1.0]], [True], resamples=np.ones((3, 2, 1))),
+        "resamples: got shape (3, 2, 1)",
+    ),
+    "no example": (lambda: means_of_examples([[[NAN, 1.0]], [[1.0, NAN]]]), "values[0]: got 0.0, wanted an example"),
+    "weights": (lambda: means_of_examples([[[1.0]], [[1.0]]], weights=[[0.0]]), "weights[0]: got 0.0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused(case: str) -> None:
+    call, message = BAD[case]
+    with pytest.raises(ValueError) as error:
+        call()
+    assert message in str(error.value)

@@ -1,0 +1,207 @@
+"""How far a comparison is, what it cost, and that each pair has its row for every metric in the end."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from compared import Compared
+
+from evalflows.specs.metric import MEASURES
+from evalflows.store.parquet import Store
+from evalflows.store.queries.comparisons import (
+    cached_judgements,
+    complete_comparisons,
+    item_metrics,
+    judgement_id,
+    lacking_judgements,
+    none_judged,
+    open_judgements,
+    paid,
+)
+from evalflows.store.records import ComparisonRow
+
+Make = Callable[..., Any]
+KINDS = ("unreachable", "rate_limit")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def of(store: Store, *examples: str, comparison_id: str = "cmp-1") -> Compared:
+    return Compared(store, examples=examples or ("q0", "q1", "q2"), comparison_id=comparison_id)
+
+
+def rows(store: Store, comparison_id: str = "cmp-1") -> dict[tuple[str, str, str], ComparisonRow]:
+    """By metric, example and who was shown first."""
+    found = store.read("comparisons", comparison_id)
+    keyed = {(row.metric, row.example_id, row.shown_first): row for row in found}
+    assert len(keyed) == len(found) == len({row.judgement_id for row in found})
+    return keyed
+
+
+# What there is
+
+
+def test_item_metrics_are_those_of_the_experiments_and_what_is_measured_of_every_run(store: Store, make: Make) -> None:
+    for owner, metric in (("exp-1", "quality"), ("exp-1", "tone"), ("exp-2", "quality"), ("exp-3", "other")):
+        score = make("scores", score_id=f"{owner} {metric}", experiment_id=owner, metric=metric)
+        store.append("scores", owner, metric, [score])
+    assert item_metrics(store, ["exp-1", "exp-2"]) == ["quality", "tone", *MEASURES]
+    assert item_metrics(store, ["exp-9"]) == [*MEASURES]
+
+
+def test_what_was_paid_are_its_own_calls(store: Store, make: Make) -> None:
+    calls = [("cmp-1", 0.5), ("cmp-1", 0.25), ("cmp-1", None), ("cmp-2", 9.0), ("exp-1", 9.0)]
+    for number, (owner, cost) in enumerate(calls):
+        call = make("calls", call_id=f"call-{number}", call_key=f"key-{number}", experiment_id=owner, cost_usd=cost)
+        store.append("calls", owner, f"p{number}", [call])
+    assert paid(store, "cmp-1") == (3, 0.75, 1)
+    assert paid(store, "cmp-9") == (0, 0.0, 0)
+
+
+def test_answers_from_the_ledger_are_counted(store: Store) -> None:
+    one = of(store)
+    one.judge("q0", "left", calls_cached=2)
+    one.judge("q1", "left", "left", calls_cached=1)
+    one.write(sealed=False)
+    assert (cached_judgements(store, "cmp-1"), cached_judgements(store, "cmp-2")) == (4, 0)
+
+
+# What another attempt may bring
+
+
+def test_open_is_what_was_not_attempted_or_failed_by_what_may_pass(store: Store) -> None:
+    one = of(store, *(f"q{i}" for i in range(6)))
+    one.judge("q0", "left")
+    one.judge("q1", "not_attempted", error_kind="over_budget")
+    one.judge("q2", "failed", error_kind="unreachable")
+    one.judge("q3", "failed", error_kind="bad_return")
+    one.judge("q4", "not_applicable")
+    one.judge("q5", "left_out")
+    one.answer(0, "q5", None)  # else the pair could be judged by now
+    one.write(sealed=False)
+    assert open_judgements(store, "cmp-1", KINDS) == 2
+    assert open_judgements(store, "cmp-1", ()) == 1
+    assert open_judgements(store, "cmp-2", KINDS) == 0
+
+
+def test_what_lacks_is_said_for_each_evaluator_with_the_reasons(store: Store) -> None:
+    one = of(store)
+    one.judge("q0", "left", "left", metric="judge")
+    one.judge("q1", "left", "not_attempted", metric="judge", error="over budget", error_kind="over_budget")
+    one.judge("q0", "failed", "left_out", metric="rule", error_kind="raised")
+    one.write(sealed=False)
+    lacking = lacking_judgements(store, one.set_row, ["judge", "rule", "new"], 6)
+    assert lacking == "not done: 3 of 6 by judge, 4 of 6 by rule, 6 of 6 by new (over budget)"
+
+
+def test_nothing_lacks_where_all_was_tried_or_has_no_answer_to_compare(store: Store) -> None:
+    one = of(store)
+    one.judge("q0", "left")
+    one.judge("q1", "failed", error_kind="unreachable")
+    one.judge("q2", "not_attempted", error_kind="no_output")
+    one.write(sealed=False)
+    assert lacking_judgements(store, one.set_row, ["preference"], 3) is None
+    assert lacking_judgements(store, one.set_row, ["preference"], 4) == "not done: 1 of 4 by preference"
+
+
+def test_two_metrics_of_one_evaluator_are_one_judgement(store: Store) -> None:
+    one = of(store)
+    for metric in ("tone", "style"):
+        one.judge("q0", "left", metric=metric, evaluator="judge")
+    one.write(sealed=False)
+    assert lacking_judgements(store, one.set_row, ["judge"], 2) == "not done: 1 of 2 by judge"
+
+
+def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(store: Store) -> None:
+    one = of(store, "q0", "q1", "q2", "q3")
+    for example, why in (("q0", "HTTP 500: down"), ("q1", "HTTP 500: down"), ("q2", "no route")):
+        one.judge(example, "failed", metric="down", error=why, error_kind="unreachable")
+        one.judge(example, "failed", metric="raises", error="boom", error_kind="raised")
+        one.judge(example, "left" if example == "q0" else "failed", metric="partly", error_kind="unreachable")
+    one.judge("q3", "left unasked", metric="down")
+    one.write(sealed=False)
+    assert none_judged(store, one.set_row, KINDS) == "down judged none of 3 pairs: HTTP 500: down"
+    assert none_judged(store, one.set_row, ("raised",)) == "raises judged none of 3 pairs: boom"
+    assert none_judged(store, one.set_row, ()) is None
+
+
+# Completed
+
+
+def test_an_evaluator_that_gives_one_metric_by_its_own_name_is_left_as_it_is(store: Store) -> None:
+    one = of(store)
+    one.judge("q0", "left", "failed")
+    one.write(sealed=False)
+    before = rows(store)
+    complete_comparisons(store, "cmp-1")
+    assert rows(store) == before
+    assert not store.is_sealed("comparisons", "cmp-1"), "nothing was written"
+
+
+def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_once(store: Store) -> None:
+    one = of(store)
+    for metric in ("tone", "style"):
+        one.judge("q0", "left", "right", metric=metric, evaluator="judge")
+    one.judge("q1", "failed", "failed", metric="judge", cost_usd=0.25)
+    one.judge("q2", "left unasked", metric="judge")
+    one.judge("q0", "tie", metric="other")
+    one.write(sealed=False)
+    complete_comparisons(store, "cmp-1")
+    found = rows(store)
+    assert {key for key in found if key[1] == "q1"} == {
+        (metric, "q1", side) for metric in ("tone", "style") for side in ("left", "right")
+    }
+    assert {(key[0], row.winner, row.decided_by) for key, row in found.items() if key[1] == "q2"} == {
+        ("tone", "left", "failed_output"),
+        ("style", "left", "failed_output"),
+    }
+    assert [row.error for key, row in found.items() if key[1] == "q1"] == ["boom"] * 4
+    assert sum(row.cost_usd or 0.0 for key, row in found.items() if key[1] == "q1") == 0.5
+    assert sum(row.calls for key, row in found.items() if key[1] == "q1") == 2
+    assert found["other", "q0", "left"].winner == "tie" and ("judge", "q1", "left") not in found
+    complete_comparisons(store, "cmp-1")
+    assert rows(store) == found, "once more changes nothing"
+
+
+def test_a_metric_that_was_left_out_of_one_pair_does_not_apply_there(store: Store) -> None:
+    one = of(store)
+    for metric in ("tone", "style"):
+        one.judge("q0", "left", metric=metric, evaluator="judge")
+    one.judge("q1", "left", metric="tone", evaluator="judge", left_score=0.9, agreement=0.5)
+    one.write(sealed=False)
+    complete_comparisons(store, "cmp-1")
+    left_out = rows(store)["style", "q1", "left"]
+    assert (left_out.status, left_out.winner, left_out.left_score, left_out.agreement) == (
+        "not_applicable",
+        None,
+        None,
+        None,
+    )
+    assert (left_out.comment, left_out.calls, left_out.cost_usd) == ("judge gave no style for this pair", 0, 0.0)
+
+
+def test_a_pair_that_failed_first_and_was_judged_later_has_no_row_of_the_failure(store: Store) -> None:
+    """A resumed comparison: the failure bears the evaluator's name, the judgement the metric's."""
+    one = of(store)
+    one.judge("q0", "left", metric="tone", evaluator="judge", recorded_at=START + timedelta(hours=1))
+    one.judge("q0", "failed", metric="judge", recorded_at=START)
+    one.write(sealed=False)
+    complete_comparisons(store, "cmp-1")
+    assert {key: row.status for key, row in rows(store).items()} == {("tone", "q0", "left"): "scored"}
+
+
+def test_of_several_failures_the_last_one_is_kept(store: Store) -> None:
+    one = of(store)
+    one.judge("q0", "left", metric="tone", evaluator="judge")
+    one.judge("q1", "failed", metric="judge", error="first", recorded_at=START)
+    one.judge("q1", "failed", metric="tone", evaluator="judge", error="last", recorded_at=START + timedelta(hours=1))
+    one.write(sealed=False)
+    complete_comparisons(store, "cmp-1")
+    assert rows(store)["tone", "q1", "left"].error == "last"
+
+
+@pytest.mark.parametrize("other", range(6))
+def test_the_key_of_a_judgement_is_made_of_all_of_it(other: int) -> None:
+    parts = ["cmp-1", "tone", "run-1", "run-2", "left", "v1"]
+    changed = [f"{part}x" if place == other else part for place, part in enumerate(parts)]
+    assert judgement_id(*parts) == judgement_id(*parts) != judgement_id(*changed)

@@ -1,0 +1,213 @@
+"""The values of metrics, example by example: means over repetitions, what is missing, weights, and passed trials."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalflows.store.parquet import Store
+from evalflows.store.queries.metric_values import MetricValues, metric_values, trials
+from evalflows.store.records import ExperimentRow
+
+OWNER, SNAPSHOT = "exp-1", "snap-1"
+NAN = float("nan")
+
+Scored = dict[str, list[Any]]
+"""What each example's repetitions got: a number, a bool, a label, a status."""
+
+
+class Made:
+    """An experiment whose examples are in the order e0, e1, …"""
+
+    def __init__(self, store: Store, make: Callable[..., Any], examples: int = 3, repetitions: int = 2) -> None:
+        self.store, self._make = store, make
+        of = {"experiment_id": OWNER, "snapshot_id": SNAPSHOT, "n_examples": examples, "repetitions": repetitions}
+        self.row: ExperimentRow = make("experiments", **of)
+        self.add(
+            "examples",
+            SNAPSHOT,
+            [{"snapshot_id": SNAPSHOT, "example_id": f"e{i}", "position": i} for i in range(examples)],
+        )
+
+    def add(self, table: str, owner: str, rows: list[dict[str, Any]]) -> None:
+        self.store.append(table, owner, "p", [self._make(table, **row) for row in rows])
+
+    def scores(self, scored: Scored, metric: str = "right", version: str = "v1", **fields: Any) -> None:
+        """The scores of runs."""
+        rows = [
+            self._score(example, repetition, one, metric=metric, version=version) | fields
+            for example, ones in scored.items()
+            for repetition, one in enumerate(ones)
+        ]
+        self.add("scores", OWNER, rows)
+
+    def _score(self, example: str, repetition: int, one: Any, *, metric: str, version: str) -> dict[str, Any]:
+        run, said = f"{example}-{repetition}", self._said(one)
+        of = {"subject_kind": "run", "subject_id": run, "run_id": run, "experiment_id": OWNER, "example_id": example}
+        by = {"metric": metric, "evaluator": metric, "evaluator_version": version, "repetition": repetition}
+        return {"score_id": f"{run}-{metric}-{version}", **of, **by, **said}
+
+    def _said(self, one: Any) -> dict[str, Any]:
+        if one in ("failed", "not_attempted", "not_applicable", "sampled_out"):
+            return {"status": one}
+        if isinstance(one, str):
+            return {"status": "scored", "label": one, "data_type": "CATEGORICAL"}
+        kind = "BOOLEAN" if isinstance(one, bool) else "NUMERIC"
+        return {"status": "scored", "value": float(one), "data_type": kind}
+
+    def values(self, metric: str = "right") -> MetricValues:
+        return self.all[metric]
+
+    @property
+    def all(self) -> dict[str, MetricValues]:
+        return {one.metric: one for one in metric_values(self.store, self.row)}
+
+    def trials(
+        self, metric: str = "right", pass_threshold: float = 1.0, higher: bool = True
+    ) -> tuple[list[Any], list[Any]]:
+        """How many passed, of how many that were scored, by example."""
+        found = trials(
+            self.store, self.row, self.values(metric), pass_threshold=pass_threshold, higher_is_better=higher
+        )
+        return found.passed.tolist(), found.scored.tolist()
+
+
+@pytest.fixture
+def made(store: Store, make: Callable[..., Any]) -> Made:
+    return Made(store, make)
+
+
+# Values
+
+
+def test_an_examples_value_is_the_mean_of_its_repetitions_in_the_snapshots_order(made: Made) -> None:
+    made.scores({"e2": [1.0, 2.0], "e0": [0.0, 0.5], "e1": [3.0, 3.0]})
+    found = made.values()
+    assert found.values.tolist() == [0.25, 3.0, 1.5]
+    assert (found.scored, found.n_missing, found.missing.tolist()) == (6, 0, [False] * 3)
+    assert (found.evaluator, found.evaluator_version, found.weights.tolist()) == ("right", "v1", [1.0] * 3)
+
+
+@pytest.mark.parametrize("status", ["failed", "not_attempted"])
+def test_what_was_lost_is_missing_and_no_zero(made: Made, status: str) -> None:
+    made.scores({"e0": [1.0, 1.0], "e1": [1.0, status], "e2": [status, status]})
+    found = made.values()
+    np.testing.assert_equal(found.values, [1.0, 1.0, NAN])
+    assert (found.missing.tolist(), found.scored, found.n_missing) == ([False, True, True], 3, 3)
+
+
+@pytest.mark.parametrize("status", ["not_applicable", "sampled_out"])
+def test_what_does_not_apply_or_was_not_drawn_is_not_missing(made: Made, status: str) -> None:
+    made.scores({"e0": [1.0, 1.0], "e1": [1.0, status], "e2": [status, status]})
+    found = made.values()
+    np.testing.assert_equal(found.values, [1.0, 1.0, NAN])
+    assert (found.missing.tolist(), found.scored, found.n_missing) == ([False] * 3, 3, 0)
+
+
+def test_an_example_without_a_row_or_with_too_few_is_missing(made: Made) -> None:
+    made.scores({"e0": [1.0, 1.0], "e1": [1.0]})
+    assert made.values().missing.tolist() == [False, True, True]
+
+
+def test_weights_are_one_over_the_rate_of_the_example(made: Made) -> None:
+    made.scores({"e0": [1.0, 1.0]}, sampling_rate=1.0)
+    made.scores({"e1": [1.0, 1.0], "e2": ["sampled_out"] * 2}, sampling_rate=0.25)
+    assert made.values().weights.tolist() == [1.0, 4.0, 4.0]
+
+
+def test_a_metric_of_labels_alone_has_no_values(made: Made) -> None:
+    made.scores({"e0": ["good", "bad"], "e1": ["good", "failed"]}, metric="tone")
+    made.scores({"e0": [1.0, 1.0]})
+    assert set(made.all) == {"right"}
+
+
+def test_a_metric_of_which_every_run_failed_is_one_all_the_same(made: Made) -> None:
+    made.scores({example: ["failed", "failed"] for example in ("e0", "e1", "e2")})
+    found = made.values()
+    assert np.isnan(found.values).all() and found.n_missing == 6
+
+
+def test_scores_of_turns_and_of_the_whole_experiment_do_not_count(made: Made) -> None:
+    made.scores({"e0": [1.0, 1.0]})
+    made.scores({"e0": [0.0, 0.0], "e1": [0.0, 0.0]}, version="v1", turn=1, score_id="other")
+    made.scores({"e0": [0.0]}, subject_kind="experiment", score_id="another")
+    found = made.values()
+    np.testing.assert_equal(found.values, [1.0, NAN, NAN])
+    assert found.scored == 2
+
+
+@pytest.mark.parametrize(
+    ("scored", "repetitions", "yes_no", "binary"),
+    [
+        ({"e0": [True], "e1": [False]}, 1, True, True),
+        ({"e0": [True, False]}, 2, True, False),
+        ({"e0": [1.0], "e1": [0.0]}, 1, False, False),
+        ({"e0": [True], "e1": [0.5]}, 1, False, False),
+        ({"e0": [True], "e1": ["failed"]}, 1, True, True),
+    ],
+    ids=str,
+)
+def test_a_yes_or_no_is_binary_where_each_example_has_one_run(
+    store: Store, make: Callable[..., Any], scored: Scored, repetitions: int, yes_no: bool, binary: bool
+) -> None:
+    made = Made(store, make, repetitions=repetitions)
+    made.scores(scored)
+    assert (made.values().is_yes_no, made.values().is_binary) == (yes_no, binary)
+
+
+def test_measures_are_metrics_of_every_run(made: Made) -> None:
+    answers = [("e0", 0, 1.0), ("e0", 1, 3.0), ("e1", 0, 5.0)]
+    made.add(
+        "outputs",
+        OWNER,
+        [
+            {
+                "run_id": f"{e}-{r}",
+                "experiment_id": OWNER,
+                "example_id": e,
+                "repetition": r,
+                "status": "ok",
+                "latency_s": s,
+            }
+            for e, r, s in answers
+        ],
+    )
+    found = made.values("latency")
+    np.testing.assert_equal(found.values, [2.0, 5.0, NAN])
+    assert (found.evaluator_version, found.missing.tolist()) == ("measured", [False, True, True])
+    assert made.trials("latency", pass_threshold=3.0, higher=False) == ([2, 0, 0], [2, 1, 0])
+
+
+# Trials
+
+
+def test_a_try_passes_from_its_bound_on(made: Made) -> None:
+    made.scores({"e0": [0.5, 1.0], "e1": [0.75, 0.7499], "e2": [0.0, 0.0]})
+    assert made.trials() == ([1, 0, 0], [2, 2, 2])
+    assert made.trials(pass_threshold=0.75) == ([1, 1, 0], [2, 2, 2])
+    assert made.trials(pass_threshold=0.0) == ([2, 2, 2], [2, 2, 2])
+
+
+def test_where_less_is_better_a_try_passes_up_to_its_bound(made: Made) -> None:
+    made.scores({"e0": [0.5, 1.0], "e1": [0.75, 0.7499], "e2": [-1.0, 0.0]})
+    assert made.trials(pass_threshold=0.75, higher=False) == ([1, 2, 2], [2, 2, 2])
+    assert made.trials(pass_threshold=0.0, higher=False) == ([0, 0, 2], [2, 2, 2])
+
+
+def test_yes_passes_and_no_does_not(made: Made) -> None:
+    made.scores({"e0": [True, True], "e1": [True, False], "e2": [False, False]})
+    assert made.trials() == ([2, 1, 0], [2, 2, 2])
+
+
+@pytest.mark.parametrize("status", ["failed", "not_attempted", "not_applicable", "sampled_out", "a label"])
+def test_what_was_not_scored_as_a_number_is_no_try(made: Made, status: str) -> None:
+    made.scores({"e0": [1.0, status], "e1": [status, 0.0], "e2": [status, status]})
+    assert made.trials() == ([1, 0, 0], [1, 1, 0])
+
+
+def test_tries_are_those_of_one_metric_and_version_and_of_whole_runs(made: Made) -> None:
+    made.scores({"e0": [1.0, 0.0]})
+    made.scores({"e0": [1.0, 1.0]}, metric="another")
+    made.scores({"e0": [1.0, 1.0]}, turn=1, score_id="other")
+    assert made.trials() == ([1, 0, 0], [2, 0, 0])

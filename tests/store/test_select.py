@@ -1,0 +1,153 @@
+"""`select` runs one read-only query, and refuses everything else."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import connect, select, view_files
+
+Make = Callable[..., Any]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+VIEWS = view_files()
+every_view = pytest.mark.parametrize("path", VIEWS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def catalog(empty_root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Of an empty store, to read from."""
+    with connect(empty_root) as connection:
+        yield connection
+
+
+def rows(catalog: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    relation = select(catalog, query)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+# Asking
+
+
+READS = (
+    "select 1 as one",
+    "from scores",
+    "table scores",
+    "values (1)",
+    "select count(*) from scores;",
+    "with s as (from scores) select count(*) from s",
+    "describe scores",
+    "summarize scores",
+    "show tables",
+    "explain select * from scores",
+    "explain analyze select * from scores",
+    "-- a comment\nselect 1 /* another */",
+)
+
+
+@pytest.mark.parametrize("query", READS)
+def test_one_query_that_reads_is_run(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
+    assert select(catalog, query).columns
+
+
+REFUSED = (
+    "",
+    "   ;",
+    "-- only a comment",
+    "selec 1",
+    "select * from nonsense",
+    "select nonsense from scores",
+    "select 1; select 2",
+    "select 1; drop view scores",
+    "insert into scores select * from scores",
+    "with s as (select 1) insert into scores select * from s",
+    "update scores set value = 1",
+    "delete from scores",
+    "truncate scores",
+    "drop view scores",
+    "create table t (i int)",
+    "create view v as select 1",
+    "create macro m() as 1",
+    "alter view scores rename to s",
+    "copy scores to 'SOMEWHERE'",
+    "copy (select 1) to 'SOMEWHERE' (format parquet)",
+    "export database 'SOMEWHERE'",
+    "attach 'SOMEWHERE' as other",
+    "pragma database_list",
+    "set threads = 1",
+    "reset threads",
+    "use memory",
+    "call pragma_version()",
+    "load json",
+    "install httpfs",
+    "begin",
+    "checkpoint",
+    "vacuum",
+    "prepare p as select 1",
+)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_anything_but_one_query_that_reads_is_an_input_error(
+    empty_root: Path, catalog: duckdb.DuckDBPyConnection, tmp_path: Path, query: str
+) -> None:
+    before = set(empty_root.rglob("*"))
+    assert_refused(catalog, query, tmp_path / "somewhere")
+    assert set(empty_root.rglob("*")) == before
+    assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "explain analyze copy (select 1) to 'SOMEWHERE' (format parquet)",
+        "EXPLAIN  ANALYZE\ncreate table t as select 1",
+        "explain (analyze, format json) create table t as select 1",
+        "explain analyze drop view scores",
+        "explain (analyze) drop view scores",
+        "explain /* a comment */ analyze drop view scores",
+        "/* a comment */ explain analyze drop view scores",
+        "explain analyze (format json) create table t as select 1",
+        "explain analyze",
+    ],
+)
+def test_explaining_what_it_did_is_no_way_to_change_anything(empty_root: Path, tmp_path: Path, query: str) -> None:
+    with connect(empty_root) as catalog:
+        assert_refused(catalog, query, tmp_path / "somewhere")
+        assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
+
+
+def assert_refused(catalog: duckdb.DuckDBPyConnection, query: str, somewhere: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        select(catalog, query.replace("SOMEWHERE", str(somewhere)))
+    assert str(caught.value).startswith("sql: ")
+    assert "\n" not in str(caught.value)
+    assert not somewhere.exists()
+
+
+def test_what_was_got_and_wanted_is_said(catalog: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(InputError) as caught:
+        select(catalog, "select 1; drop view scores")
+    assert str(caught.value) == "sql: got SELECT, DROP, wanted one query (select, from, with, describe, explain)"
+
+
+@pytest.mark.parametrize("query", ["select 'x'::int", "select error('no')", "select json('{')"])
+def test_a_query_that_fails_on_the_way_is_an_input_error_too(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
+    with pytest.raises(InputError) as caught:
+        select(catalog, query)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("root", ["nonsense://bucket/evals", "FILE", "FILE/below"])
+def test_a_store_that_cannot_be_is_an_input_error(tmp_path: Path, root: str) -> None:
+    (tmp_path / "file").touch()
+    root = root.replace("FILE", str(tmp_path / "file"))
+    with pytest.raises(InputError) as caught:
+        connect(root)
+    assert str(caught.value).startswith(f"store '{root}': ")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,281 @@
+"""Pairwise judgements: the order shown, what evaluators get and return, and failures."""
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from comparing import NAMES, N, Outputs, judged, keep_score, longer, said, two
+from matched import (
+    asked,
+    compared,
+    named,
+)
+
+from evalflows.evaluators.preference import Preference
+from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.queries.preferences import preferences_of
+from evalflows.store.records import derived_id
+
+# Who was shown first, and who won
+
+
+ORDERS: tuple[dict[str, Any], ...] = ({}, {"randomize_order": False}, {"both_orders": True})
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_winner_and_scores_are_those_of_the_experiments_whatever_was_shown_first(turned: bool) -> None:
+    def first_is_new(outputs: Outputs) -> Preference:
+        return Preference(scores=(float(longer(outputs)[0]), float(longer(outputs)[1])), comment=outputs[0]["answer"])
+
+    old, new = two()
+    for order in ORDERS:
+        rows = judged((new, old) if turned else (old, new), longer, first_is_new, **order)
+        assert len(rows) == 2 * N * (2 if "both_orders" in order else 1)
+        for row in rows:
+            even = NAMES.index(row.example_id) % 2 == 0
+            assert (row.left_experiment_id, row.right_experiment_id) == (old, new)
+            assert (row.left_run_id, row.right_run_id) == tuple(
+                derived_id(one, row.example_id, 0) for one in (old, new)
+            )
+            said_of_it = (row.winner, row.left_score, row.right_score)
+            assert said_of_it == ("right" if even else "left", 2.0 if even else 4.0, 3.0)
+            if row.metric == "first_is_new":
+                assert (row.comment == "yyy") is (row.shown_first == "right"), "what was shown first is what it says"
+        of_order = {"right" if turned else "left"} if "randomize_order" in order else {"left", "right"}
+        assert {row.shown_first for row in rows} == of_order
+
+
+def test_a_place_is_mapped_back_to_who_stood_there() -> None:
+    def first(outputs: Outputs) -> str:
+        return "A"
+
+    def second(outputs: Outputs) -> str:
+        return "B"
+
+    for row in judged(two(), first, second, both_orders=True):
+        assert (row.winner == row.shown_first) is (row.metric == "first")
+        assert (row.winner, row.left_score, row.right_score) in (("left", None, None), ("right", None, None))
+
+
+def test_every_evaluator_sees_the_same_order() -> None:
+    def one(outputs: Outputs) -> str:
+        return "A"
+
+    def other(outputs: Outputs) -> str:
+        return "A"
+
+    rows = judged(two(), one, other)
+    assert said([row for row in rows if row.metric == "one"]) == said([row for row in rows if row.metric == "other"])
+
+
+# What an evaluator is handed
+
+
+def test_arguments_are_handed_by_name_in_the_order_shown() -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def all_of_it(
+        inputs: Any, outputs: Any, reference_outputs: Any, metadata: Any, runs: list[RunView], example: ExampleView
+    ) -> str:
+        seen.append((inputs, outputs, reference_outputs, metadata, runs, example))
+        return "tie"
+
+    old, new = two(reference_outputs={"answer": "yes"}, metadata={"topic": "x"})
+    rows = judged((old, new), all_of_it, randomize_order=False)
+    assert {row.status for row in rows} == {"scored"}, rows[0].error
+    inputs, outputs, reference, metadata, runs, example = next(one for one in seen if one[0] == {"question": "q00?"})
+    assert (outputs, reference, metadata) == ([{"answer": "xx"}, {"answer": "yyy"}], {"answer": "yes"}, {"topic": "x"})
+    assert [run.id for run in runs] == [derived_id(one, "q00", 0) for one in (old, new)]
+    assert [(run.experiment, run.target) for run in runs] == [("old", "target of old"), ("new", "target of new")]
+    assert [run.outputs for run in runs] == outputs
+    assert (example.id, example.inputs, example.outputs) == ("q00", inputs, {"answer": "yes"})
+
+
+@pytest.mark.parametrize("load_nested", [False, True])
+def test_the_steps_of_the_runs_are_handed_where_asked_for(load_nested: bool) -> None:
+    def by_steps(runs: list[RunView]) -> dict[str, Any]:
+        return {"winner": "tie", "comment": str([[step["name"] for step in run.steps] for run in runs])}
+
+    rows = judged(two(), by_steps, load_nested=load_nested)
+    assert {row.comment for row in rows} == {"[['search'], ['search']]" if load_nested else "[[], []]"}
+
+
+def test_what_an_evaluator_writes_to_what_it_is_shown_reaches_no_other() -> None:
+    def writes(outputs: Outputs, runs: list[RunView], example: ExampleView) -> str:
+        for output in outputs:
+            output.clear()
+        runs.reverse()
+        example.inputs.clear()
+        return "A"
+
+    rows = judged(two(), writes, longer)
+    assert Counter(row.winner for row in rows if row.metric == "longer") == {"left": N // 2, "right": N // 2}
+
+
+# What an evaluator says
+
+
+def test_scores_by_run_are_texts_lists_and_mappings_alike() -> None:
+    def by_run(runs: list[RunView]) -> dict[str, Any]:
+        scores = {run.id: len(run.outputs["answer"]) for run in runs}  # type: ignore[index]
+        return {"key": "by_run", "scores": scores, "comment": {run.id: str(run.experiment) for run in runs}}
+
+    def by_text(outputs: Outputs) -> str:
+        one, other = longer(outputs)
+        return "tie" if one == other else "A" if one > other else "[[B]]"
+
+    async def awaited(outputs: Outputs) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"winner": by_text(outputs).strip("[]"), "comment": "why"}
+
+    rows = judged(two(), by_run, by_text, awaited, longer)
+    by_metric = {name: said([row for row in rows if row.metric == name]) for name in ("by_run", "by_text", "awaited")}
+    wanted = {name: "right" if i % 2 == 0 else "left" for i, name in enumerate(NAMES)}
+    assert by_metric == dict.fromkeys(by_metric, wanted)
+    comments = {row.shown_first: row.comment for row in rows if row.metric == "by_run"}
+    assert comments == {"left": "old\nnew", "right": "new\nold"}
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "q00": (object(), "TypeError: returned object, wanted two scores"),
+    "q01": ([1], "ValueError: returned the scores [1], wanted 2"),
+    "q02": ([float("nan"), 1], "ValueError: returned the score nan, wanted a finite number"),
+    "q03": ("the former", "ValueError: returned 'the former', wanted two scores"),
+    "q04": ({"scores": {"x": 1, "y": 2}}, "ValueError: returned scores for ['x', 'y'], wanted one for each run shown"),
+    "q05": ({"winner": "A", "scores": [0, 1]}, "ValueError: returned the winner first with the scores [0.0, 1.0]"),
+    "q06": ({"results": []}, "ValueError: returned nothing"),
+    "q07": ([{"key": "one", "winner": "A"}] * 2, "ValueError: returned 2 preferences called 'one'"),
+}
+"""What is returned of some examples, and how the error begins."""
+
+
+def test_nonsense_is_a_failed_row_with_its_error_and_harms_no_other() -> None:
+    def odd(example: ExampleView) -> Any:
+        return BAD[example.id][0] if example.id in BAD else "A"
+
+    rows = judged(two(), odd, longer)
+    failed = {row.example_id: row for row in rows if row.status != "scored"}
+    assert {(row.metric, row.status, row.error_kind, row.winner, row.left_score) for row in failed.values()} == {
+        ("odd", "failed", "bad_return", None, None)
+    }
+    assert {name: row.error[: len(BAD[name][1])] for name, row in failed.items() if row.error} == {
+        name: error for name, (_, error) in BAD.items()
+    }
+    assert len(rows) == 2 * N
+
+
+def test_one_that_raises_or_does_not_apply_is_no_tie() -> None:
+    def raises(example: ExampleView) -> str:
+        if example.id == "q00":
+            raise RuntimeError("cannot say")
+        return "A"
+
+    def seldom(example: ExampleView) -> Any:
+        return {"q00": None, "q01": [None, None]}.get(example.id, "B")
+
+    rows = {(row.metric, row.example_id): row for row in judged(two(), raises, seldom)}
+    of = [(row.status, row.winner, row.error_kind, row.error) for row in rows.values() if row.status != "scored"]
+    assert Counter(of) == {
+        ("failed", None, "raised", "RuntimeError: cannot say"): 1,
+        ("not_applicable", None, None, None): 2,
+    }
+    ended = asked("select state, reason, missing, judged from comparison_overview")
+    assert ended == [("completed", None, 1, 2 * N - 1)]
+
+
+def test_metrics_by_other_names_have_a_row_each_and_so_has_where_it_failed_or_left_one_out() -> None:
+    def several(example: ExampleView) -> Any:
+        if example.id == "q00":
+            raise RuntimeError("cannot say")
+        if example.id == "q01":
+            return {"key": "tone", "winner": "A"}
+        return {"results": [{"key": "tone", "winner": "A"}, {"key": "style", "winner": "tie"}]}
+
+    rows = judged(two(), several, both_orders=True)
+    assert Counter(row.metric for row in rows) == {"tone": 2 * N, "style": 2 * N}
+    of = {(row.metric, row.example_id): (row.status, row.error) for row in rows}
+    assert of["tone", "q00"] == of["style", "q00"] == ("failed", "RuntimeError: cannot say")
+    assert (of["tone", "q01"][0], of["style", "q01"][0]) == ("scored", "not_applicable")
+    assert len({row.judgement_id for row in rows}) == 4 * N
+
+
+def test_what_was_judged_before_in_the_other_order_is_a_row_of_that_order() -> None:
+    def recorded(outputs: Outputs) -> Preference:
+        return Preference(winner="first", shown_first="second")
+
+    experiments = two()
+    rows = judged(experiments, recorded, randomize_order=False)
+    assert {(row.shown_first, row.winner, row.status) for row in rows} == {("right", "left", "scored")}
+    assert len(rows) == N
+    left_out = judged(experiments, recorded, both_orders=True)
+    assert {row.status for row in left_out} == {"sampled_out"} and len(left_out) == 2 * N
+    assert {row.comment for row in left_out} == {"recorded only for the other order"}
+
+
+def test_asked_in_both_orders_a_verdict_recorded_in_one_stands_for_the_pair() -> None:
+    def recorded(runs: list[RunView]) -> Preference:
+        return Preference(winner="first", shown_first="first" if runs[0].experiment == "old" else "second")
+
+    row = compared(two(), recorded, both_orders=True)
+    found = asked("select outcome, status, orders, shown_first, error from pair_outcomes")
+    assert found == [("left", "scored", 1, "left", None)] * N
+    assert asked("select missing, judged, ties from comparison_overview") == [(0, 2 * N, 0)]
+    assert row.state == "completed"
+
+
+@pytest.mark.parametrize("name", ["quality", "length"])
+def test_a_returned_key_that_an_item_metric_bears_is_a_failed_row(name: str) -> None:
+    def clashes(example: ExampleView) -> dict[str, Any]:
+        return {"key": name if example.id == "q00" else "fine", "winner": "A"}
+
+    old, new = two()
+    keep_score(old, "quality")
+    rows = judged((old, new), clashes)
+    (failed,) = (row for row in rows if row.status == "failed")
+    assert failed.example_id == "q00"
+    assert (
+        failed.error == f"returned the key '{name}', which is an item metric; wanted another, such as pairwise_{name}"
+    )
+
+
+def test_a_plain_evaluator_that_hangs_is_ended_in_its_time() -> None:
+    def hangs(outputs: Outputs, example: ExampleView) -> list[int]:
+        if example.id == "q02":
+            time.sleep(3600)
+        return [len(one["answer"]) for one in outputs]
+
+    began = time.monotonic()
+    rows = judged(two(), {**named(hangs), "timeout_s": 1.0}, both_orders=True)
+    assert time.monotonic() - began < 30
+    lost = [(row.example_id, row.status, row.error_kind, row.error) for row in rows if row.status != "scored"]
+    assert lost == [("q02", "failed", "too_slow", "took longer than 1 s and was stopped")] * 2
+    assert {row.example_id: row.winner for row in rows}["q01"] == "left"
+    assert Counter(row.winner for row in rows) == {"left": N, "right": N - 2, None: 2}
+
+
+def test_two_evaluators_that_give_one_metric_are_told_and_not_exported() -> None:
+    def one(outputs: Outputs) -> dict[str, Any]:
+        return {"key": "k", "scores": [1, 0]}
+
+    def other(outputs: Outputs) -> dict[str, Any]:
+        return {"key": "k", "scores": [0, 1]}
+
+    row = compared(two(), one, other, both_orders=True)
+    assert row.reason == "one and other both give 'k', wanted different metric names"
+    with pytest.raises(InputError, match="one and other both give 'k'"):
+        preferences_of(Store(), row.comparison_id)
+
+
+def test_an_evaluator_that_ends_the_process_ends_its_judgement_only() -> None:
+    def leaves(outputs: Outputs, example: ExampleView) -> str:
+        if example.id == "q00":
+            raise SystemExit(3)
+        return "A"
+
+    rows = judged(two(), leaves)
+    assert {(row.example_id, row.error) for row in rows if row.status == "failed"} == {("q00", "SystemExit: 3")}
+    assert sum(row.status == "scored" for row in rows) == N - 1

@@ -1,0 +1,154 @@
+"""Resuming a comparison: only what is missing is judged, and another spec is refused."""
+
+import re
+from collections import Counter
+
+import pytest
+from comparing import CALLS, NAMES, N, Outputs, counted, longer, refused, several, three, two
+from matched import (
+    FAILED,
+    asked,
+    begun,
+    compared,
+    experiment,
+    judgements,
+    named,
+    spec_of,
+)
+
+from evalflows.execution.identity import without_live_references
+from evalflows.execution.pair_chunks import pair_chunks
+from evalflows.specs.errors import InputError
+from evalflows.tasks.compare import compare_chunk
+from evalflows.tasks.finish_comparison import finish_comparison
+from evalflows.tasks.resolve_comparison import check_and_resolve
+from evalflows.tasks.start_comparison import start_comparison
+
+# Going on
+
+
+def test_one_more_experiment_is_judged_against_the_others_only() -> None:
+    a, b, c = three()
+    first = compared([a, b], counted, run_key="k", both_orders=True)
+    before = {row.judgement_id: row for row in judgements(first.comparison_id)}
+    CALLS.clear()
+    second = compared([a, b, c], counted, run_key="k", both_orders=True)
+    assert second.comparison_id == first.comparison_id
+    assert Counter(CALLS) == {("a", "c"): 60, ("b", "c"): 60}
+    after = {row.judgement_id: row for row in judgements(first.comparison_id)}
+    assert {key: after[key] for key in before} == before and len(after) == 180
+    assert asked("select n_experiments, planned, judged, state from comparison_overview") == [
+        (3, 180, 180, "completed")
+    ]
+    assert len(asked("select 1 from leaderboard")) == 3, "ratings are of all"
+    CALLS.clear()
+    compared([a, b, c], counted, run_key="k", both_orders=True)
+    assert CALLS == []
+
+
+def test_a_comparison_that_is_done_is_as_it_was() -> None:
+    experiments = two()
+    first = compared(experiments, counted, run_key="k")
+    again = compared(experiments, counted, run_key="k")
+    assert (again, len(CALLS)) == (first, N)
+    other = compared(experiments, counted)
+    assert other.comparison_id != first.comparison_id and len(CALLS) == 2 * N, "without a key it is another one"
+
+
+def shorter(outputs: Outputs) -> list[int]:
+    return [-one for one in longer(outputs)]
+
+
+def test_a_comparison_is_not_gone_on_with_by_another_spec() -> None:
+    experiments = two()
+    compared(experiments, longer, run_key="k")
+    other = refused(experiments, {**named(shorter), "name": "longer"}, run_key="k")
+    began = r"comparison 'old vs new' \(cmp-\w+\): started with evaluators longer@\w+, got longer@\w+; "
+    assert re.fullmatch(began + "wanted a run_key other than 'k'", other)
+    for changes, message in (
+        ({"both_orders": True}, "both_orders False, got True"),
+        ({"randomize_order": False}, "randomize_order True, got False"),
+        ({"seed": 1}, "seed 0, got 1"),
+        ({"failed_output": "left_out"}, "failed_output_policy loses, got left_out"),
+    ):
+        said_of_it = refused(experiments, longer, run_key="k", **changes)
+        assert said_of_it.endswith(f"started with {message}; wanted a run_key other than 'k'")
+    assert asked("select count(*), any_value(state) from comparison_sets") == [(1, "completed")]
+
+
+def test_experiments_may_follow_but_not_change_their_places() -> None:
+    a, b, c = three()
+    compared([a, b], longer, run_key="k")
+    assert f"started with experiments {a}, {b}, got {b}, {a} (new ones may only" in refused((b, a), longer, run_key="k")
+    assert "(new ones may only be appended)" in refused((a, c, b), longer, run_key="k")
+    compared([a, b, c], longer, run_key="k")
+    assert "(new ones may only be appended)" in refused((a, b), longer, run_key="k")
+
+
+def test_one_more_that_shares_fewer_examples_is_refused() -> None:
+    old, new = two()
+    few = experiment("few", dict.fromkeys(NAMES[:5], "x"), place=2)
+    compared([old, new], longer, run_key="k")
+    wanted = f"started with {N} shared examples, got 5 with the new experiments; wanted a run_key other than 'k'"
+    assert wanted in refused((old, new, few), longer, run_key="k")
+
+
+def test_one_more_with_fewer_repetitions_is_refused() -> None:
+    old, new = (experiment(name, {"p": ["x", "y"]}, place=place) for place, name in enumerate(("old", "new")))
+    once = experiment("once", {"p": "x"}, place=2)
+    compared([old, new], longer, run_key="k")
+    assert "started with repetitions 2, got 1" in refused((old, new, once), longer, run_key="k")
+
+
+def test_only_what_is_not_judged_yet_is_judged() -> None:
+    """As where a process has ended between two chunks."""
+    spec = spec_of(two(), counted, run_key="k", chunk_size=5)
+    row = start_comparison.fn(check_and_resolve(spec))
+    first, *others = pair_chunks(row)
+    compare_chunk.fn(first)
+    assert (len(CALLS), len(others)) == (5, 2)
+    assert finish_comparison.fn(row) == [f"comparison {row.name!r} ({row.comparison_id}): not done: 7 of 12 by counted"]
+    assert asked("select state, missing from comparison_overview") == [("incomplete", 7)]
+    finish_comparison.fn(begun(spec))
+    assert len(CALLS) == N and len(judgements(row.comparison_id)) == N
+    assert asked("select state, reason from comparison_sets") == [("completed", None)]
+
+
+def test_a_pair_settled_by_a_failed_run_is_judged_when_the_run_has_its_answer() -> None:
+    answers = {f"q{i:02}": "b" for i in range(6)}
+    old, new = (experiment("old", answers, place=0), experiment("new", {**answers, "q00": FAILED}, place=1))
+    compared((old, new), several, run_key="mended")
+    assert asked("select count(*) from comparisons where decided_by = 'failed_output'")[0][0] == 2
+    experiment("new", answers, place=1)
+    compared((old, new), several, run_key="mended")
+    assert asked("select count(*), count(distinct example_id) from comparisons where decided_by is null") == [(12, 6)]
+
+
+def test_which_pairs_are_compared_must_be_as_it_was() -> None:
+    experiments = (*two(), experiment("third", dict.fromkeys([f"q{i:02}" for i in range(N)], "z"), place=2))
+    compared(experiments, several, run_key="all")
+    with pytest.raises(
+        InputError, match=r"started with pairs: all, got with .* alone; wanted a run_key other than 'all'"
+    ):
+        compared(experiments, several, run_key="all", pairs="baseline")
+
+
+def test_where_a_function_lives_is_no_part_of_what_an_evaluator_is() -> None:
+    one, moved = (f'[{{"name":"x","use":"live:x-1-{place}","version":"v"}}]' for place in ("aa", "bb"))
+    assert without_live_references(one) == without_live_references(moved) == [{"name": "x", "version": "v"}]
+    assert without_live_references(one) != without_live_references(one.replace('"v"', '"w"'))
+    assert without_live_references('[{"use":"a:b"}]') != without_live_references('[{"use":"a:c"}]')
+
+
+def test_slices_and_the_baseline_are_told_anew_without_judging_again() -> None:
+    experiments = two(metadata={"topic": "x"})
+    compared(experiments, longer, both_orders=True, run_key="again")
+    before = judgements(asked("select comparison_id from comparison_sets")[0][0])
+    compared(
+        experiments, longer, both_orders=True, run_key="again", slice_by=["metadata.topic"], baseline=experiments[1]
+    )
+    assert asked("select distinct baseline, slice from win_rates order by slice") == [
+        ("new", "all"),
+        ("new", "metadata.topic=x"),
+    ]
+    assert judgements(before[0].comparison_id) == before

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +71,13 @@ def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
 
 
+@cache
 def view_files() -> list[Path]:
     """Return the SQL files of the views, in order of dependency."""
-    return [*sorted((SQL / "staging").glob("*.sql")), *sorted((SQL / "marts").glob("*.sql"))]
+    marts = {path.stem: path for path in sorted((SQL / "marts").glob("*.sql"))}
+    reads = {name: re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")) for name, path in marts.items()}
+    order = TopologicalSorter({name: [view for view in views if view in marts] for name, views in reads.items()})
+    return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order.static_order())]
 
 
 def grain(path: Path) -> tuple[str, ...]:

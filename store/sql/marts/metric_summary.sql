@@ -1,5 +1,14 @@
 -- one row per experiment_id, metric, evaluator_version: the mean of each metric, with counts of scored and missing runs
-with judged as (
+with of_metrics as (
+    select experiment_id, metric, evaluator_version, evaluator, 'run' as subject_kind, value, status, sampling_rate, calls,
+           calls_cached, cost_usd
+    from run_values
+    union all by name
+    select experiment_id, metric, evaluator_version, evaluator, subject_kind, value, status, sampling_rate, calls,
+           calls_cached, cost_usd
+    from scores
+    where subject_kind = 'experiment' and turn is null
+), summed as (
     select experiment_id, metric, evaluator_version,
            any_value(subject_kind) as subject_kind,
            any_value(evaluator) as evaluator,
@@ -7,25 +16,17 @@ with judged as (
            case when min(sampling_rate) is distinct from max(sampling_rate)
                 then sum(value / sampling_rate) filter (status = 'scored')
                      / sum(1 / sampling_rate) filter (status = 'scored' and value is not null)
-                else avg(value) end as mean,
-           stddev_samp(value) as sd,
+                else avg(value) filter (status = 'scored') end as mean,
+           stddev_samp(value) filter (status = 'scored') as sd,
            count(*) filter (status = 'scored') as scored,
            count(*) filter (status in ('failed', 'not_attempted')) as missing,
            count(*) filter (status = 'not_applicable') as not_applicable,
            count(*) filter (status = 'sampled_out') as sampled_out,
            sum(calls) as calls, sum(calls_cached) as calls_cached,
            case when bool_or(cost_usd is null) then null else sum(cost_usd) end as cost_usd
-    from scores
-    where subject_kind in ('run', 'experiment') and turn is null
+    from of_metrics
     group by experiment_id, metric, evaluator_version
-), measured as (
-    select experiment_id, metric, 'measured' as evaluator_version, 'run', 'measured',
-           avg(value) filter (status = 'scored'), stddev_samp(value) filter (status = 'scored'),
-           count(*) filter (status = 'scored'), count(*) filter (status in ('failed', 'not_attempted')),
-           count(*) filter (status = 'not_applicable'), 0, 0, 0, 0.0
-    from measures
-    group by experiment_id, metric
 )
 select s.experiment_id, e.name as experiment, e.target, s.metric, s.evaluator_version, s.subject_kind, s.evaluator,
        s.mean, s.sd, s.scored, s.missing, s.not_applicable, s.sampled_out, s.calls, s.calls_cached, s.cost_usd
-from (from judged union all from measured) s join experiments e using (experiment_id)
+from summed s join experiments e using (experiment_id)

@@ -75,9 +75,16 @@ def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
 def view_files() -> list[Path]:
     """Return the SQL files of the views, in order of dependency."""
     marts = {path.stem: path for path in sorted((SQL / "marts").glob("*.sql"))}
-    reads = {name: re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")) for name, path in marts.items()}
+    reads = {
+        name: re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")) for name, path in marts.items()
+    }
     order = TopologicalSorter({name: [view for view in views if view in marts] for name, views in reads.items()})
     return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order.static_order())]
+
+
+def _read_by(path: Path) -> set[str]:
+    """Return the names of tables and views that a query reads."""
+    return set(re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")))
 
 
 def grain(path: Path) -> tuple[str, ...]:

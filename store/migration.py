@@ -4,7 +4,6 @@ Each Parquet file records its format in its metadata, so an interrupted migratio
 store's marker is written last.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping
 
@@ -14,13 +13,10 @@ import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import FORMAT, FORMAT_KEY, Store, write_file
+from evalflows.store.parquet import FORMAT, FORMAT_KEY, Store, format_of, write_file
 from evalflows.store.schemas import TABLES, schema_of
 
 Step = Mapping[str, Callable[[pa.Table], pa.Table]]
-
-OLDEST = 5
-"""The oldest format that can be migrated."""
 
 STEPS: dict[int, Step] = {}
 """For each older format, the functions that convert tables to the next one: {format: {table: change}}.
@@ -40,9 +36,10 @@ def migrate(root: str | os.PathLike[str] | None = None) -> tuple[int, int]:
     fs, _ = fsspec.core.url_to_fs(layout.root)
     if not fs.exists(layout.marker):
         raise InputError(f"store {layout.root!r}: not found, wanted an existing store")
-    written = int(json.loads(fs.cat_file(layout.marker))["format"])
-    if not OLDEST <= written <= FORMAT:
-        raise InputError(f"store {layout.root!r}: got format {written}, wanted {OLDEST} to {FORMAT}")
+    try:
+        written = format_of(fs.cat_file(layout.marker))
+    except ValueError as error:
+        raise InputError(f"store {layout.root!r}: {error}") from error
     if written == FORMAT:
         return written, 0
     _check_spool(layout, fs)

@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 ROWS_PER_GROUP = 50_000
 FORMAT = 5
 """Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
+OLDEST = 5
+"""The oldest format that `evalflows migrate` can rewrite."""
 FORMAT_KEY = b"evalflows.format"
 """The key of the format in a file's metadata."""
 _MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
@@ -159,11 +161,9 @@ class Store:
         if not self._exists(self.layout.marker):
             return False
         mark = self._fs.cat_file(self.layout.marker)
-        written = int(json.loads(mark).get("format", 0))
+        written = format_of(mark)
         if written < FORMAT:
             raise ValueError(f"got format {written}, wanted {FORMAT}: `evalflows migrate` rewrites an older store")
-        if written > FORMAT:
-            raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
         return bool(mark == _MARK)
 
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
@@ -198,6 +198,22 @@ class Store:
 
     def _write(self, path: str, data: pa.Table) -> None:
         write_file(self.layout, self._fs, path, data)
+
+
+def format_of(marker: bytes) -> int:
+    """Return the format that a store's marker states, at most FORMAT.
+
+    Raise ValueError for a marker without a format, and for a format that is newer or too old to migrate.
+    """
+    try:
+        written = int(json.loads(marker)["format"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"got {marker[:40]!r} in evalflows.json, wanted the format of a store") from None
+    if written > FORMAT:
+        raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
+    if written < OLDEST:
+        raise ValueError(f"got format {written}, wanted {FORMAT}: too old, `evalflows migrate` starts at {OLDEST}")
+    return written
 
 
 def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: pa.Table) -> None:

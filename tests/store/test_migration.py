@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from evalflows.cli.main import cli
 from evalflows.specs.errors import InputError
-from evalflows.store import migration
+from evalflows.store import migration, parquet
 from evalflows.store.migration import migrate
 from evalflows.store.parquet import FORMAT, FORMAT_KEY, Store
 from evalflows.store.records import BaselineRow
@@ -34,7 +34,7 @@ def older(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pq.write_table(rows.replace_schema_metadata({FORMAT_KEY: str(OLDER).encode()}), path)
     marker = store_root / "evalflows.json"
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"format": OLDER}))
-    monkeypatch.setattr(migration, "OLDEST", OLDER)
+    monkeypatch.setattr(parquet, "OLDEST", OLDER)
     monkeypatch.setitem(migration.STEPS, OLDER, {"baselines": renamed})
     return store_root
 
@@ -80,14 +80,23 @@ def test_what_an_interrupted_run_left_must_be_resumed_first(older: Path) -> None
         migrate()
 
 
-def test_a_newer_store_is_refused(store_root: Path) -> None:
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        (f'{{"format": {FORMAT + 1}}}', f"got format {FORMAT + 1}, wanted {FORMAT}: a newer evalflows wrote it"),
+        ('{"format": 1}', f"got format 1, wanted {FORMAT}: too old, `evalflows migrate` starts at"),
+        ("", "got b'' in evalflows.json, wanted the format of a store"),
+        ("garbage", "got b'garbage' in evalflows.json"),
+        ("[]", r"got b'\[\]' in evalflows.json"),
+        ('{"format": "x"}', "wanted the format of a store"),
+    ],
+)
+def test_a_store_that_cannot_be_migrated_is_refused(store_root: Path, marker: str, message: str) -> None:
     Store()
-    marker = store_root / "evalflows.json"
-    marker.write_text(json.dumps({"format": FORMAT + 1, "tables": []}))
-    with pytest.raises(InputError, match="a newer evalflows wrote it"):
-        Store()
-    with pytest.raises(InputError, match=f"got format {FORMAT + 1}"):
-        migrate()
+    (store_root / "evalflows.json").write_text(marker)
+    for use in (Store, migrate):
+        with pytest.raises(InputError, match=message):
+            use()
 
 
 def test_the_command(older: Path) -> None:

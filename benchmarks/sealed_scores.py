@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.store.catalog import connect
-from evalflows.store.parquet import ROWS_PER_GROUP, Store
+from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import ROWS_PER_GROUP
 from evalflows.store.records import new_id, now
 from evalflows.store.schemas import TABLES, schema_of
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, describe
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError, describe
 
 FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
@@ -23,7 +23,7 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
         _end(str(error), BAD_INPUT, verbose)
     except GateFailedError as error:
         _end(str(error), FAILED, verbose)
-    except IncompleteError as error:
+    except (IncompleteError, StorageError) as error:
         _end(str(error), INCOMPLETE, verbose)
     except (KeyboardInterrupt, click.Abort) as error:
         _end(f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)

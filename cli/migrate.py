@@ -5,7 +5,7 @@ import click
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.look import VERBOSE
 from evalflows.store.migration import migrate as migrate_store
-from evalflows.store.parquet import FORMAT
+from evalflows.store.parquet_files import FORMAT
 
 
 @click.command()

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalflows.specs.errors import StorageError
+
 if TYPE_CHECKING:
     from evalflows import Progress
 
@@ -24,6 +26,8 @@ def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]
             yield watch
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`evalflows resume {name}` continues") from None
+    except StorageError as error:
+        raise StorageError(f"{error}; `evalflows resume {name}` continues") from error
 
 
 @contextmanager

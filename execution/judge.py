@@ -22,7 +22,7 @@ from evalflows.llm.breaker import COUNTED
 from evalflows.llm.faults import fault_of
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.llm.usage import NO_USAGE
-from evalflows.specs.errors import CallError, describe
+from evalflows.specs.errors import CallError, StorageError, describe
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.store.records import OutputRow
 from evalflows.store.spool import Spool
@@ -139,6 +139,8 @@ async def _outcomes(evaluator: RunnableEvaluator, available: Mapping[str, Any]) 
 async def _called(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> list[EvaluationResult]:
     try:
         returned = await _returned(evaluator, available)
+    except StorageError:  # no fault of the item
+        raise
     except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
         fault = fault_of(error)
         return [failed_result(evaluator.bound.name, fault.kind, str(fault), fault.attempts)]

@@ -59,6 +59,13 @@ class GateFailedError(Exception):
         self.decisions = tuple(decisions)  # ids of all decisions of the run
 
 
+class StorageError(Exception):
+    """The store or the spool cannot be read or written: a full disk, a folder that is gone. The message names the path.
+
+    It is no fault of the user's code and of no item, so it ends the run; what is finished is kept.
+    """
+
+
 class CallError(Exception):
     """A model call that failed after all its retries."""
 

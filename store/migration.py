@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import FORMAT, FORMAT_KEY, Store, format_of, write_file
+from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, write_file
 from evalflows.store.schemas import TABLES, schema_of
 
 Step = Mapping[str, Callable[[pa.Table], pa.Table]]

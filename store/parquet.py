@@ -8,6 +8,7 @@ an owner that is sealed between the listings: `Store.query` detects this, a plai
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+import errno
 import json
 import os
 import secrets
@@ -24,18 +25,12 @@ import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout, files, newest
+from evalflows.store.parquet_files import FORMAT, format_of, storage_errors, write_file
 from evalflows.store.schemas import TABLES, schema_of, to_arrow, to_rows
 from evalflows.store.source import connect_source, shared
 
 Result = TypeVar("Result")
 
-ROWS_PER_GROUP = 50_000
-FORMAT = 5
-"""Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
-OLDEST = 5
-"""The oldest format that `evalflows migrate` can rewrite."""
-FORMAT_KEY = b"evalflows.format"
-"""The key of the format in a file's metadata."""
 _MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
 _SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # names of the modification time in file systems
 REOPENED = "reopened"
@@ -59,11 +54,17 @@ class Store:
             raise InputError(f"store {self.layout.root!r}: {error}") from error
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
-        """Write and seal all rows of an owner in a table. Raise ValueError for a row of another owner."""
+        """Write and seal all rows of an owner in a table.
+
+        Raise ValueError for a row of another owner, and StorageError if they cannot be written.
+        """
         self._write(self.layout.sealed(table, owner), _owned(table, owner, rows))
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
-        """Add rows to an open owner; without rows, write nothing. Raise ValueError for a row of another owner."""
+        """Add rows to an open owner; without rows, write nothing.
+
+        Raise ValueError for a row of another owner, and StorageError if they cannot be written.
+        """
         data = _owned(table, owner, rows)
         if data.num_rows:
             self._write(f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", data)
@@ -78,7 +79,8 @@ class Store:
     def read_arrow(self, table: str, owner: str, parts: Sequence[str] | None = None) -> pa.Table:
         """Return the same rows as an Arrow table."""
         if self.is_sealed(table, owner):
-            with self._fs.open(self.layout.sealed(table, owner), "rb") as file:
+            path = self.layout.sealed(table, owner)
+            with storage_errors(path), self._fs.open(path, "rb") as file:
                 return pq.read_table(file)
         return self._newest(table, self._open_files(table, owner, parts))
 
@@ -98,9 +100,10 @@ class Store:
         for table in tables:
             if self.is_sealed(table, owner):
                 self._remove_open(table, owner)  # left over from an interrupted seal
-                folder = self.layout.open_folder(table, owner)
-                self._fs.makedirs(folder, exist_ok=True)
-                self._fs.mv(self.layout.sealed(table, owner), f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
+                sealed, folder = self.layout.sealed(table, owner), self.layout.open_folder(table, owner)
+                with storage_errors(folder):
+                    self._fs.makedirs(folder, exist_ok=True)
+                    self._fs.mv(sealed, f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with every table as a view in the schema `source`."""
@@ -153,7 +156,7 @@ class Store:
         """Write the empty files, and the marker last: a store with a marker is complete."""
         for name, table in TABLES.items():
             for path in self.layout.empties(name):
-                self._write(path, schema_of(table.record).empty_table())
+                write_file(self.layout, self._fs, path, schema_of(table.record).empty_table())
         self._fs.pipe_file(self.layout.marker, _MARK)
 
     def _is_prepared(self) -> bool:
@@ -194,36 +197,15 @@ class Store:
     def _remove_open(self, table: str, owner: str) -> None:
         folder = self.layout.open_folder(table, owner)
         if self._exists(folder):
-            self._fs.rm(folder, recursive=True)
+            with storage_errors(folder):
+                self._fs.rm(folder, recursive=True)
 
     def _write(self, path: str, data: pa.Table) -> None:
-        write_file(self.layout, self._fs, path, data)
-
-
-def format_of(marker: bytes) -> int:
-    """Return the format that a store's marker states, at most FORMAT.
-
-    Raise ValueError for a marker without a format, and for a format that is newer or too old to migrate.
-    """
-    try:
-        written = int(json.loads(marker)["format"])
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(f"got {marker[:40]!r} in evalflows.json, wanted the format of a store") from None
-    if written > FORMAT:
-        raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
-    if written < OLDEST:
-        raise ValueError(f"got format {written}, wanted {FORMAT}: too old, `evalflows migrate` starts at {OLDEST}")
-    return written
-
-
-def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: pa.Table) -> None:
-    """Write one Parquet file atomically; on a local disk, also durably."""
-    if layout.is_local:
-        _write_durably(Path(path), data)
-    else:
-        sink = pa.BufferOutputStream()
-        _write_parquet(data, sink)
-        fs.pipe_file(path, sink.getvalue().to_pybytes())
+        """Write a file. Raise StorageError if that fails, also if somebody removed the store meanwhile."""
+        with storage_errors(path):
+            if not self._exists(self.layout.marker):
+                raise FileNotFoundError(errno.ENOENT, "the store is gone", self.layout.marker)
+            write_file(self.layout, self._fs, path, data)
 
 
 def _local_states(root: Path) -> dict[str, object]:
@@ -247,28 +229,3 @@ def _as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:
         return to_arrow(table, rows)
     schema = schema_of(TABLES[table].record)
     return rows.select(schema.names).cast(schema)
-
-
-def _write_parquet(data: pa.Table, sink: Any) -> None:
-    data = data.replace_schema_metadata({**(data.schema.metadata or {}), FORMAT_KEY: str(FORMAT).encode()})
-    pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
-
-
-def _write_durably(target: Path, data: pa.Table) -> None:
-    """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            _write_parquet(data, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    descriptor = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

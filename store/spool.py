@@ -8,9 +8,10 @@ import fcntl
 import json
 import os
 import secrets
+import sys
 import threading
+import zlib
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
@@ -21,10 +22,14 @@ from typing import IO, Any, get_args, get_type_hints
 
 import orjson
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
+RESERVED = 1 << 20
+"""Bytes that must be free when a chunk starts."""
 
 
 def spool_folder(store: Store) -> Path:
@@ -36,54 +41,96 @@ def spool_folder(store: Store) -> Path:
 class Spool:
     """The rows of one part of an owner. Leaving the block, even by an exception, writes the part.
 
-    The file is locked while the process lives, so `recover` only takes files of dead processes.
+    The file is locked while the process lives, so `recover` only takes files of dead processes. Entering the block
+    writes RESERVED bytes and removes them, so that a full or read-only disk is noticed before the first paid call.
+    After a failed write, every further row is refused with the same StorageError, except paid calls, which are kept for
+    the part: user code may have caught the error, and what it returned then is not a result.
     """
 
     def __init__(self, store: Store, owner: str, part: str) -> None:
         self._store, self._owner, self._part = store, owner, part
         self._rows: dict[str, list[object]] = {}
         self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
-        self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
+        self._broken: StorageError | None = None
 
     def add(self, table: str, row: object, *, flush: bool = True) -> None:
-        """Add a row to the part; with `flush`, it is on disk when this returns."""
-        # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
-        self._rows.setdefault(table, []).append(row)
+        """Add a row to the part; with `flush`, it is on disk when this returns.
+
+        Raise StorageError if this or an earlier row could not be written.
+        """
+        if self._broken is None or table == "calls":
+            # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
+            self._rows.setdefault(table, []).append(row)
+        if self._broken is not None:
+            raise self._broken
         if flush:
             with self._lock:
-                self._open().write(_line(table, row))
+                self._write(_line(table, row))
 
     def __enter__(self) -> "Spool":
+        with storage_errors(self._path):
+            self._file = _locked(self._path)
+        try:
+            self._write(bytes(RESERVED))
+            self._file.truncate(0)
+        except StorageError:
+            self._remove()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            for table, rows in self._rows.items():
-                self._store.append(table, self._owner, self._part, rows)
-            if self._file is not None:
-                self._path.unlink()
-                self._file.close()
-                with suppress(OSError):  # not empty: other parts are in progress
-                    self._path.parent.rmdir()
+            try:
+                for table, rows in self._rows.items():
+                    self._store.append(table, self._owner, self._part, rows)
+            except BaseException:
+                self._file.close()  # `recover` reads it
+                raise
+            self._remove()
+        if self._broken is not None and error is None:
+            raise self._broken
 
-    def _open(self) -> IO[bytes]:
-        while self._file is None:
-            with suppress(FileNotFoundError, FileExistsError):  # another part removed the folder: create it again
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                file = self._path.open("ab", buffering=0)
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if self._path.exists():  # else `recover` took the empty file before it was locked
-                    self._file = file
-                else:
-                    file.close()
-        return self._file
+    def _write(self, line: bytes) -> None:
+        """Write a whole line or nothing. Raise StorageError if that fails."""
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            with storage_errors(self._path):
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+        except StorageError as error:
+            self._broken = error
+            with suppress(OSError):
+                self._file.truncate(start)
+            raise
+
+    def _remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._file.close()
+        with suppress(OSError):  # not empty: other parts are in progress
+            self._path.parent.rmdir()
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Create and lock a file. Raise OSError if that fails."""
+    while True:
+        with suppress(FileNotFoundError, FileExistsError):  # another part removed the folder: create it again
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab", buffering=0)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists():  # else `recover` took the empty file before it was locked
+                return file
+            file.close()
 
 
 def recover(store: Store, owner: str) -> int:
-    """Write the spooled rows of dead processes for an owner as parts. Return the number of rows."""
+    """Write the spooled rows of dead processes for an owner as parts. Return the number of rows.
+
+    Lines that are torn, altered or unknown are set aside in `<part>.damaged` beside the spool, and that is printed.
+    """
     recovered = 0
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
         with path.open("rb") as file:
@@ -91,29 +138,48 @@ def recover(store: Store, owner: str) -> int:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue  # its process is alive
-            rows: defaultdict[str, list[object]] = defaultdict(list)
-            for table, row in _read(file):
-                rows[table].append(row)
-                recovered += 1
+            rows, unreadable = _read(file)
             for table, recovered_rows in rows.items():
                 store.append(table, owner, path.name.partition(".")[0], recovered_rows)
+                recovered += len(recovered_rows)
+            if unreadable:
+                aside = path.with_suffix(".damaged")
+                aside.write_bytes(b"".join(unreadable))
+                n_lines = "1 line" if len(unreadable) == 1 else f"{len(unreadable)} lines"
+                print(f"evalflows: set aside {n_lines} of the spool that cannot be read, in {aside}", file=sys.stderr)
             path.unlink(missing_ok=True)
     return recovered
 
 
+def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:
+    """Return the rows of a spool by table, and the lines that cannot be read."""
+    rows: defaultdict[str, list[object]] = defaultdict(list)
+    unreadable = []
+    for line in file:
+        try:
+            table, row = _row(line)
+            rows[table].append(row)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            if line.strip(b"\0"):  # else killed while the spool was tried
+                unreadable.append(line)
+    return rows, unreadable
+
+
 def _line(table: str, row: object) -> bytes:
     values = {name: getattr(row, name) for name in _names(table)}
-    return orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
+    text = orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
+    return b"%08x " % zlib.crc32(text) + text
 
 
-def _read(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
-    for line in file:
-        if not line.endswith(b"\n"):
-            return  # cut off during a write
-        entry = json.loads(line)
-        record = TABLES[entry["table"]].record
-        times = {k: datetime.fromisoformat(v) for k, v in entry["row"].items() if v and k in _time_fields(record)}
-        yield entry["table"], record(**entry["row"] | times)
+def _row(line: bytes) -> tuple[str, Any]:
+    """Return the table and the row of a line. Raise ValueError, KeyError or TypeError if it is not as written."""
+    check, _, text = line.partition(b" ")
+    if check != b"%08x" % zlib.crc32(text):
+        raise ValueError("got another checksum than that of the line")
+    entry = json.loads(text)
+    record = TABLES[entry["table"]].record
+    times = {k: datetime.fromisoformat(v) for k, v in entry["row"].items() if v and k in _time_fields(record)}
+    return entry["table"], record(**entry["row"] | times)
 
 
 @cache

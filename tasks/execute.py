@@ -17,7 +17,7 @@ from evalflows.execution.views import example_view
 from evalflows.llm import loop
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.llm.recorder import Recorder, recording
-from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind
+from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind, StorageError
 from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_json
 from evalflows.store.spool import Spool
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
@@ -130,6 +130,8 @@ class _Answering:
                 returned = await returned
         except NoRecordedAnswerError as error:
             return _failed("no_output", str(error))
+        except StorageError:  # no fault of the item
+            raise
         except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
             fault = fault_of(error)
             return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts}

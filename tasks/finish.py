@@ -17,7 +17,7 @@ from evalflows.execution.prepared import prepared_experiments
 from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import forget_experiment, is_running, running_experiment
 from evalflows.llm import loop
-from evalflows.specs.errors import UNREACHABLE, IncompleteError
+from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.queries.progress import (
     cached_calls,
@@ -86,6 +86,8 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
     prepared_experiments.forget(experiment_spec(row))
     if store.is_sealed("experiments", row.experiment_id):
         return _problem(row)
+    if not store.read("experiments", row.experiment_id):
+        raise StorageError(f"{store.layout.root}: the store was removed while experiment {row.name!r} was running")
     ended = store.steady(lambda: _ended(store, row))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)

@@ -10,7 +10,8 @@ import pytest
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import connect
 from evalflows.store.layout import DEFAULT_ROOT, Layout
-from evalflows.store.parquet import FORMAT, Store
+from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import FORMAT
 
 Make = Callable[..., Any]
 

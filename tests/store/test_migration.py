@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from evalflows.cli.main import cli
 from evalflows.specs.errors import InputError
-from evalflows.store import migration, parquet
+from evalflows.store import migration, parquet_files
 from evalflows.store.migration import migrate
-from evalflows.store.parquet import FORMAT, FORMAT_KEY, Store
+from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import FORMAT, FORMAT_KEY
 from evalflows.store.records import BaselineRow
 
 OLDER = FORMAT - 1
@@ -34,7 +35,7 @@ def older(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pq.write_table(rows.replace_schema_metadata({FORMAT_KEY: str(OLDER).encode()}), path)
     marker = store_root / "evalflows.json"
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"format": OLDER}))
-    monkeypatch.setattr(parquet, "OLDEST", OLDER)
+    monkeypatch.setattr(parquet_files, "OLDEST", OLDER)
     monkeypatch.setitem(migration.STEPS, OLDER, {"baselines": renamed})
     return store_root
 

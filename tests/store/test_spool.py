@@ -1,20 +1,25 @@
 """The spool: what a dead process had finished is kept, and nothing is counted twice."""
 
+import errno
 import fcntl
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
+from zlib import crc32
 
 import pytest
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.records import OutputRow
-from evalflows.store.spool import Spool, recover, spool_folder
+from evalflows.store.spool import RESERVED, Spool, _read, recover, spool_folder
 
 Make = Callable[..., Any]
 OWNER = "exp-1"
@@ -59,7 +64,7 @@ def content_of(store: Store, *rows: tuple[str, object]) -> bytes:
 # While it lives
 
 
-def test_a_dear_row_is_on_disk_when_add_returns(store: Store, output: Make) -> None:
+def test_a_flushed_row_is_on_disk_when_add_returns(store: Store, output: Make) -> None:
     with Spool(store, OWNER, "p") as spool:
         for count, run in enumerate(("a", "b"), start=1):
             spool.add("outputs", output(run))
@@ -68,10 +73,10 @@ def test_a_dear_row_is_on_disk_when_add_returns(store: Store, output: Make) -> N
         assert runs(store) == []  # no part yet
 
 
-def test_a_row_that_is_not_dear_costs_no_write(store: Store, output: Make) -> None:
+def test_a_row_that_is_not_flushed_costs_no_write(store: Store, output: Make) -> None:
     with Spool(store, OWNER, "p") as spool:
         spool.add("outputs", output("a"), flush=False)
-        assert spooled() == []
+        assert lines() == 0
     assert runs(store) == ["a"]
 
 
@@ -90,7 +95,7 @@ def test_a_block_without_rows_writes_nothing(store: Store) -> None:
     with Spool(store, OWNER, "p"):
         pass
     assert not Path(store.layout.open_folder("outputs", OWNER)).exists()
-    assert not spool_folder(Store()).exists()
+    assert not (spool_folder(Store()) / OWNER).exists()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broke off"), KeyboardInterrupt()])
@@ -110,11 +115,11 @@ def test_rows_are_kept_on_disk_where_the_part_cannot_be_written(
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("evalflows.store.parquet._write_parquet", full)
-        with pytest.raises(OSError, match="disk full"), Spool(store, OWNER, "p") as spool:
+        patch.setattr("evalflows.store.parquet_files._write_parquet", full)
+        refused = pytest.raises(StorageError, match=r"outputs/open/.*parquet: OSError: disk full")
+        with refused, Spool(store, OWNER, "p") as spool:
             spool.add("outputs", output("a"))
     assert lines() == 1
-    del spool  # and with it the lock, as when its process ends
     assert recover(store, OWNER) == 1
     assert runs(store) == ["a"]
 
@@ -221,13 +226,103 @@ def test_recovered_rows_equal_those_that_were_added(store: Store, output: Make, 
     assert store.read("experiments", OWNER) == [experiment]
 
 
+def aside() -> bytes:
+    """The lines that were set aside."""
+    return (spool_folder(Store()) / OWNER / "p.dead.damaged").read_bytes()
+
+
 @pytest.mark.parametrize("cut", [1, 20, 200])
-def test_a_torn_last_line_is_passed_over(store: Store, output: Make, cut: int) -> None:
-    whole = content_of(store, ("outputs", output("a")), ("outputs", output("b")))
-    leave_behind("p", whole[:-cut])
+def test_a_torn_last_line_is_set_aside_and_named(
+    store: Store, output: Make, cut: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = content_of(store, ("outputs", output("a")))
+    torn = content_of(store, ("outputs", output("b")))[:-cut]
+    leave_behind("p", first + torn)
     assert recover(store, OWNER) == 1
     assert runs(store) == ["a"]
     assert spooled() == []
+    assert aside() == torn
+    expected = "evalflows: set aside 1 line of the spool that cannot be read, in /"
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_every_flipped_bit_is_noticed_and_the_rows_beside_it_are_recovered(store: Store, output: Make) -> None:
+    row = content_of(store, ("outputs", output("b", outputs='{"output":"12"}', tokens_in=7)))
+    for bit in range(8 * (len(row) - 1)):
+        flipped = bytearray(row)
+        flipped[bit // 8] ^= 1 << bit % 8
+        rows, unreadable = _read(BytesIO(bytes(flipped)))
+        assert (rows, b"".join(unreadable)) == ({}, bytes(flipped)), bit
+    beside = [content_of(store, ("outputs", output(run))) for run in ("a", "c")]
+    leave_behind("p", beside[0] + bytes(flipped) + beside[1])
+    assert recover(store, OWNER) == 2
+    assert runs(store) == ["a", "c"]
+
+
+def test_lines_of_unknown_tables_and_columns_are_set_aside(store: Store, output: Make) -> None:
+    known = content_of(store, ("outputs", output("a")))
+    texts = [b'{"table":"tomorrow","row":{}}\n', b'{"table":"outputs","row":{"run":"b"}}\n', b'"a"\n', b"[]\n", b"{}\n"]
+    unknown = b"".join(b"%08x " % crc32(text) + text for text in texts)
+    leave_behind("p", unknown + known)
+    assert recover(store, OWNER) == 1
+    assert aside() == unknown
+
+
+# On a disk that fails
+
+
+class FailingFile(BytesIO):
+    """A file on a disk with room for some bytes; a write may be short."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def write(self, data: Any) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = super().write(bytes(data)[: self.room])
+        self.room -= written
+        return written
+
+    def truncate(self, size: int | None = None) -> int:
+        self.seek(super().truncate(size))
+        return self.tell()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FailingFile:
+    """A disk that has room for the first row and half of the second."""
+    file = FailingFile(RESERVED)
+    monkeypatch.setattr("evalflows.store.spool._locked", lambda _: file)
+    monkeypatch.setattr(file, "close", lambda: None)
+    return file
+
+
+def test_a_full_disk_refuses_the_block_before_its_first_row(store: Store, disk: FailingFile) -> None:
+    disk.room = RESERVED // 2
+    full = pytest.raises(StorageError, match=r"/spool/exp-1/p\..*jsonl: No space left on device")
+    with full, Spool(store, OWNER, "p"):
+        pytest.fail("the block was entered")
+
+
+def test_a_failed_write_leaves_whole_lines_and_refuses_every_later_row_but_paid_calls(
+    store: Store, output: Make, make: Make, disk: FailingFile
+) -> None:
+    with pytest.raises(StorageError, match="No space left on device"), Spool(store, OWNER, "p") as spool:
+        disk.room = 1000
+        spool.add("outputs", output("a"))
+        first, disk.room = disk.getvalue(), 20
+        for table, row in (
+            ("calls", make("calls", call_id="c", experiment_id=OWNER)),
+            ("outputs", output("swallowed", status="failed", error="No space left on device")),
+            ("calls", make("calls", call_id="d", experiment_id=OWNER)),
+        ):
+            with suppress(StorageError):  # as user code may do
+                spool.add(table, row)
+        assert disk.getvalue() == first
+    assert runs(store) == ["a"]
+    assert sorted(row.call_id for row in store.read("calls", OWNER)) == ["c", "d"]
 
 
 def test_an_empty_file_is_cleared_away(store: Store) -> None:

@@ -1,0 +1,84 @@
+"""Parquet files with the store's format: written whole or not at all, and errors of the disk named with their path."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalflows.specs.errors import StorageError, describe
+from evalflows.store.layout import Layout
+
+ROWS_PER_GROUP = 50_000
+FORMAT = 5
+"""Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
+OLDEST = 5
+"""The oldest format that `evalflows migrate` can rewrite."""
+FORMAT_KEY = b"evalflows.format"
+"""The key of the format in a file's metadata."""
+
+
+@contextmanager
+def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise an OSError of the block as a StorageError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{os.fspath(path)}: {error.strerror or describe(error)}") from error
+
+
+def format_of(marker: bytes) -> int:
+    """Return the format that a store's marker states, at most FORMAT.
+
+    Raise ValueError for a marker without a format, and for a format that is newer or too old to migrate.
+    """
+    try:
+        written = int(json.loads(marker)["format"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"got {marker[:40]!r} in evalflows.json, wanted the format of a store") from None
+    if written > FORMAT:
+        raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
+    if written < OLDEST:
+        raise ValueError(f"got format {written}, wanted {FORMAT}: too old, `evalflows migrate` starts at {OLDEST}")
+    return written
+
+
+def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: pa.Table) -> None:
+    """Write one Parquet file atomically; on a local disk, also durably."""
+    if layout.is_local:
+        _write_durably(Path(path), data)
+    else:
+        sink = pa.BufferOutputStream()
+        _write_parquet(data, sink)
+        fs.pipe_file(path, sink.getvalue().to_pybytes())
+
+
+def _write_parquet(data: pa.Table, sink: Any) -> None:
+    data = data.replace_schema_metadata({**(data.schema.metadata or {}), FORMAT_KEY: str(FORMAT).encode()})
+    pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
+
+
+def _write_durably(target: Path, data: pa.Table) -> None:
+    """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            _write_parquet(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,12 +1,15 @@
 """Set-up shared by the commands that run a flow: logging, imports, and a progress bar."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
+from evalflows.cli.errors import INTERRUPTED
 from evalflows.specs.errors import StorageError
 
 if TYPE_CHECKING:
@@ -22,12 +25,39 @@ def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
     find_modules_here()
     try:
-        with progress_bar() as watch:
+        with _signals_stop(f"stopped at once; `evalflows resume {name}` continues"), progress_bar() as watch:
             yield watch
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`evalflows resume {name}` continues") from None
     except StorageError as error:
         raise StorageError(f"{error}; `evalflows resume {name}` continues") from error
+
+
+@contextmanager
+def _signals_stop(at_once: str) -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM as on Ctrl-C. A second signal ends the process at once, with this message.
+
+    An end at once loses no finished call, and a run that hangs while it stops would print tracebacks otherwise.
+    """
+    stopping = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        if stopping:
+            print(f"evalflows: {at_once}", file=sys.stderr, flush=True)
+            os._exit(INTERRUPTED)
+        stopping = True
+        raise KeyboardInterrupt
+
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as in a background job
+        numbers.append(signal.SIGINT)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

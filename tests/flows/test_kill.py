@@ -105,12 +105,15 @@ def test_killed_at_three_moments_and_resumed(tmp_path: Path, prefect_environment
 
 
 @pytest.mark.slow
-def test_stopped_by_a_person_and_resumed(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_by_a_signal_and_resumed(
+    tmp_path: Path, prefect_environment: dict[str, str], number: signal.Signals
+) -> None:
     with serving(Endpoint(latency_s=0.2)) as endpoint:
         spec = write_spec(tmp_path, endpoint.base_url)
         process = start(tmp_path, prefect_environment, tmp_path / "stopped", "run", str(spec))
         when_called(process, endpoint, 40)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, _ = process.communicate(timeout=60)
         assert (process.returncode, output.decode()) == (
             130,
@@ -120,4 +123,25 @@ def test_stopped_by_a_person_and_resumed(tmp_path: Path, prefect_environment: di
         endpoint.latency_s = 0.0
         finish(start(tmp_path, prefect_environment, tmp_path / "stopped", "resume", "killed"))
     assert endpoint.repeated() <= IN_FLIGHT
+    assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2
+
+
+@pytest.mark.slow
+def test_further_signals_end_it_at_once_without_a_traceback(
+    tmp_path: Path, prefect_environment: dict[str, str]
+) -> None:
+    with serving(Endpoint(latency_s=5.0)) as endpoint:
+        spec = write_spec(tmp_path, endpoint.base_url)
+        process = start(tmp_path, prefect_environment, tmp_path / "stopped", "run", str(spec))
+        when_called(process, endpoint, IN_FLIGHT)
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        output, _ = process.communicate(timeout=60)
+        texts = ["evalflows: stopped; `evalflows resume killed` continues\n"]
+        texts.append(texts[0].replace("stopped;", "stopped at once;"))
+        assert process.returncode == 130
+        assert output.decode() in texts
+        endpoint.latency_s = 0.0
+        finish(start(tmp_path, prefect_environment, tmp_path / "stopped", "resume", "killed"))
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2

@@ -2,37 +2,13 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect, select, view_files
-
-Make = Callable[..., Any]
-START = datetime(2026, 1, 1, tzinfo=UTC)
-VIEWS = view_files()
-every_view = pytest.mark.parametrize("path", VIEWS, ids=lambda path: path.stem)
-
-
-@pytest.fixture(scope="module")
-def catalog(empty_root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Of an empty store, to read from."""
-    with connect(empty_root) as connection:
-        yield connection
-
-
-def rows(catalog: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    relation = select(catalog, query)
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-
-
-# Asking
-
+from evalflows.store.catalog import connect, select
 
 READS = (
     "select 1 as one",

@@ -18,7 +18,7 @@ from evalflows.compat.langchain import (
 from evalflows.specs.errors import InputError
 
 
-def test_a_labelled_comparison_wants_a_reference_and_both_want_an_input() -> None:
+def test_labelled_evaluators_require_a_reference_and_all_require_an_input() -> None:
     complete = Complete()
     labelled, plain = load_evaluators(["labeled_pairwise_string", "pairwise_string"], llm=complete)
     assert (labelled.requires_reference, labelled.requires_input) == (True, True)
@@ -30,20 +30,20 @@ def test_a_labelled_comparison_wants_a_reference_and_both_want_an_input() -> Non
     assert complete.asked == []
 
 
-def test_a_reference_that_is_not_expected_is_left_out_with_a_warning() -> None:
+def test_an_unexpected_reference_is_ignored_with_a_warning() -> None:
     complete = Complete()
     with pytest.warns(
         UserWarning, match="Ignoring reference in PairwiseStringEvalChain, as it is not expected"
-    ) as told:
+    ) as warned:
         load_evaluator("pairwise_string", llm=complete).evaluate_string_pairs(**LABELLED)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert complete.asked[0][0] == asked()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_evaluator("labeled_pairwise_string", llm=complete).evaluate_string_pairs(**LABELLED)
 
 
-def test_a_model_is_given_its_parameters() -> None:
+def test_llm_kwargs_are_passed_to_the_model() -> None:
     complete, invoked = Complete(), Invoked("[[A]]")
     for llm in (complete, invoked):
         load_evaluator("pairwise_string", llm=llm, llm_kwargs={"top_p": 0.5}).evaluate_string_pairs(**PAIR)
@@ -54,14 +54,14 @@ def test_a_model_is_given_its_parameters() -> None:
 
 
 @pytest.mark.parametrize("name", ["qa", "pairwise_embedding_distance", "", None, ["pairwise_string"]])
-def test_another_evaluator_is_refused_by_name(name: Any) -> None:
+def test_unsupported_evaluator_names_are_refused(name: Any) -> None:
     with pytest.raises(
         InputError, match=r"^load_evaluator: got .*, wanted pairwise_string or labeled_pairwise_string;"
     ):
         load_evaluator(name)
 
 
-def test_what_has_no_meaning_here_is_refused_by_name_and_what_is_off_is_not() -> None:
+def test_unsupported_arguments_are_refused_unless_they_are_off() -> None:
     evaluator = load_evaluator("pairwise_string", llm=Complete(), verbose=False, callbacks=None)
     assert evaluator.evaluate_string_pairs(**PAIR, callbacks=None, tags=[], include_run_info=False)["value"] == "A"
     with pytest.raises(InputError, match=r"^load_evaluator: verbose: got True"):
@@ -74,7 +74,7 @@ def test_what_has_no_meaning_here_is_refused_by_name_and_what_is_off_is_not() ->
         load_evaluator("pairwise_string", llm=3)
 
 
-def test_evaluators_are_loaded_by_type_by_class_and_several_at_once() -> None:
+def test_evaluators_are_loaded_by_type_class_or_list() -> None:
     complete = Complete()
     assert type(load_evaluator(EvaluatorType.PAIRWISE_STRING, llm=complete)) is PairwiseStringEvalChain
     assert LabeledPairwiseStringEvalChain.from_llm(complete).evaluation_name == "LabeledPairwiseStringEvalChain"
@@ -90,13 +90,13 @@ def test_evaluators_are_loaded_by_type_by_class_and_several_at_once() -> None:
 
 
 class Longer(PairwiseStringEvaluator):
-    """One of a user's own: no model, no input."""
+    """A custom evaluator without a model or an input."""
 
     def _evaluate_string_pairs(self, *, prediction: str, prediction_b: str, **_: Any) -> dict[str, Any]:
         return {"score": int(len(prediction) > len(prediction_b))}
 
 
-def test_an_evaluator_of_ones_own_needs_one_method() -> None:
+def test_a_custom_evaluator_needs_one_method() -> None:
     assert Longer().evaluate_string_pairs(prediction="abc", prediction_b="ab") == {"score": 1}
     assert asyncio.run(Longer().aevaluate_string_pairs(prediction="a", prediction_b="ab")) == {"score": 0}
     with pytest.warns(UserWarning, match="Ignoring input in Longer"):

@@ -17,13 +17,13 @@ from evalflows.specs.protocols import Completion
 
 
 @pytest.mark.parametrize(("verdict", "value", "score"), [("A", "A", 1), ("B", "B", 0), ("C", None, 0.5)])
-def test_a_verdict_by_schema_becomes_value_and_score(verdict: str, value: str | None, score: float) -> None:
+def test_a_verdict_in_json_becomes_value_and_score(verdict: str, value: str | None, score: float) -> None:
     result = load_evaluator("pairwise_string", llm=Complete(verdict)).evaluate_string_pairs(**PAIR)
     assert result == {"reasoning": "A is right.", "value": value, "score": score}
 
 
 @pytest.mark.parametrize(("verdict", "value", "score"), [("A", "A", 1), ("B", "B", 0), ("C", None, 0.5)])
-def test_a_verdict_as_a_mark_becomes_value_and_score_and_the_text_its_reasoning(
+def test_a_tagged_verdict_becomes_value_and_score_with_the_text_as_reasoning(
     verdict: str, value: str | None, score: float
 ) -> None:
     text = f"I have read both.\n[[{verdict}]]"
@@ -31,7 +31,7 @@ def test_a_verdict_as_a_mark_becomes_value_and_score_and_the_text_its_reasoning(
     assert result == {"reasoning": text, "value": value, "score": score}
 
 
-def test_a_complete_function_is_asked_once_for_reasoning_and_then_a_verdict() -> None:
+def test_a_complete_function_gets_one_request_with_reasoning_before_verdict() -> None:
     complete = Complete()
     load_evaluator("pairwise_string", llm=complete).evaluate_string_pairs(**PAIR)
     ((prompt, parameters),) = complete.asked
@@ -46,7 +46,7 @@ def test_a_complete_function_is_asked_once_for_reasoning_and_then_a_verdict() ->
 
 
 @pytest.mark.parametrize("fields", [None, {}, {"reasoning": "x", "verdict": "D"}, {"verdict": "A"}, {"verdict": ["A"]}])
-def test_fields_that_are_no_verdict_are_an_error(fields: Any) -> None:
+def test_fields_without_a_valid_verdict_are_an_error(fields: Any) -> None:
     complete = Complete()
     complete.fields = fields
     with pytest.raises(ValueError, match="wanted a reasoning and a verdict of A, B or C"):
@@ -70,7 +70,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("text", "value"), READ)
-def test_the_last_mark_that_is_not_quoted_counts(text: str, value: str | None) -> None:
+def test_the_last_unquoted_tag_counts(text: str, value: str | None) -> None:
     score = {"A": 1, "B": 0, None: 0.5}[value]
     assert PairwiseStringResultOutputParser().parse(text) == {"reasoning": text, "value": value, "score": score}
 
@@ -104,20 +104,20 @@ def test_a_text_without_a_verdict_is_an_error_in_one_line(text: str) -> None:
         Invoked(Message("B says [[B]]", stop_reason="max_tokens")),
     ],
 )
-def test_an_answer_that_was_cut_off_has_no_verdict(llm: Any) -> None:
+def test_a_truncated_answer_has_no_verdict(llm: Any) -> None:
     prompt = "{criteria} {input} {prediction} {prediction_b}"
     with pytest.raises(ValueError, match="cut off"):
         load_evaluator("pairwise_string", llm=llm, prompt=prompt).evaluate_string_pairs(**PAIR)
 
 
 async def both_ways(llm: Any) -> list[dict[str, Any]]:
-    """The sync method inside a running loop, and its twin."""
+    """Call the sync method inside a running loop, then the async one."""
     evaluator = load_evaluator("labeled_pairwise_string", llm=llm)
     return [evaluator.evaluate_string_pairs(**LABELLED), await evaluator.aevaluate_string_pairs(**LABELLED)]
 
 
 def plainly(messages: Any, **parameters: Any) -> Completion:
-    """What a plain evaluator is offered as `complete`: it waits for the answer."""
+    """The `complete` that sync evaluators get: it waits for the answer."""
     return loop.run(Complete("B")(messages, **parameters))
 
 
@@ -128,17 +128,17 @@ class Twin(Invoked):
 
 
 @pytest.mark.parametrize("llm", [Complete("B"), plainly, Invoked(Message("[[B]]")), Invoked("[[B]]"), Twin("[[B]]")])
-def test_sync_and_async_agree_also_inside_a_running_loop(llm: Any) -> None:
+def test_sync_and_async_calls_agree_inside_a_running_loop(llm: Any) -> None:
     first, second = asyncio.run(both_ways(llm))
     assert first == second and (first["value"], first["score"]) == ("B", 0)
 
 
-def test_waiting_for_a_model_on_the_loop_of_the_models_is_refused_rather_than_forever() -> None:
+def test_a_sync_call_on_the_models_event_loop_is_refused_instead_of_hanging() -> None:
     with pytest.raises(InputError, match="wanted aevaluate_string_pairs"):
         loop.run(both_ways(Complete()))
 
 
-def test_blocks_of_text_are_joined() -> None:
+def test_text_blocks_are_joined() -> None:
     blocks = Message([{"type": "text", "text": "So "}, {"type": "thinking", "thinking": "[[A]]"}, "[[B]]"])
     result = load_evaluator("pairwise_string", llm=Invoked(blocks)).evaluate_string_pairs(**PAIR)
     assert (result["reasoning"], result["value"]) == ("So [[B]]", "B")
@@ -150,7 +150,7 @@ class Winner:
 
 
 @pytest.mark.parametrize("llm", [Complete(text="It is B"), Invoked("It is B")])
-def test_a_parser_of_ones_own_reads_the_text(llm: Any) -> None:
+def test_a_custom_output_parser_reads_the_text(llm: Any) -> None:
     evaluator = load_evaluator("pairwise_string", llm=llm, output_parser=Winner())
     assert evaluator.evaluate_string_pairs(**PAIR) == {"winner": "B"}
     assert "schema" not in llm.asked[0][1] and "[[A]]" in llm.asked[0][0]

@@ -29,7 +29,7 @@ FORGERIES = [
 @pytest.mark.parametrize("forged", FORGERIES)
 @pytest.mark.parametrize("side", ["prediction", "prediction_b", "input", "reference"])
 @pytest.mark.parametrize("prompt", [None, "{criteria}: {input} {reference} {prediction} or {prediction_b}?"])
-def test_no_text_ends_its_own_fence_nor_speaks_for_the_judge(forged: str, side: str, prompt: str | None) -> None:
+def test_no_text_can_close_its_fence_or_imitate_the_judge(forged: str, side: str, prompt: str | None) -> None:
     text = asked("labeled_pairwise_string", {**LABELLED, side: forged}, prompt=prompt)
     begin, *_, end = fenced(forged).splitlines()
     assert text.partition(begin)[2].partition(end)[0] == f"\n{forged}\n"
@@ -38,13 +38,13 @@ def test_no_text_ends_its_own_fence_nor_speaks_for_the_judge(forged: str, side: 
 
 
 @pytest.mark.parametrize("forged", FORGERIES)
-def test_a_forged_verdict_does_not_decide(forged: str) -> None:
+def test_a_forged_verdict_is_ignored(forged: str) -> None:
     pair = {**PAIR, "prediction_b": forged}
     for llm in (Complete("A"), Invoked(f"The second says {forged!r}, which is no answer.\n[[A]]")):
         assert load_evaluator("pairwise_string", llm=llm).evaluate_string_pairs(**pair)["value"] == "A"
 
 
-def test_the_prompt_shows_each_text_at_its_place() -> None:
+def test_the_prompt_shows_each_text_under_its_title() -> None:
     text = asked("labeled_pairwise_string", LABELLED)
     sides = ("Question", "input"), ("Reference answer", "reference"), ("Answer A", "prediction")
     places = [text.index(f"{title}:\n{fenced(LABELLED[name])}") for title, name in sides]
@@ -52,7 +52,7 @@ def test_the_prompt_shows_each_text_at_its_place() -> None:
     assert "{" not in text and "Reference answer:" not in asked()
 
 
-def test_swapped_texts_are_another_request() -> None:
+def test_swapped_texts_make_a_different_prompt() -> None:
     swapped = PAIR | {"prediction": PAIR["prediction_b"], "prediction_b": PAIR["prediction"]}
     assert asked(given=swapped) != asked() == asked()
 
@@ -66,13 +66,13 @@ CRITERIA: list[tuple[Any, Sequence[str]]] = [
 
 
 @pytest.mark.parametrize(("criteria", "wanted"), CRITERIA)
-def test_criteria_of_ones_own_reach_the_prompt(criteria: Any, wanted: Sequence[str]) -> None:
+def test_custom_criteria_reach_the_prompt(criteria: Any, wanted: Sequence[str]) -> None:
     for prompt in (None, "By {criteria}. {input} {prediction} {prediction_b}"):
         text = asked(criteria=criteria, prompt=prompt)
         assert all(one in text for one in wanted) and "- helpfulness" not in text
 
 
-def test_a_known_name_and_its_member_mean_the_same_question() -> None:
+def test_a_criterion_name_and_its_enum_member_resolve_to_the_same_question() -> None:
     assert resolve_pairwise_criteria("depth") == resolve_pairwise_criteria(Criteria.DEPTH)
     assert all(resolve_pairwise_criteria(member)[member.value] for member in Criteria)
     assert len({*resolve_pairwise_criteria([*Criteria]).values()}) == len(Criteria) == 14
@@ -81,7 +81,7 @@ def test_a_known_name_and_its_member_mean_the_same_question() -> None:
 
 
 @pytest.mark.parametrize("criteria", [{}, [], "", 3, {"brevity": 2}, [None, 3]])
-def test_criteria_that_cannot_be_used_are_an_error(criteria: Any) -> None:
+def test_invalid_criteria_are_an_error(criteria: Any) -> None:
     with pytest.raises(ValueError, match="criteria: got"):
         load_evaluator("pairwise_string", llm=Complete(), criteria=criteria)
 
@@ -90,7 +90,7 @@ OWN = "{criteria}\nasked: {input} known: {reference}\nA: {prediction}\nB: {predi
 
 
 class Template:
-    """What LangChain's templates have in common, and no more."""
+    """The minimal interface of LangChain's templates."""
 
     template = OWN
     input_variables = ["prediction", "prediction_b", "input", "reference", "criteria"]
@@ -100,7 +100,7 @@ class Template:
 
 
 @pytest.mark.parametrize("prompt", [OWN, PromptTemplate.from_template(OWN), PromptTemplate(template=OWN), Template()])
-def test_a_prompt_of_ones_own_is_asked_as_it_stands_and_its_mark_counts(prompt: Any) -> None:
+def test_a_custom_prompt_is_sent_unchanged_and_answered_with_a_tag(prompt: Any) -> None:
     complete = Complete("A", text="Well.\n[[B]]")
     evaluator = load_evaluator("labeled_pairwise_string", llm=complete, prompt=prompt, criteria={"brevity": "Short?"})
     assert evaluator.evaluate_string_pairs(**LABELLED) == {"reasoning": "Well.\n[[B]]", "value": "B", "score": 0}
@@ -110,13 +110,13 @@ def test_a_prompt_of_ones_own_is_asked_as_it_stands_and_its_mark_counts(prompt: 
 
 
 @pytest.mark.parametrize("name", ["input", "reference", "prediction", "prediction_b", "criteria"])
-def test_a_prompt_without_one_of_the_variables_is_an_error(name: str) -> None:
+def test_a_prompt_missing_a_variable_is_an_error(name: str) -> None:
     prompt = OWN.replace(f"{{{name}}}", "…")
     with pytest.raises(ValueError, match=r"^prompt: got the variables .*, wanted criteria, input, prediction"):
         load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=prompt)
 
 
-def test_a_prompt_that_asks_for_more_is_an_error() -> None:
+def test_a_prompt_with_unknown_variables_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"prompt: got the variables .*reference, wanted"):
         load_evaluator("pairwise_string", llm=Complete(), prompt=OWN)
     with pytest.raises(ValueError, match=r"prompt: got the variables .*weather, wanted"):
@@ -125,7 +125,7 @@ def test_a_prompt_that_asks_for_more_is_an_error() -> None:
         load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=3)
 
 
-def test_the_prompt_of_an_evaluator_can_be_printed_and_read() -> None:
+def test_an_evaluators_prompt_can_be_printed_and_inspected() -> None:
     prompt = load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=OWN, criteria={"b": "Short?"}).prompt
     assert str(prompt) == OWN.replace("{criteria}", "- b: Short?")
     assert prompt.template == OWN

@@ -23,7 +23,7 @@ def long(question: str) -> str:
     return question * 3
 
 
-def test_experiments_that_were_run_are_compared_by_a_function() -> None:
+def test_evaluate_compares_finished_experiments() -> None:
     one, other = (evaluate(target, ROWS[:6]) for target in (short, long))
     found = evaluate((one, other), evaluators=[longer], both_orders=True)
     assert isinstance(found, ComparativeResult)
@@ -44,7 +44,7 @@ def test_experiments_that_were_run_are_compared_by_a_function() -> None:
     assert all(Store().is_sealed(table, found.comparison_id) for table in ("comparisons", "comparison_sets"))
 
 
-def test_in_a_drawn_order_the_table_says_who_was_shown_first() -> None:
+def test_with_random_order_the_table_records_who_was_shown_first() -> None:
     old, new = answered("old", "new")
 
     def place(runs: list[RunView]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_in_a_drawn_order_the_table_says_who_was_shown_first() -> None:
     assert list(of_other.shown_first) == list(first.shown_first) and set(of_other.winner) == {"new"}
 
 
-def test_what_is_said_of_a_comparison_is_kept() -> None:
+def test_the_name_description_metadata_and_settings_of_a_comparison_are_stored() -> None:
     old, new = answered("old", "new")
     evaluate_comparative(
         (new, "old"),
@@ -81,7 +81,7 @@ def test_what_is_said_of_a_comparison_is_kept() -> None:
     }
 
 
-def test_a_program_with_an_event_loop_goes_on_meanwhile() -> None:
+def test_async_comparisons_run_concurrently_in_one_event_loop() -> None:
     old, new = answered("old", "new")
 
     async def judge(outputs: Outputs) -> str:
@@ -98,7 +98,7 @@ def test_a_program_with_an_event_loop_goes_on_meanwhile() -> None:
         assert {pair["winner"] for pair in found} == {"new"} and len(found) == N
 
 
-def test_experiments_want_no_data_and_a_target_wants_some() -> None:
+def test_experiments_take_no_data_and_a_target_requires_data() -> None:
     wanted = "got experiments to compare, wanted no data, summary_evaluators or repetitions"
     one = {"evaluators": [longer]}
     for odd in ({"data": ROWS}, {"summary_evaluators": [longer]}, {"num_repetitions": 2}):
@@ -115,7 +115,7 @@ def test_experiments_want_no_data_and_a_target_wants_some() -> None:
     assert not any("\n" in str(caught.value) for caught in (few, none, unknown))
 
 
-def test_an_evaluator_of_pairs_is_none_of_answers_and_the_reverse() -> None:
+def test_pairwise_evaluators_cannot_judge_single_answers_or_the_reverse() -> None:
     def ranked(runs: list[RunView], outputs: Outputs) -> list[int]:
         return longer(outputs)
 

@@ -20,10 +20,10 @@ from evalflows.specs import InputError
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
 
 
-# Going on
+# Reusing judgements and resuming
 
 
-def test_with_one_more_experiment_only_its_pairs_are_paid_in_a_new_comparison_too() -> None:
+def test_adding_an_experiment_pays_only_for_its_new_pairs() -> None:
     a, b, c = answered("a", "b", "c")
     with serving(Endpoint(answer=by_length)) as endpoint:
         compare(judged_by(endpoint, [a, b], name="two"))
@@ -40,7 +40,7 @@ def test_with_one_more_experiment_only_its_pairs_are_paid_in_a_new_comparison_to
     assert board == [("c", 1), ("b", 2), ("a", 3)]
 
 
-def test_a_judge_that_goes_down_is_left_alone_and_a_resume_asks_only_for_what_lacks() -> None:
+def test_a_failing_judge_stops_being_called_and_a_resume_judges_only_missing_pairs() -> None:
     old, new = answered("old", "new")
     down = threading.Event()
 
@@ -72,7 +72,7 @@ def test_a_judge_that_goes_down_is_left_alone_and_a_resume_asks_only_for_what_la
     assert conclusion() == ("better", None)
 
 
-def test_no_more_calls_than_allowed_and_more_where_more_are_allowed() -> None:
+def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
     old, new = answered("old", "new")
     with serving(Endpoint(latency_s=0.001, answer=by_length)) as endpoint:
         spec = judged_by(endpoint, [old, new], both_orders=True, run_key="k", max_calls=10)
@@ -87,7 +87,7 @@ def test_no_more_calls_than_allowed_and_more_where_more_are_allowed() -> None:
     assert asked("select distinct status, error_kind from comparisons") == [("scored", None)]
 
 
-def test_a_budget_of_money_that_cannot_hold_is_refused_before_anything_is_paid() -> None:
+def test_budget_usd_without_prices_is_refused_before_anything_is_paid() -> None:
     with serving(Endpoint(answer=by_length)) as endpoint:
         with pytest.raises(InputError, match="evaluator 'judge': budget_usd cannot be enforced without the price of"):
             compare(judged_by(endpoint, answered("old", "new"), budget_usd=1.0))
@@ -95,7 +95,7 @@ def test_a_budget_of_money_that_cannot_hold_is_refused_before_anything_is_paid()
     assert asked("select count(*) from comparison_sets") == [(0,)]
 
 
-def test_a_resume_of_nothing_is_said() -> None:
+def test_resuming_an_unknown_comparison_is_refused() -> None:
     with serving(Endpoint(answer=by_length)) as endpoint:
         with pytest.raises(InputError, match="resume: got 'cmp-none', wanted the id of a comparison in "):
             compare(judged_by(endpoint, answered("old", "new")), resume="cmp-none")
@@ -123,7 +123,7 @@ def write_spec(folder: Path, base_url: str, experiments: list[str]) -> Path:
 
 
 @pytest.mark.slow
-def test_killed_twice_and_resumed_it_asks_again_only_for_what_was_in_flight(
+def test_a_comparison_killed_twice_repeats_only_calls_in_flight(
     tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:
     old, new = answered("old", "new", n=MANY)
@@ -155,7 +155,7 @@ def test_killed_twice_and_resumed_it_asks_again_only_for_what_was_in_flight(
 
 
 def started(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
-    """The command in a process of its own, on this test's store."""
+    """Start the command in its own process, on this test's store."""
     command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
     own = os.environ | environment | {"PYTHONPATH": str(Path(__file__).parent.parent / "support")}
     return subprocess.Popen(command, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resampl
 
 
 def answers_and_judges(request: Request) -> Reply:
-    """An endpoint that is asked questions, and judges answers to them."""
+    """Answer questions, and judge pairs of answers."""
     text = request["messages"][-1]["content"]
     return by_length(request) if "[BEGIN" in text else completion(text * (3 if text.startswith("long") else 1))
 
@@ -38,7 +38,7 @@ def with_step(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     return ExperimentSpec.model_validate(fields | changes)
 
 
-def test_an_experiment_compares_its_targets_as_a_step_and_a_resume_is_the_same_comparison() -> None:
+def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() -> None:
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
         spec = with_step(endpoint)
         short_one, long_one = run(spec)
@@ -56,7 +56,7 @@ def test_an_experiment_compares_its_targets_as_a_step_and_a_resume_is_the_same_c
     assert asked("select count(distinct comparison_id), sum(calls) from comparison_sets") == [(2, 2 * N)]
 
 
-def test_the_baseline_of_the_experiment_is_that_of_its_comparison() -> None:
+def test_the_comparison_uses_the_baseline_of_the_experiment() -> None:
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
         run(with_step(endpoint, baseline="long"))
     assert conclusion() == ("worse", None)
@@ -75,7 +75,7 @@ def test_the_baseline_of_the_experiment_is_that_of_its_comparison() -> None:
     ],
     ids=str,
 )
-def test_what_compares_is_checked_before_anything_is_paid(judge: dict[str, Any], message: str) -> None:
+def test_pairwise_evaluators_are_checked_before_anything_is_paid(judge: dict[str, Any], message: str) -> None:
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
         with pytest.raises(InputError, match=re.escape(message)) as caught:
             run(with_step(endpoint, compare={"evaluators": [judge]}))
@@ -83,7 +83,7 @@ def test_what_compares_is_checked_before_anything_is_paid(judge: dict[str, Any],
     assert asked("select (select count(*) from experiments), (select count(*) from comparison_sets)") == [(0, 0)]
 
 
-def test_what_may_be_spent_is_shared_with_the_step() -> None:
+def test_the_budget_is_shared_with_the_comparison_step() -> None:
     with serving(Endpoint(latency_s=0.001, answer=answers_and_judges)) as endpoint:
         spec = with_step(endpoint, max_calls=2 * N + 5, run_key="k")
         with pytest.raises(IncompleteError, match=rf"comparison 'stepped' .*: not done: {2 * N - 5} of {2 * N} by "):

@@ -9,13 +9,13 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 def by_text(request: Request) -> Reply:
-    """A vector of the letters of a text, as an endpoint of embeddings gives it."""
+    """The embedding of a text: counts of its letters."""
     vector = [float(request["input"].count(letter)) for letter in "Qx0123456789"]
     usage = {"prompt_tokens": 5, "total_tokens": 5}
     return Reply({"data": [{"index": 0, "embedding": vector}], "model": "embed-1", "usage": usage})
 
 
-def test_answers_are_compared_by_an_endpoints_vectors() -> None:
+def test_semantic_similarity_uses_the_endpoints_embeddings() -> None:
     similar = {"use": "semantic_similarity", "connection": "judge"}
     twice = [row | {"outputs": {"answer": f"Q{i} x"} if i % 2 else row["outputs"]} for i, row in enumerate(ROWS)]
     with serving(Endpoint(answer=by_text)) as endpoint:
@@ -37,7 +37,7 @@ def odd(example_id: str) -> bool:
     return int(example_id[1:]) % 2 == 1
 
 
-def test_vectors_that_do_not_come_are_judgements_that_lack() -> None:
+def test_failed_embeddings_leave_judgements_missing_until_a_resume() -> None:
     broken = True
 
     def answer(request: Request) -> Reply:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 @pytest.mark.parametrize("chunk_size", [N, N // 10])
-def test_a_judge_that_goes_down_half_way_is_left_alone_and_a_resume_pays_only_for_what_lacks(chunk_size: int) -> None:
+def test_a_judge_failing_half_way_stops_being_called_and_a_resume_pays_only_for_the_rest(chunk_size: int) -> None:
     service = Service(breaks_after=N // 2)
     with serving(Endpoint(latency_s=0.002, answer=service)) as endpoint:
         asked = spec({"judge": connection(endpoint)}, chunk_size=chunk_size)
@@ -36,7 +36,7 @@ def test_a_judge_that_goes_down_half_way_is_left_alone_and_a_resume_pays_only_fo
     assert one("select count(*), count(*) filter (status = 'ok') from calls")[1] == N
 
 
-def test_where_a_judge_is_down_its_fallback_judges() -> None:
+def test_the_fallback_judges_when_the_judge_is_down() -> None:
     service, spare = Service(breaks_after=N // 2), Service()
     fallback = {"use": "judges:says_correct", "connection": "spare"}
     judge = {"use": "judges:says_correct", "connection": "judge", "name": "right", "fallback": fallback}
@@ -57,7 +57,7 @@ def test_where_a_judge_is_down_its_fallback_judges() -> None:
     ]
 
 
-def test_a_fallback_that_needs_no_model_judges_too() -> None:
+def test_a_fallback_may_be_a_rule_without_a_model() -> None:
     judge = {"use": "judges:says_correct", "connection": "judge", "fallback": {"use": "contains"}}
     with serving(Endpoint(answer=Service(breaks_after=0))) as endpoint:
         complete(spec({"judge": connection(endpoint)}, evaluators=[judge]))
@@ -68,7 +68,7 @@ def test_a_fallback_that_needs_no_model_judges_too() -> None:
     ) == [("says_correct", "scored", "fallback contains", None, 1.0, N)]
 
 
-def test_where_the_fallback_is_down_too_both_are_told() -> None:
+def test_a_failing_fallback_is_reported_with_its_judge() -> None:
     judge = {"use": "judges:says_correct", "connection": "judge"}
     down = Service(breaks_after=0)
     with serving(Endpoint(answer=down)) as endpoint, serving(Endpoint(answer=Service(breaks_after=0))) as other:
@@ -80,8 +80,8 @@ def test_where_the_fallback_is_down_too_both_are_told() -> None:
     assert one("select count(value) from scores where evaluator = 'says_correct'") == (0,)
 
 
-def test_a_breaker_that_finds_a_judge_up_again_lets_the_rest_through_within_the_run() -> None:
-    """The chunk is run again after a pause; one judgement tries it, and then come the others."""
+def test_the_breaker_closes_within_the_run_when_the_judge_recovers() -> None:
+    """The chunk is retried after a pause: one judgement probes the judge, then the others follow."""
     service = Service(breaks_after=N // 2, fault=error(503, "busy"))
 
     def answer(request: Request) -> Reply:
@@ -98,7 +98,7 @@ def test_a_breaker_that_finds_a_judge_up_again_lets_the_rest_through_within_the_
 # A target that is down
 
 
-def test_a_target_that_is_down_from_the_start_is_not_tried_to_the_end() -> None:
+def test_a_target_that_is_down_is_not_called_for_every_example() -> None:
     service = Service(breaks_after=0)
     with serving(Endpoint(answer=service)) as endpoint:
         asked = spec({"judge": connection(endpoint, attempts=4)}, **chat())

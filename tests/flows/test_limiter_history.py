@@ -11,7 +11,7 @@ from evalflows.llm import limiter
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
-def test_how_wide_the_limiter_was_is_kept_with_the_reasons() -> None:
+def test_limiter_widths_are_stored_with_their_reasons() -> None:
     with serving(Endpoint(latency_s=0.01, answer=Service())) as endpoint:
         endpoint.cap = 25
         run(spec({"judge": connection(endpoint, max_in_flight=64, attempts=8)}, **chat(), repetitions=4))
@@ -25,6 +25,6 @@ def test_how_wide_the_limiter_was_is_kept_with_the_reasons() -> None:
     assert all(1 <= width <= 64 for _, width, _ in found)
 
 
-def test_where_nobody_is_called_there_is_no_limiter() -> None:
+def test_a_run_without_calls_stores_no_limiter_history() -> None:
     run(spec({}, evaluators=["contains"]))
     assert rows("select count(*) from limits") == [(0,)]

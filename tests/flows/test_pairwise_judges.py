@@ -27,7 +27,7 @@ def always_first(request: Request) -> Reply:
 
 
 @pytest.mark.parametrize("both_orders", [True, False])
-def test_a_fair_judge_decides_and_one_that_always_says_first_does_not(both_orders: bool) -> None:
+def test_a_fair_judge_decides_and_a_position_biased_judge_does_not(both_orders: bool) -> None:
     old, new = answered("old", "new", n=40)
     with serving(Endpoint(answer=by_length)) as endpoint:
         compare(judged_by(endpoint, [old, new], both_orders=both_orders, name="fair"))
@@ -46,12 +46,12 @@ def test_a_fair_judge_decides_and_one_that_always_says_first_does_not(both_order
     assert biases == [("first", "flip_share")] * both_orders + [("first", "position_preference")]
 
 
-def test_how_far_a_judge_agrees_with_itself_and_with_another_is_told() -> None:
+def test_self_consistency_and_agreement_between_judges_are_reported() -> None:
     counts: dict[str, int] = {}
     lock = threading.Lock()
 
     def wavers(request: Request) -> Reply:
-        """Of three repeats of the same question, the second is a tie."""
+        """Return a tie for the second of three repeats."""
         key = json.dumps(request["messages"])
         with lock:
             counts[key] = counts.get(key, 0) + 1
@@ -76,10 +76,10 @@ KEY = f"sk-test-{random.Random(29).randbytes(24).hex()}"
 MARK = "as-quoted-by-the-provider"
 
 
-def test_a_key_goes_to_whom_it_is_for_and_is_kept_nowhere(
+def test_a_key_is_sent_to_its_provider_and_stored_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Errors quote it, answers quote it, and so does a judge with a client of its own."""
+    """Errors and answers quote the key, and so does a judge with its own client."""
     monkeypatch.setenv("COMPARING_KEY", KEY)
 
     def quotes(request: Request) -> Reply:
@@ -89,12 +89,12 @@ def test_a_key_goes_to_whom_it_is_for_and_is_kept_nowhere(
 
     def own(outputs: Outputs) -> dict[str, Any]:
         client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key=os.environ["COMPARING_KEY"], max_retries=0))
-        told = client.chat.completions.create(model="m", messages=[{"role": "user", "content": str(outputs)}])
+        response = client.chat.completions.create(model="m", messages=[{"role": "user", "content": str(outputs)}])
         return {
             "key": "own",
             "winner": "A",
-            "comment": told.choices[0].message.content,
-            "metadata": {"said": str(told)},
+            "comment": response.choices[0].message.content,
+            "metadata": {"said": str(response)},
         }
 
     with serving(Endpoint(answer=quotes)) as endpoint:

@@ -14,7 +14,7 @@ from evalflows.specs import IncompleteError, InputError
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
-def test_no_more_calls_than_allowed_and_more_where_more_are_allowed() -> None:
+def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
     both = chat() | {"evaluators": ["contains", {"use": "judges:says_correct", "connection": "judge"}]}
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
         connections = {"judge": connection(endpoint)}
@@ -39,7 +39,7 @@ def test_no_more_calls_than_allowed_and_more_where_more_are_allowed() -> None:
     assert one("select calls, max_calls from experiments") == (2 * N, 2 * N)
 
 
-def test_the_experiments_of_one_run_share_what_it_may_spend() -> None:
+def test_experiments_of_one_run_share_its_budget() -> None:
     two = [{"kind": "chat", "connection": "judge", "user": f"{name} {{question}}", "name": name} for name in "ab"]
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
         asked = spec({"judge": connection(endpoint)}, targets=two, evaluators=["contains"], max_calls=N + 10)
@@ -49,7 +49,7 @@ def test_the_experiments_of_one_run_share_what_it_may_spend() -> None:
     assert one("select sum(calls) from experiments") == (N + 10,)
 
 
-def test_no_more_money_than_allowed() -> None:
+def test_budget_usd_is_never_exceeded() -> None:
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
         connections = {"judge": connection(endpoint, **PRICES)}
         asked = chat(max_tokens=5)
@@ -80,7 +80,7 @@ def test_no_more_money_than_allowed() -> None:
     ],
     ids=["a judge", "a target", "a target's own model", "a fallback", "an embedding"],
 )
-def test_a_budget_of_money_that_cannot_hold_is_refused_before_anything_is_written_or_paid(
+def test_budget_usd_without_prices_is_refused_before_anything_is_written_or_paid(
     changes: dict[str, Any], store_root: Path
 ) -> None:
     with serving(Endpoint(answer=Service())) as endpoint:
@@ -91,7 +91,7 @@ def test_a_budget_of_money_that_cannot_hold_is_refused_before_anything_is_writte
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
 
 
-def test_a_budget_of_money_without_prices_holds_by_its_calls() -> None:
+def test_budget_usd_without_prices_is_accepted_with_max_calls() -> None:
     with serving(Endpoint(answer=Service())) as endpoint:
         connections = {"judge": connection(endpoint)}
         complete(spec(connections, budget_usd=1.0, max_calls=N))

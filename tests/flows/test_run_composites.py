@@ -12,7 +12,7 @@ from evalflows.specs.reference import refer
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
-def test_a_composite_weighs_scaled_metrics_and_a_run_level_score_sees_all_of_them() -> None:
+def test_composites_weight_scaled_metrics_and_run_level_scores_see_all_items() -> None:
     def share_of_long(outputs: list[Any], item_results: list[Any]) -> dict[str, Any]:
         assert len(outputs) == N and [item.item.id for item in item_results] == [row["id"] for row in ROWS]
         assert item_results[1].evaluations["quality"].value == pytest.approx((3 * 1.0 + 0.8) / 4)
@@ -38,7 +38,7 @@ def test_a_composite_weighs_scaled_metrics_and_a_run_level_score_sees_all_of_the
 @pytest.mark.parametrize(
     ("policy", "status", "value"), [("fail", "failed", None), ("leave_out", "scored", 1.0), ("worst", "scored", 0.5)]
 )
-def test_a_missing_part_does_what_the_policy_says(policy: str, status: str, value: float | None) -> None:
+def test_a_missing_part_is_handled_by_the_policy(policy: str, status: str, value: float | None) -> None:
     def raises(outputs: dict[str, Any]) -> bool:
         raise RuntimeError("down")
 
@@ -52,7 +52,7 @@ def test_a_missing_part_does_what_the_policy_says(policy: str, status: str, valu
     assert rows("select distinct status, value from scores where metric = 'both'") == [(status, value)]
 
 
-def test_every_run_is_measured() -> None:
+def test_length_latency_cost_and_tokens_are_measured() -> None:
     run(spec(targets=targets(target=often)))
     measured = dict(rows("select metric, mean from metric_summary where evaluator = 'measured'"))
     assert measured["length"] == pytest.approx(sum(len(often(str(row["inputs"]["question"]))) for row in ROWS) / N)  # type: ignore[index]

@@ -46,13 +46,13 @@ def test_a_failed_check_stops_the_run_before_anything_is_paid() -> None:
         ({"type": "expect_column_values_to_be_unique", "kwargs": {}}, "column field required"),
     ],
 )
-def test_an_expectation_that_cannot_be_checked_has_not_passed(expectation: dict[str, Any], message: str) -> None:
+def test_an_expectation_that_cannot_be_checked_fails(expectation: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(spec(dataset={"rows": ROWS, "expectations": [expectation]}))
     assert rows("select count(*) from experiments") == [(0,)]
 
 
-def test_a_snapshot_that_another_program_wrote_is_checked_too() -> None:
+def test_a_snapshot_written_by_another_program_is_checked() -> None:
     from dataclasses import replace
 
     from evalflows.store.records import SnapshotRow
@@ -73,7 +73,7 @@ def test_blank_and_repeated_inputs_are_warnings() -> None:
     assert failed == [("inputs", "warning"), ("inputs.context", "warning")]
 
 
-def test_splits_and_a_sample_are_drawn_once_and_for_all() -> None:
+def test_splits_and_samples_are_the_same_in_every_run() -> None:
     halves = [row | {"split": "test" if i % 2 else "dev"} for i, row in enumerate(ROWS)]
     drawn = {"rows": halves, "name": "halves", "splits": ["test"], "sample": 7, "seed": 3}
     first, second = (run(spec(dataset=drawn, targets=targets(target=always)))[0] for _ in range(2))
@@ -114,7 +114,7 @@ def test_splits_and_a_sample_are_drawn_once_and_for_all() -> None:
         ({"dataset": {"rows": ROWS, "expectations": "no-suite.json"}}, "no-suite.json: cannot be read"),
     ],
 )
-def test_bad_input_is_told_before_anything_is_written(changes: dict[str, Any], message: str) -> None:
+def test_bad_input_is_refused_before_anything_is_written(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         run(spec(**changes))
     assert "\n" not in str(caught.value)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
 def answers(says: Callable[[str, str], bool]) -> Callable[[Request], Reply]:
-    """An endpoint that repeats a question in capitals, and judges: `says` gets the reference and the answer."""
+    """Repeat questions in capitals, and judge answers by `says(reference, answer)`."""
 
     def answer(request: Request) -> Reply:
         text = request["messages"][-1]["content"]
@@ -41,7 +41,7 @@ def judged_spec(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     )
 
 
-def test_a_judge_that_tells_right_from_wrong_decides() -> None:
+def test_a_judge_that_passes_its_controls_decides() -> None:
     with serving(Endpoint(answer=answers(lambda reference, answer: reference == answer))) as endpoint:
         run(judged_spec(endpoint))
     assert rows("select passed, n_checked from checks where subject_kind = 'judge'") == [(True, 30)]
@@ -49,7 +49,7 @@ def test_a_judge_that_tells_right_from_wrong_decides() -> None:
     assert endpoint.calls <= 2 * N + 20
 
 
-def test_nothing_rests_on_a_judge_that_prefers_one_side_whatever_is_right() -> None:
+def test_a_judge_that_fails_its_controls_decides_nothing() -> None:
     with serving(Endpoint(answer=answers(lambda reference, answer: answer != "no idea"))) as endpoint:
         identities = run(judged_spec(endpoint))
     assert rows("select passed from checks where subject_kind = 'judge'") == [(False,)]
@@ -62,7 +62,7 @@ def test_nothing_rests_on_a_judge_that_prefers_one_side_whatever_is_right() -> N
     assert any(text.startswith("judge is inconclusive") for text in sentences(results_of(Store(), identities)))
 
 
-def test_a_judge_that_is_down_judges_nothing_and_a_resume_asks_it_again() -> None:
+def test_a_judge_that_is_down_is_called_again_by_a_resume() -> None:
     fair = answers(lambda reference, answer: reference == answer)
     with serving(Endpoint(answer=lambda request: error(503, "down"))) as endpoint:
         down = judged_spec(endpoint, chunk_retries=0, max_concurrency=4)  # fewer at once than open the breaker
@@ -77,7 +77,7 @@ def test_a_judge_that_is_down_judges_nothing_and_a_resume_asks_it_again() -> Non
     assert rows("select status, count(*) from scores where metric = 'judge' group by all") == [("scored", 2 * N)]
 
 
-def test_a_judge_that_is_down_is_said_also_where_it_does_not_apply_to_every_example() -> None:
+def test_a_failing_judge_is_reported_when_some_examples_do_not_apply() -> None:
     partly = [*ROWS[:5], {"id": "q99", "inputs": {"question": "q99"}}]
     with serving(Endpoint(answer=lambda request: error(401, "no such key"))) as endpoint:
         refused = judged_spec(endpoint, dataset={"rows": partly})

@@ -35,7 +35,7 @@ def artifacts(key: str) -> list[Any]:
     return list(found.json())
 
 
-def test_a_run_leaves_a_page_of_results_its_checks_and_how_far_it_came() -> None:
+def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
     identities = run(spec(name="shown"))
     page = artifacts("result")[0]["data"]
     assert "- seldom against often: worse in exact_match -0.500" in page
@@ -49,13 +49,13 @@ def test_a_run_leaves_a_page_of_results_its_checks_and_how_far_it_came() -> None
     assert artifacts("progress")[0]["data"] == 100.0
 
 
-def test_whoever_watches_is_told_how_far_the_run_is() -> None:
+def test_watch_receives_the_progress() -> None:
     seen: list[Any] = []
     run(spec(), watch=seen.append)
     assert (seen[-1].answers, seen[-1].judgements, seen[-1].percent) == (2 * N, 2 * N, 100.0)
 
 
-def test_evaluate_in_a_program_with_an_event_loop() -> None:
+def test_aevaluate_runs_inside_an_event_loop() -> None:
     async def target(question: str) -> str:
         await asyncio.sleep(0)
         return question.upper()

@@ -13,7 +13,7 @@ from evalflows.specs import IncompleteError
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
-def test_a_wrong_key_is_said_and_no_attempt_repeated() -> None:
+def test_a_wrong_key_is_reported_without_retries() -> None:
     refusal = r"none of 40 answered: HTTP 401: Incorrect API key provided"
     endpoint = Endpoint(answer=lambda request: error(401, "Incorrect API key provided"))
     with serving(endpoint), pytest.raises(IncompleteError, match=refusal):
@@ -26,7 +26,7 @@ def test_a_wrong_key_is_said_and_no_attempt_repeated() -> None:
     assert endpoint.calls == N
 
 
-def test_an_endpoint_that_is_down_is_said() -> None:
+def test_an_unreachable_endpoint_is_reported() -> None:
     with serving(Endpoint()) as endpoint:
         url = endpoint.base_url
     connection = {"kind": "endpoint", "base_url": url, "model": "m", "attempts": 1}
@@ -41,7 +41,7 @@ def test_an_endpoint_that_is_down_is_said() -> None:
     assert rows("select distinct error_kind from outputs") == [("connection",)]
 
 
-def test_an_application_behind_http_is_asked() -> None:
+def test_an_http_target_is_called() -> None:
     def application(request: Request) -> Reply:
         return Reply({"choices": [{"text": request["ask"]["it"].upper()}], "asked": request})
 
@@ -54,7 +54,7 @@ def test_an_application_behind_http_is_asked() -> None:
     assert rows("select min(latency_s) > 0, max(attempts) from outputs") == [(True, 1)]
 
 
-def test_another_experiments_answers_are_judged_without_calling_anyone() -> None:
+def test_recorded_answers_of_an_experiment_are_judged_without_calls() -> None:
     (first,) = run(spec(name="first", targets=targets(target=often), repetitions=2, evaluators=[]))
     (second,) = run(spec(name="second", targets=[{"kind": "recorded", "experiment": "first"}], repetitions=2))
     assert rows("select mean, scored from metric_summary where metric = 'exact_match'") == [(0.75, 2 * N)]
@@ -69,7 +69,7 @@ def test_another_experiments_answers_are_judged_without_calling_anyone() -> None
     ]
 
 
-def test_answers_in_a_column_of_the_dataset_are_judged(tmp_path: Path) -> None:
+def test_recorded_answers_in_a_dataset_column_are_judged(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     path.write_text(
         "question,truth,ours,theirs\n" + "\n".join(f"q{i},Q{i},Q{i},{'no' if i % 2 else f'Q{i}'}" for i in range(N))

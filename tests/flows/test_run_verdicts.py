@@ -13,7 +13,7 @@ from evalflows.stats import mean_estimate, paired_difference
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
-def test_a_planted_difference_is_found_with_the_figures_that_the_statistics_give() -> None:
+def test_a_planted_difference_is_found_with_the_statistics_own_figures() -> None:
     run(spec())
     good, bad = ([1.0 if (i % 4 == 0) is flip else 0.0 for i in range(N)] for flip in (False, True))
     wanted = paired_difference(bad, good, binary=True)
@@ -29,25 +29,25 @@ def test_a_planted_difference_is_found_with_the_figures_that_the_statistics_give
     ]
 
 
-def test_the_baseline_may_be_another_than_the_first() -> None:
+def test_the_baseline_need_not_be_the_first_target() -> None:
     run(spec(baseline="seldom"))
     assert verdict("exact_match")[0] == "better"
 
 
-def test_the_same_target_twice_is_not_told_apart() -> None:
+def test_identical_targets_show_no_significant_difference() -> None:
     run(spec(targets=targets(one=often, two=often)))
     conclusion, reason, difference = verdict("exact_match")
     assert (conclusion, difference) == ("not_enough_evidence", 0.0)
     assert reason == f"no significant difference ({N} pairs)"
 
 
-def test_of_a_measure_less_is_better() -> None:
+def test_lower_is_better_for_measures() -> None:
     run(spec(targets=targets(long=lambda question: "word " * (9 + number(question) % 3), short=often)))
     assert verdict("length")[0] == "better"
     assert verdict("tokens")[0] == "not_enough_evidence"
 
 
-def test_what_is_missing_may_turn_a_difference_and_then_it_decides_nothing() -> None:
+def test_missing_values_that_could_change_the_conclusion_make_it_inconclusive() -> None:
     def fails_on_half(outputs: dict[str, Any], reference_outputs: dict[str, Any], example: Any) -> bool:
         if number(example.id) % 2:
             raise RuntimeError("judge is down")
@@ -77,7 +77,7 @@ def test_what_is_missing_may_turn_a_difference_and_then_it_decides_nothing() -> 
     )  # the ends of the intervals then
 
 
-def test_examples_that_were_sampled_together_are_weighed_together() -> None:
+def test_clustered_examples_use_a_clustered_test() -> None:
     clustered = [row | {"cluster": f"c{i % 5}"} for i, row in enumerate(ROWS)]
     run(spec(dataset={"rows": clustered}))
     ((method, clusters),) = rows("select method, n_clusters from verdicts where metric = 'exact_match'")
@@ -95,7 +95,7 @@ def test_repetitions_are_averaged_within_an_example() -> None:
     assert rows("select n_examples, mean, method from estimates where metric = 'exact_match'")[0][:2] == (N, 0.5)
 
 
-def test_no_interval_leaves_the_bounds_of_its_metric() -> None:
+def test_intervals_stay_within_the_bounds_of_their_metric() -> None:
     few = ROWS[1:6]
     run(spec(dataset={"rows": few}, targets=targets(often=often, seldom=seldom), repetitions=3))
     outside = rows(

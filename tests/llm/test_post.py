@@ -9,7 +9,7 @@ from evalflows.llm import loop
 from evalflows.llm.post import headers_of, poster
 from evalflows.specs.errors import InputError
 
-# What is sent
+# The request
 
 
 @pytest.mark.parametrize("body", [{"q": "Où? 问题 \n", "n": [1, None, True, 1.5]}, [], ["a"], "text", 0, False, {}])
@@ -35,7 +35,7 @@ def test_headers_are_sent_with_the_values_of_the_environment(
     assert sent == (f"Bearer {SECRET}", "2", "x/json")
 
 
-def test_a_header_whose_variable_is_not_set_is_told_before_anything_is_posted(
+def test_an_unset_environment_variable_in_a_header_is_refused_before_posting(
     application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("APP_KEY", raising=False)
@@ -56,19 +56,19 @@ def test_two_targets_at_one_address_send_their_own_headers(application: Applicat
     assert [headers["x-variant"] for headers in application.headers()] == ["a", "b", "a"]
 
 
-def test_a_cookie_of_one_example_is_not_sent_with_the_next(application: Application) -> None:
+def test_cookies_are_not_kept_between_examples(application: Application) -> None:
     post(application, says(1, set_cookie="session=1; Path=/"))
     post(application)
     assert ["cookie" in headers for headers in application.headers()] == [False, False]
 
 
-def test_a_cookie_of_a_response_that_broke_off_is_not_sent_with_the_next(application: Application) -> None:
+def test_cookies_of_an_interrupted_response_are_not_kept(application: Application) -> None:
     begun = b"HTTP/1.1 200 OK\r\nset-cookie: session=1; Path=/\r\ncontent-length: 10\r\n\r\n{"
     assert post(application, cuts(begun), says("Paris")).attempts == 2
     assert ["cookie" in headers for headers in application.headers()] == [False, False]
 
 
-# What is read
+# The response
 
 
 @pytest.mark.parametrize(
@@ -92,27 +92,27 @@ def test_a_cookie_of_a_response_that_broke_off_is_not_sent_with_the_next(applica
     ],
     ids=lambda value: "" if callable(value) else repr(value),
 )
-def test_a_response_is_json_or_else_text(application: Application, reply: Reply, response: object) -> None:
+def test_a_response_is_read_as_json_or_text(application: Application, reply: Reply, response: object) -> None:
     posted = post(application, reply)
     assert (posted.response, posted.attempts) == (response, 1)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"Paris", b"{'a': 1}", b'{"a": 1} {"a": 2}', b"<html>"])
-def test_what_says_that_it_is_json_and_is_not_is_tried_again(application: Application, body: bytes) -> None:
+def test_invalid_json_with_a_json_content_type_is_retried(application: Application, body: bytes) -> None:
     found = failure(application, *[sends(200, body)] * 2, attempts=2)
     said = "the response's content type is JSON, but its body is not"
     assert (found.kind, str(found), found.attempts) == ("bad_answer", said, 2)
     assert len(application.requests) == 2
 
 
-def test_what_is_read_at_the_second_attempt_is_the_response(application: Application) -> None:
+def test_the_response_of_the_second_attempt_is_returned(application: Application) -> None:
     posted = post(application, sends(200, b"{"), says("Paris"))
     assert (posted.response, posted.attempts) == ("Paris", 2)
 
 
-def test_json_may_begin_with_a_mark(application: Application) -> None:
+def test_json_may_begin_with_a_byte_order_mark(application: Application) -> None:
     assert post(application, sends(200, b'\xef\xbb\xbf{"a": 1}'), attempts=1).response == {"a": 1}
 
 
-def test_json_that_is_nested_too_deeply_cannot_be_read(application: Application) -> None:
+def test_too_deeply_nested_json_is_a_bad_answer(application: Application) -> None:
     assert failure(application, sends(200, b"[" * 100_000), attempts=1).kind == "bad_answer"

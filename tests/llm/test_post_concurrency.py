@@ -30,7 +30,7 @@ def slowly(handler: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_no_more_requests_at_once_than_are_allowed(application: Application, width: int) -> None:
+def test_concurrent_requests_stay_within_max_in_flight(application: Application, width: int) -> None:
     together = threading.Barrier(width, timeout=10)
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
@@ -43,7 +43,7 @@ def test_no_more_requests_at_once_than_are_allowed(application: Application, wid
     assert sorted(json.loads(body) for _, _, body in application.requests) == [*range(9)]
 
 
-def test_targets_at_one_address_share_their_places(application: Application) -> None:
+def test_targets_at_one_address_share_the_limit(application: Application) -> None:
     application.replies.extend([slowly] * 6)
     made = [poster(spec(application, name=name, max_in_flight=1)) for name in ("a", "b")]
 
@@ -54,7 +54,7 @@ def test_targets_at_one_address_share_their_places(application: Application) -> 
     assert (application.peak, len(application.requests)) == (1, 6)
 
 
-def test_the_wait_for_a_place_is_no_latency(application: Application) -> None:
+def test_latency_excludes_the_wait_for_the_limit(application: Application) -> None:
     application.replies.extend([slowly] * 5)
     began = time.monotonic()
     latencies = [posted.latency_s for posted in all_at_once(application, 5, max_in_flight=1)]
@@ -62,14 +62,14 @@ def test_the_wait_for_a_place_is_no_latency(application: Application) -> None:
     assert min(latency for latency in latencies if latency is not None) >= 0.02
 
 
-def test_a_fault_gives_its_place_back(application: Application) -> None:
+def test_a_failed_request_frees_its_slot(application: Application) -> None:
     faulty = [sends(401, b""), cuts(b""), sends(200, b"{"), waits(application)]
     for fault in faulty:
         failure(application, fault, max_in_flight=1, attempts=1, timeout_s=1.0)
     assert post(application, says("Paris"), max_in_flight=1, timeout_s=1.0).response == "Paris"
 
 
-def test_a_post_that_is_broken_off_gives_its_place_back(application: Application) -> None:
+def test_a_cancelled_request_frees_its_slot(application: Application) -> None:
     application.replies.append(waits(application))
     made = poster(spec(application, max_in_flight=1))
 

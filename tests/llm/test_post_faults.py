@@ -22,7 +22,7 @@ from evalflows.specs.errors import ErrorKind
         (409, "server_error"),
     ],
 )
-def test_a_passing_fault_is_tried_again_in_place(application: Application, status: int, kind: ErrorKind) -> None:
+def test_a_transient_fault_is_retried(application: Application, status: int, kind: ErrorKind) -> None:
     fault = sends(status, b"down")
     posted = post(application, fault, fault, says("Paris"), attempts=3)
     assert (posted.response, posted.attempts, len(application.requests)) == ("Paris", 3, 3)
@@ -42,7 +42,7 @@ def test_a_passing_fault_is_tried_again_in_place(application: Application, statu
         (422, "bad_request"),
     ],
 )
-def test_a_final_fault_is_not_tried_again(application: Application, status: int, kind: ErrorKind) -> None:
+def test_a_permanent_fault_is_not_retried(application: Application, status: int, kind: ErrorKind) -> None:
     found = failure(application, says({"detail": "no"}, status))
     assert (found.kind, found.attempts, str(found)) == (kind, 1, f'HTTP {status}: {{"detail": "no"}}')
     assert len(application.requests) == 1
@@ -55,13 +55,13 @@ def test_a_redirect_is_not_followed(application: Application, status: int) -> No
     assert [line for line, _, _ in application.requests] == ["POST /answer"]
 
 
-def test_what_a_fault_says_is_told_in_one_line_that_is_not_long(application: Application) -> None:
+def test_the_body_of_a_fault_is_shortened_to_one_line(application: Application) -> None:
     found = failure(application, sends(400, b"two\r\n lines " + b"x" * 10_000, "text/html"))
     assert str(found).startswith("HTTP 400: two lines xxx")
     assert len(str(found)) < 600
 
 
-def test_the_wait_that_was_asked_for_is_kept_and_is_no_latency(application: Application) -> None:
+def test_retry_after_is_respected_and_excluded_from_latency(application: Application) -> None:
     began = time.monotonic()
     posted = post(application, sends(429, b"", retry_after="0.2"), says("Paris"))
     assert posted.attempts == 2
@@ -81,27 +81,27 @@ def test_the_wait_that_was_asked_for_is_kept_and_is_no_latency(application: Appl
         b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc",
     ],
 )
-def test_a_connection_that_is_cut_is_tried_again(application: Application, begun: bytes) -> None:
+def test_a_broken_connection_is_retried(application: Application, begun: bytes) -> None:
     assert post(application, cuts(begun), says("Paris")).response == "Paris"
     found = failure(application, cuts(begun), cuts(begun), attempts=2)
     assert (found.kind, found.attempts) == ("connection", 2)
 
 
-def test_nobody_there_is_a_fault_of_the_connection(application: Application) -> None:
+def test_an_unreachable_server_is_a_connection_fault(application: Application) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         application.url = f"http://127.0.0.1:{server.getsockname()[1]}/"
     found = failure(application, attempts=2)
     assert (found.kind, found.attempts) == ("connection", 2)
 
 
-def test_an_answer_that_does_not_come_in_time_is_tried_again(application: Application) -> None:
+def test_a_timeout_is_retried(application: Application) -> None:
     posted = post(application, waits(application), says("Paris"), timeout_s=1.0)
     assert (posted.response, posted.attempts) == ("Paris", 2)
     found = failure(application, waits(application), waits(application), timeout_s=0.1, attempts=2)
     assert (found.kind, str(found), found.attempts) == ("timeout", "no answer in time", 2)
 
 
-def test_the_time_out_is_that_of_the_whole_attempt(application: Application) -> None:
+def test_the_timeout_covers_the_whole_attempt(application: Application) -> None:
     def drips(handler: BaseHTTPRequestHandler) -> None:
         write_raw(handler, b"HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n")
         for _ in range(30):

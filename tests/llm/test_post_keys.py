@@ -21,14 +21,14 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("status", [400, 401, 500])
-def test_a_key_that_the_application_repeats_is_not_told(
+def test_a_key_repeated_by_the_application_is_redacted(
     application: Application, key: Callable[[str], dict[str, Any]], status: int
 ) -> None:
     assert SECRET not in str(failure(application, says({"invalid": f"Bearer {SECRET}"}, status), **key(SECRET)))
 
 
 @pytest.mark.parametrize("value", [f"{SECRET}\n", f"{SECRET}\r\n", f"{SECRET}\nX-Other: 1"], ids=repr)
-def test_a_key_that_cannot_be_sent_is_not_told(
+def test_a_key_that_cannot_be_sent_is_redacted(
     application: Application, key: Callable[[str], dict[str, Any]], value: str
 ) -> None:
     try:
@@ -37,25 +37,21 @@ def test_a_key_that_cannot_be_sent_is_not_told(
         assert SECRET not in str(error)
 
 
-def test_a_key_that_is_cut_short_is_not_told_either(
-    application: Application, key: Callable[[str], dict[str, Any]]
-) -> None:
+def test_a_truncated_key_is_redacted(application: Application, key: Callable[[str], dict[str, Any]]) -> None:
     reply = sends(400, b"x" * 490 + SECRET.encode(), "text/plain")
     assert SECRET[:6] not in str(failure(application, reply, **key(SECRET)))
 
 
-@pytest.mark.parametrize(("value", "told"), [("1", True), ("abc", True), ("abcd", False)])
-def test_what_is_too_short_for_a_key_is_told(
-    application: Application, key: Callable[[str], dict[str, Any]], value: str, told: bool
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("abc", True), ("abcd", False)])
+def test_values_too_short_for_a_key_are_not_redacted(
+    application: Application, key: Callable[[str], dict[str, Any]], value: str, shown: bool
 ) -> None:
     found = str(failure(application, says(f"<{value}>", 401), **key(value)))
-    assert (f"<{value}>" in found) is told
+    assert (f"<{value}>" in found) is shown
     assert found.startswith("HTTP 401: ")
 
 
-def test_a_key_that_is_not_ascii_is_an_error_of_ours_or_sent(
-    application: Application, key: Callable[[str], dict[str, Any]]
-) -> None:
+def test_a_non_ascii_key_is_redacted(application: Application, key: Callable[[str], dict[str, Any]]) -> None:
     try:
         post(application, **key(f"{SECRET}…"))
     except (InputError, CallError) as error:
@@ -63,7 +59,7 @@ def test_a_key_that_is_not_ascii_is_an_error_of_ours_or_sent(
 
 
 @pytest.mark.parametrize("headers", [{"X A": "1"}, {"X-A": "two\nlines"}, {"": "1"}], ids=str)
-def test_a_header_that_cannot_be_sent_is_not_tried_again(application: Application, headers: dict[str, str]) -> None:
+def test_an_invalid_header_is_not_retried(application: Application, headers: dict[str, str]) -> None:
     with pytest.raises((InputError, CallError)) as caught:
         post(application, headers=headers, attempts=2)
     assert getattr(caught.value, "attempts", 1) == 1

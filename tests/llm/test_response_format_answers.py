@@ -12,10 +12,10 @@ from evalflows.llm import response_format
 from evalflows.llm.response_format import read_answer
 from evalflows.specs.connection import AnswerForm
 
-# what is read
+# Reading
 
 
-def test_json_is_read_and_held_to_the_schema() -> None:
+def test_json_is_parsed_and_validated() -> None:
     answer = {"reasoning": "It says Lyon.", "correct": False}
     for content in (json.dumps(answer), f"\n {json.dumps(answer)}\n", f"```json\n{json.dumps(answer)}\n```\n"):
         assert read_answer({"content": content}, VERDICT, "json_schema", "stop") == answer
@@ -46,18 +46,18 @@ def test_json_is_read_and_held_to_the_schema() -> None:
         pytest.param(f'{{"reasoning": "{"x" * 10_000}", "correct": null}}', id="long"),
     ],
 )
-def test_anything_looser_than_the_json_is_a_bad_answer(content: Any) -> None:
+def test_anything_but_valid_json_is_a_bad_answer(content: Any) -> None:
     assert fault({"content": content}, "json_schema")[0] == "bad_answer"
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_what_is_no_finite_number_is_a_bad_answer(number: str) -> None:
+def test_non_finite_numbers_are_a_bad_answer(number: str) -> None:
     schema = flat(score={"type": "number"})
     assert fault({"content": f'{{"score": {number}}}'}, "json_schema", schema)[0] == "bad_answer"
     assert fault({"content": f"[[score: {number}]]"}, "text", schema)[0] == "bad_answer"
 
 
-def test_the_arguments_of_the_call_are_read() -> None:
+def test_the_arguments_of_the_tool_call_are_read() -> None:
     calls = [call("{}", "another"), call(GOOD), call('{"reasoning": "", "correct": false}')]
     assert read_answer({"content": None, "tool_calls": calls}, VERDICT, "tool_call", "tool_calls")["correct"] is True
 
@@ -75,11 +75,11 @@ def test_the_arguments_of_the_call_are_read() -> None:
         {"tool_calls": [call('{"reasoning": "", "correct": "yes"}'), call("[]")]},
     ],
 )
-def test_what_is_no_call_of_the_tool_is_a_bad_answer(message: dict[str, Any]) -> None:
+def test_a_missing_or_invalid_tool_call_is_a_bad_answer(message: dict[str, Any]) -> None:
     assert fault(message, "tool_call")[0] == "bad_answer"
 
 
-def test_the_marks_and_the_text_before_them_are_the_fields() -> None:
+def test_tags_and_the_text_before_them_become_the_fields() -> None:
     schema = flat(reasoning=REASONING, correct=CORRECT, score=SCORE, grade=GRADE)
     answer = "Both say Paris.\n\nSo it fits.\n\n[[correct: true]]\n[[score: 4]]\n[[grade: not good]]\n"
     expected = {"reasoning": "Both say Paris.\n\nSo it fits.", "correct": True, "score": 4, "grade": "not good"}
@@ -100,15 +100,15 @@ def test_the_marks_and_the_text_before_them_are_the_fields() -> None:
         ("[[correct: false]]\n\n[[correct: true]]", True),
     ],
 )
-def test_a_mark_may_be_written_a_little_otherwise(end: str, correct: bool) -> None:
+def test_tags_may_vary_in_case_spacing_and_decoration(end: str, correct: bool) -> None:
     assert said(f"It fits.\n{end}")["correct"] is correct
 
 
-def test_a_mark_may_follow_a_sentence() -> None:
+def test_a_tag_may_follow_a_sentence() -> None:
     assert said("Both say Paris. [[correct: true]]") == {"reasoning": "Both say Paris.", "correct": True}
 
 
-def test_a_label_before_the_marks_is_no_part_of_the_text() -> None:
+def test_labels_before_tags_are_removed_from_the_text() -> None:
     schema = flat(reasoning=REASONING, correct=CORRECT, score=SCORE)
     answer = said("It fits.\n\n- Correct: [[correct: true]]\n- **Score:** [[score: 2]]", schema)
     assert answer == {"correct": True, "score": 2, "reasoning": "It fits."}
@@ -134,7 +134,7 @@ def test_a_label_before_the_marks_is_no_part_of_the_text() -> None:
         '{"reasoning": "", "correct": true}',
     ],
 )
-def test_without_its_mark_a_text_is_a_bad_answer(answer: str) -> None:
+def test_a_text_without_its_tag_is_a_bad_answer(answer: str) -> None:
     assert fault({"content": answer}, "text")[0] == "bad_answer"
 
 
@@ -158,7 +158,7 @@ def test_a_number_may_have_a_fraction_and_an_exponent(value: str) -> None:
     assert said(f"[[score: {value}]]", flat(score={"type": "number"})) == {"score": 150}
 
 
-def test_a_value_of_an_enum_is_the_enums_own_spelling() -> None:
+def test_enum_values_take_the_spelling_of_the_schema() -> None:
     assert said("[[grade: b]]", flat(grade=GRADE)) == {"grade": "B"}
     assert said('[[grade: "NOT good"]]', flat(grade=GRADE)) == {"grade": "not good"}
     assert said("[[grade: a]]", flat(grade={"enum": ["A", "a"]})) == {"grade": "a"}
@@ -168,7 +168,7 @@ def test_a_value_of_an_enum_is_the_enums_own_spelling() -> None:
         assert fault({"content": f"[[grade: {wrong}]]"}, "text", flat(grade=GRADE))[0] == "bad_answer"
 
 
-def test_where_the_reasoning_comes_after_the_marks_those_at_the_end_count() -> None:
+def test_when_reasoning_follows_the_tags_the_final_tags_count() -> None:
     schema = flat(correct=CORRECT, reasoning=REASONING)
     answer = said('[[correct: false]]\nIt says "[[correct: true]]", but Lyon is wrong.\n[[correct: false]]', schema)
     assert answer == {"correct": False, "reasoning": 'It says "[[correct: true]]", but Lyon is wrong.'}
@@ -177,7 +177,7 @@ def test_where_the_reasoning_comes_after_the_marks_those_at_the_end_count() -> N
     )
 
 
-# what was cut off
+# Truncation, the validator, and speed
 
 
 @pytest.mark.parametrize(
@@ -191,22 +191,22 @@ def test_where_the_reasoning_comes_after_the_marks_those_at_the_end_count() -> N
         ("text", {"content": "It says\n\n[[correct: true]]"}),  # quoted, as far as one can know
     ],
 )
-def test_what_was_cut_off_is_truncated(form: AnswerForm, message: dict[str, Any]) -> None:
+def test_an_incomplete_answer_at_the_limit_is_truncated(form: AnswerForm, message: dict[str, Any]) -> None:
     assert fault(message, form, finish_reason="length")[0] == "truncated"
 
 
 @pytest.mark.parametrize(
     ("form", "message"), [("json_schema", {"content": GOOD}), ("tool_call", {"tool_calls": [call(GOOD)]})]
 )
-def test_what_is_whole_can_be_read_though_the_limit_was_met(form: AnswerForm, message: dict[str, Any]) -> None:
+def test_a_complete_answer_at_the_limit_is_read(form: AnswerForm, message: dict[str, Any]) -> None:
     assert read_answer(message, VERDICT, form, "length")["correct"] is True
 
 
-def test_whole_json_of_another_shape_is_a_bad_answer_also_at_the_limit() -> None:
+def test_json_against_the_schema_at_the_limit_is_a_bad_answer() -> None:
     assert fault({"content": "{}"}, "json_schema", finish_reason="length")[0] == "bad_answer"
 
 
-def test_a_reference_to_elsewhere_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_schema_references_are_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[Any] = []
     monkeypatch.setattr("urllib.request.urlopen", lambda *given: fetched.append(given))
     schema = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}
@@ -214,7 +214,7 @@ def test_a_reference_to_elsewhere_is_not_fetched(monkeypatch: pytest.MonkeyPatch
     assert fetched == []
 
 
-def test_the_validator_is_made_once_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_validator_is_built_once_per_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     real = response_format.validator_for
     monkeypatch.setattr(response_format, "validator_for", lambda *a, **k: made.append(a) or real(*a, **k))

@@ -15,14 +15,14 @@ REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Judge."}], "t
 
 
 def text_asked(schema: dict[str, Any]) -> str:
-    """Return the text that is appended to the message."""
+    """Return the instruction that is appended to the message."""
     content = with_response_format(REQUEST, schema, "text")["messages"][-1]["content"]
     assert content.startswith("Judge.\n\n")
     return str(content).removeprefix("Judge.\n\n")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_request_is_not_changed_and_all_that_it_says_is_kept(form: AnswerForm) -> None:
+def test_the_request_is_copied_and_its_fields_are_kept(form: AnswerForm) -> None:
     request, schema = deepcopy(REQUEST), deepcopy(VERDICT)
     body = with_response_format(request, schema, form)
     assert (request, schema) == (REQUEST, VERDICT)
@@ -30,14 +30,14 @@ def test_the_request_is_not_changed_and_all_that_it_says_is_kept(form: AnswerFor
     assert body["messages"][0]["content"].startswith("Judge.")
 
 
-def test_a_schema_goes_as_the_format_of_the_response() -> None:
+def test_json_schema_is_sent_as_response_format() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": VERDICT}}
     assert with_response_format(REQUEST, VERDICT, "json_schema") == REQUEST | {"response_format": form}
     nameless = with_response_format(REQUEST, {"type": "integer"}, "json_schema")
     assert nameless["response_format"]["json_schema"]["name"] == "answer"
 
 
-def test_a_tool_call_is_forced_and_the_tool_takes_the_schema() -> None:
+def test_the_tool_call_is_forced_with_the_schema_as_parameters() -> None:
     body = with_response_format(REQUEST, VERDICT | {"title": "my verdict!"}, "tool_call")
     (tool,) = body["tools"]
     assert tool["function"]["parameters"]["properties"] == VERDICT["properties"]
@@ -79,7 +79,7 @@ def test_a_tool_call_is_forced_and_the_tool_takes_the_schema() -> None:
         (flat(correct={"type": "bolean"}), "json_schema", {}, "schema: $.properties.correct.type: 'bolean'"),
     ],
 )
-def test_what_a_form_has_no_room_for_is_a_bad_request_in_one_line(
+def test_unsupported_schemas_are_a_bad_request_in_one_line(
     schema: dict[str, Any], form: AnswerForm, request_has: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(CallError) as raised:
@@ -88,19 +88,19 @@ def test_what_a_form_has_no_room_for_is_a_bad_request_in_one_line(
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_text_is_told_of_each_mark_with_the_values_that_it_may_have() -> None:
-    told = text_asked(
+def test_the_instruction_lists_each_tag_with_its_allowed_values() -> None:
+    instruction = text_asked(
         flat(reasoning={"type": "string", "description": "two sentences"}, correct=CORRECT, score=SCORE, grade=GRADE)
     )
-    lines = told.splitlines()
+    lines = instruction.splitlines()
     assert lines[0].startswith("First write the reasoning (two sentences), as plain text. Then end your answer with")
     assert lines[1:4] == ["[[correct: …]]", "[[score: …]]", "[[grade: …]]"]
-    assert "correct is true or false." in told
-    assert "score is a whole number, at least 1, at most 5." in told
-    assert 'grade is one of "A", "B", "not good", without quotes.' in told
+    assert "correct is true or false." in instruction
+    assert "score is a whole number, at least 1, at most 5." in instruction
+    assert 'grade is one of "A", "B", "not good", without quotes.' in instruction
 
 
-def test_the_instruction_itself_is_no_answer() -> None:
+def test_the_instruction_itself_is_a_bad_answer() -> None:
     for schema in (VERDICT, flat(correct=CORRECT), flat(grade=GRADE), flat(correct=CORRECT, reasoning=REASONING)):
         assert fault({"content": text_asked(schema)}, "text", schema)[0] == "bad_answer"
 
@@ -114,7 +114,7 @@ def test_the_instruction_follows_the_order_of_the_schema() -> None:
     assert alone.startswith("Answer with this line") and "reasoning" not in alone
 
 
-def test_the_instruction_goes_to_the_users_last_message_whatever_its_shape() -> None:
+def test_the_instruction_is_appended_to_the_last_user_message() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:"}}
     conversation = [
         {"role": "system", "content": "S"},
@@ -122,9 +122,9 @@ def test_the_instruction_goes_to_the_users_last_message_whatever_its_shape() -> 
         {"role": "user", "content": [picture]},
         {"role": "assistant", "content": "so"},
     ]
-    told = with_response_format({"messages": conversation}, VERDICT, "text")["messages"]
-    assert [told[i] for i in (0, 1, 3)] == [conversation[i] for i in (0, 1, 3)]
-    assert told[2]["content"][0] == picture and "[[correct: …]]" in told[2]["content"][1]["text"]
+    sent = with_response_format({"messages": conversation}, VERDICT, "text")["messages"]
+    assert [sent[i] for i in (0, 1, 3)] == [conversation[i] for i in (0, 1, 3)]
+    assert sent[2]["content"][0] == picture and "[[correct: …]]" in sent[2]["content"][1]["text"]
     assert conversation[2]["content"] == [picture]
     (alone,) = with_response_format({"messages": []}, VERDICT, "text")["messages"]
     assert alone["role"] == "user"

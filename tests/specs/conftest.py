@@ -11,7 +11,7 @@ from referenced_code import APP, Import
 
 @pytest.fixture
 def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
-    """`write_module(name, source)`: the module, imported; it is forgotten after the test."""
+    """`write_module(name, source)` writes and imports a module, and forgets it after the test."""
     folder = tmp_path / "modules"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)

@@ -31,7 +31,7 @@ def test_a_version_changes_with_the_source(write_module: Import, old: str, new: 
     assert version_of(write_module("reference_three", APP.replace(old, new)).judge) != before
 
 
-def test_a_version_does_not_change_with_the_code_around_it(write_module: Import) -> None:
+def test_a_version_ignores_surrounding_code(write_module: Import) -> None:
     before = version_of(write_module("reference_one", APP).judge)
     changed = "# a new first line\n" + APP.replace("LIMIT = 3", "LIMIT = 4")
     assert version_of(write_module("reference_two", changed).judge) == before
@@ -47,12 +47,12 @@ def test_a_version_changes_with_settings(app: Any) -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [(1, 2), (1, "1"), (1, 1.0), (0, False), ("a", b"a"), ([1, 2], [2, 1]), (None, 0), ((), (1,))]
 )
-def test_a_version_changes_with_what_a_closure_holds(one: object, other: object) -> None:
+def test_a_version_changes_with_closure_values(one: object, other: object) -> None:
     assert version_of(closure(one)) != version_of(closure(other))
     assert version_of(closure(one)) == version_of(closure(one))
 
 
-def test_a_version_changes_with_a_table_that_a_closure_holds() -> None:
+def test_a_version_changes_with_a_dict_in_a_closure() -> None:
     assert version_of(closure({"tone": 0.5})) != version_of(closure({"tone": 0.9}))
     assert version_of(closure({"tone": 0.5, "fact": 1})) == version_of(closure({"fact": 1, "tone": 0.5}))
 
@@ -72,12 +72,12 @@ def with_named_default(limit: object) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize("make", [with_default, with_named_default])
-def test_a_version_changes_with_the_value_of_a_default(make: Callable[[object], Callable[..., object]]) -> None:
+def test_a_version_changes_with_default_values(make: Callable[[object], Callable[..., object]]) -> None:
     assert version_of(make(1)) != version_of(make(2))
     assert version_of(make(1)) == version_of(make(1))
 
 
-def test_a_version_changes_with_what_a_partial_fixes(app: Any) -> None:
+def test_a_version_changes_with_partial_arguments(app: Any) -> None:
     partials = [
         app.judge,
         functools.partial(app.judge),
@@ -89,23 +89,23 @@ def test_a_version_changes_with_what_a_partial_fixes(app: Any) -> None:
     assert version_of(functools.partial(app.judge, limit=1)) == version_of(partials[3])
 
 
-def test_a_version_changes_with_an_objects_settings(app: Any) -> None:
+def test_a_version_changes_with_an_objects_attributes(app: Any) -> None:
     assert version_of(app.Judge(1)) != version_of(app.Judge(2))
     assert version_of(app.Judge(1)) == version_of(app.Judge(1))
 
 
-def test_a_version_changes_with_the_settings_of_a_methods_object(app: Any) -> None:
+def test_a_version_changes_with_the_attributes_of_a_bound_object(app: Any) -> None:
     assert version_of(app.Judge(1).score) != version_of(app.Judge(2).score)
     assert version_of(app.Judge(1).score) == version_of(app.Judge(1).score)
 
 
-def test_a_version_changes_between_two_lambdas_of_one_line() -> None:
+def test_two_lambdas_on_one_line_have_different_versions() -> None:
     one, other = (lambda outputs: outputs == "yes"), (lambda outputs: outputs == "no")
     assert version_of(one) != version_of(other)
 
 
 def without_source(body: str) -> Callable[..., Any]:
-    """As a function typed at Python's prompt is."""
+    """A function without source, like one typed at Python's prompt."""
     names: dict[str, Any] = {}
     exec(f"def judge(outputs):\n    return {body}", names)
     return names["judge"]  # type: ignore[no-any-return]
@@ -120,12 +120,12 @@ def without_source(body: str) -> Callable[..., Any]:
         ("[x for x in outputs if x > 1]", "[x for x in outputs if x > 2]"),
     ],
 )
-def test_a_version_changes_with_code_that_has_no_source(one: str, other: str) -> None:
+def test_a_version_changes_with_code_without_source(one: str, other: str) -> None:
     assert version_of(without_source(one)) != version_of(without_source(other))
     assert version_of(without_source(one)) == version_of(without_source(one))
 
 
-def test_a_decorated_functions_version_is_of_its_own_source(write_module: Import) -> None:
+def test_a_decorated_function_is_versioned_by_its_own_source(write_module: Import) -> None:
     wrap = "def wrap(f):\n    @functools.wraps(f)\n    def inner(*a):\n        return f(*a)\n    return inner\n\n"
     source = "import functools\n\n" + wrap + "@wrap\ndef judge(outputs):\n    return {}\n"
     one, other = (write_module(f"reference_{i}", source.replace("{}", str(i))) for i in (1, 2))
@@ -133,10 +133,10 @@ def test_a_decorated_functions_version_is_of_its_own_source(write_module: Import
 
 
 class Thing:
-    """An object whose text has its address in it."""
+    """An object whose repr contains its address."""
 
 
-def test_a_version_does_not_depend_on_where_an_object_lies(app: Any) -> None:
+def test_a_version_does_not_depend_on_object_addresses(app: Any) -> None:
     things = [Thing() for _ in range(3)]
     assert len({version_of(closure(thing)) for thing in things}) == 1
     assert len({version_of(functools.partial(app.judge, limit=thing)) for thing in things}) == 1

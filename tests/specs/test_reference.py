@@ -15,7 +15,7 @@ from evalflows.specs.reference import is_async, load, name_of, parameters_of, re
 
 
 @pytest.mark.parametrize("name", ["judge", "Judge", "Judge.strict", "strict", "shout"])
-def test_what_a_module_holds_is_loaded(app: Any, name: str) -> None:
+def test_names_in_a_module_are_loaded(app: Any, name: str) -> None:
     wanted = app
     for part in name.split("."):
         wanted = getattr(wanted, part)
@@ -30,17 +30,17 @@ def problem(reference: str) -> str:
 
 
 @pytest.mark.parametrize("reference", ["", "judge", ":judge", "module:", "module.judge", ":"])
-def test_a_text_that_is_no_reference_is_refused(reference: str) -> None:
+def test_malformed_references_are_refused(reference: str) -> None:
     assert problem(reference) == f"{reference!r}: wanted 'module:name'"
 
 
-def test_a_module_that_is_not_there_is_refused() -> None:
+def test_a_missing_module_is_refused() -> None:
     assert problem("no.such:judge") == (
         "'no.such:judge': cannot import 'no.such': ModuleNotFoundError: No module named 'no'"
     )
 
 
-def test_a_module_that_raises_is_refused_in_one_line(write_module: Import) -> None:
+def test_a_module_that_fails_to_import_is_refused_in_one_line(write_module: Import) -> None:
     with pytest.raises(ValueError, match="two"):
         write_module("reference_broken", "raise ValueError('two\\nlines')")
     assert problem("reference_broken:judge") == (
@@ -49,31 +49,34 @@ def test_a_module_that_raises_is_refused_in_one_line(write_module: Import) -> No
 
 
 @pytest.mark.parametrize("module", ["..", ".judges", "a b"])
-def test_a_module_name_that_cannot_be_is_refused(module: str) -> None:
+def test_invalid_module_names_are_refused(module: str) -> None:
     assert problem(f"{module}:judge").startswith(f"'{module}:judge': cannot import ")
 
 
 @pytest.mark.parametrize("name", ["nothing", "Judge.nothing", "judge.", "Judge.strict.more"])
-def test_a_name_that_the_module_has_not_is_refused(app: Any, name: str) -> None:
+def test_a_name_missing_from_the_module_is_refused(app: Any, name: str) -> None:
     assert problem(f"reference_app:{name}") == f"'reference_app:{name}': 'reference_app' has no {name!r}"
 
 
-def test_what_cannot_be_called_is_refused(app: Any) -> None:
+def test_a_non_callable_is_refused(app: Any) -> None:
     assert problem("reference_app:LIMIT") == "'reference_app:LIMIT': got int, wanted a callable"
 
 
+# Making references
+
+
 @pytest.mark.parametrize("name", ["judge", "Judge", "Judge.strict"])
-def test_what_a_module_holds_is_referred_to_by_its_place(app: Any, name: str) -> None:
+def test_importable_callables_are_referenced_by_module_and_name(app: Any, name: str) -> None:
     function = load(f"reference_app:{name}")
     assert refer(function) == f"reference_app:{name}"
 
 
-def test_a_builtin_is_referred_to_by_its_place() -> None:
+def test_builtins_are_referenced_by_module_and_name() -> None:
     assert refer(json.dumps) == "json:dumps"
     assert refer(len) == "builtins:len"
 
 
-def live_ones(app: Any) -> list[Callable[..., Any]]:
+def live_callables(app: Any) -> list[Callable[..., Any]]:
     return [
         closure(1),
         lambda outputs: outputs,
@@ -86,27 +89,27 @@ def live_ones(app: Any) -> list[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("index", range(7))
-def test_what_no_text_can_name_lives_in_this_process(app: Any, index: int) -> None:
-    function = live_ones(app)[index]
+def test_other_callables_get_a_live_reference(app: Any, index: int) -> None:
+    function = live_callables(app)[index]
     reference = refer(function)
     assert reference.startswith("live:")
     assert load(reference) is function
     assert refer(function) == reference
 
 
-def test_two_closures_of_one_source_are_told_apart() -> None:
+def test_closures_of_the_same_source_get_different_references() -> None:
     one, same, other = closure(1), closure(1), closure(2)
     assert len({refer(one), refer(same), refer(other)}) == 3
     assert load(refer(same)) is same
 
 
-def test_a_function_that_was_replaced_in_its_module_is_not_mixed_up_with_the_new_one(app: Any) -> None:
+def test_a_function_replaced_in_its_module_keeps_its_own_reference(app: Any) -> None:
     old = app.judge
     app.judge = lambda outputs: True
     assert load(refer(old)) is old
 
 
-def test_a_function_of_main_is_live_since_no_other_process_has_it(app: Any) -> None:
+def test_functions_of_main_get_a_live_reference(app: Any) -> None:
     app.judge.__module__ = "__main__"
     assert refer(app.judge).startswith("live:judge-")
 
@@ -153,7 +156,7 @@ class AsyncCallable:
         (functools.partial(closure(1), "x"), False),
     ],
 )
-def test_what_is_awaited_is_told_from_what_is_not(function: Callable[..., Any], wanted: bool) -> None:
+def test_async_callables_are_recognized(function: Callable[..., Any], wanted: bool) -> None:
     assert is_async(function) is wanted
 
 
@@ -162,7 +165,7 @@ def test_parameters_are_read(app: Any) -> None:
     assert [parameter.name for parameter in parameters_of(app.Judge(1), "it")] == ["outputs"]
 
 
-def test_parameters_that_cannot_be_read_are_an_input_error() -> None:
+def test_unreadable_parameters_are_an_input_error() -> None:
     with pytest.raises(InputError) as caught:
         parameters_of(dict, "evaluator 'x'")
     assert str(caught.value) == "evaluator 'x': its parameters cannot be read; wrap it in a function"

@@ -27,7 +27,7 @@ def test_the_views_build_on_an_empty_object_store(memory_root: str) -> None:
 
 
 @every_view
-def test_the_first_line_of_a_view_states_columns_that_it_has(catalog: duckdb.DuckDBPyConnection, path: Path) -> None:
+def test_the_first_line_of_a_view_states_existing_columns(catalog: duckdb.DuckDBPyConnection, path: Path) -> None:
     assert set(grain(path)) <= set(catalog.sql(f"from {path.stem}").columns)
 
 
@@ -48,9 +48,7 @@ def test_a_grain_may_be_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_table_has_a_view_with_its_columns_and_its_key_for_a_grain(
-    catalog: duckdb.DuckDBPyConnection, table: str
-) -> None:
+def test_every_table_has_a_view_with_its_columns_and_key(catalog: duckdb.DuckDBPyConnection, table: str) -> None:
     (path,) = [path for path in VIEWS if path.stem == table]
     relation = catalog.sql(f"from {table}")
     schema = schema_of(TABLES[table].record)
@@ -68,7 +66,7 @@ def test_an_experiment_without_answers_is_in_the_overview(store: Store, filler: 
     assert overview["mean_latency_s"] is None
 
 
-def test_a_view_shows_what_came_after_it_was_connected(store: Store, make: Make) -> None:
+def test_a_view_shows_rows_written_after_connecting(store: Store, make: Make) -> None:
     with connect(store.layout.root) as catalog:
         store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
         assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
@@ -76,7 +74,7 @@ def test_a_view_shows_what_came_after_it_was_connected(store: Store, make: Make)
         assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
 
 
-def test_times_are_given_in_utc(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_in_utc(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     at = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
     store.append("outputs", "exp-1", "p", [make("outputs", experiment_id="exp-1", started_at=at)])

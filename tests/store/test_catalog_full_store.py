@@ -26,8 +26,11 @@ from evalflows.store.schemas import TABLES
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Two snapshots under two names, a sealed experiment of two repetitions, a second version of it, one that is
-    under way with doubles in its open parts, a row or two of everything else, and a comparison. It is only read."""
+    """The views of a store with rows in every table; tests only read it.
+
+    It has three snapshots under two names, two sealed experiments of two repetitions, an unfinished experiment with
+    duplicate rows in its open parts, a comparison, decisions and labels, and duplicate rows in the other tables.
+    """
     store = Store(tmp_path_factory.mktemp("full"))
     first, examples = freeze_questions(store, "questions", 3)
     second, _ = freeze_questions(store, "questions", 4)
@@ -57,7 +60,7 @@ def test_a_view_keeps_its_grain_on_a_full_store(full: duckdb.DuckDBPyConnection,
     assert (n_keys, n_without_key) == (n_rows, 0)
 
 
-def test_run_values_are_the_scores_of_runs_and_their_measures(full: duckdb.DuckDBPyConnection) -> None:
+def test_run_values_contain_scores_and_measures_of_runs(full: duckdb.DuckDBPyConnection) -> None:
     found = rows(full, "select metric, evaluator, data_type, value from run_values where experiment_id = 'exp-1'")
     of_runs = "from scores where subject_kind = 'run' and turn is null and experiment_id = 'exp-1'"
     ((n_scores, n_measures),) = full.execute(
@@ -75,14 +78,14 @@ def test_the_unfinished_experiment_counts_each_run_once(full: duckdb.DuckDBPyCon
     assert found == {"state": "running", "planned": 4, "answered": 1, "failed": 0, "not_attempted": 3}
 
 
-def test_the_overview_tells_failures_from_what_was_not_attempted(full: duckdb.DuckDBPyConnection) -> None:
+def test_the_overview_counts_failed_and_not_attempted_separately(full: duckdb.DuckDBPyConnection) -> None:
     (overview,) = rows(full, "select * from experiment_overview where experiment_id = 'exp-1'")
     found = {name: overview[name] for name in ("state", "planned", "answered", "failed", "not_attempted")}
     assert found == {"state": "completed", "planned": 6, "answered": 4, "failed": 2, "not_attempted": 0}
     assert overview["mean_latency_s"] == 0.5  # of the answers that there are
 
 
-def test_items_stand_beside_their_question_and_their_answer(full: duckdb.DuckDBPyConnection) -> None:
+def test_item_scores_include_the_question_and_the_answer(full: duckdb.DuckDBPyConnection) -> None:
     query = """select example_id, inputs->>'question' as question, outputs->>'answer' as answer, value, status, split
                from item_scores where experiment_id = 'exp-1' and metric = 'exact' and repetition = 0
                order by position"""
@@ -94,11 +97,11 @@ def test_items_stand_beside_their_question_and_their_answer(full: duckdb.DuckDBP
     ]
 
 
-def test_label_shares_are_of_those_that_were_labelled(full: duckdb.DuckDBPyConnection) -> None:
+def test_label_shares_count_only_labelled_runs(full: duckdb.DuckDBPyConnection) -> None:
     query = "select label, n, share from label_shares where experiment_id = 'exp-1' order by label"
     assert select(full, query).fetchall() == [("bad", 2, 0.5), ("good", 2, 0.5)]
 
 
-def test_a_datasets_name_stands_for_its_newest_snapshot(full: duckdb.DuckDBPyConnection) -> None:
+def test_the_datasets_view_shows_the_newest_snapshot(full: duckdb.DuckDBPyConnection) -> None:
     found = select(full, "select name, n_examples, versions from datasets order by name").fetchall()
     assert found == [("others", 3, 1), ("questions", 4, 2)]

@@ -25,19 +25,19 @@ def mixed(store: Store, filler: Filler) -> duckdb.DuckDBPyConnection:
     return connect(store.layout.root)
 
 
-def test_every_row_is_counted_as_what_it_is(mixed: duckdb.DuckDBPyConnection) -> None:
+def test_every_row_is_counted_by_its_status(mixed: duckdb.DuckDBPyConnection) -> None:
     (found,) = rows(mixed, "select scored, missing, not_applicable, sampled_out from metric_summary")
     assert found == {"scored": 4, "missing": 5, "not_applicable": 2, "sampled_out": 1}
     assert sum(found.values()) == rows(mixed, "select count(*) as n from scores")[0]["n"]
 
 
-def test_a_missing_value_is_no_zero(mixed: duckdb.DuckDBPyConnection) -> None:
+def test_missing_values_do_not_count_as_zero(mixed: duckdb.DuckDBPyConnection) -> None:
     (found,) = rows(mixed, "select mean, sd from metric_summary")
     assert found["mean"] == 0.5
     assert found["sd"] == pytest.approx((1 / 3) ** 0.5)
 
 
-def test_a_metric_that_failed_throughout_has_no_mean(store: Store, filler: Filler) -> None:
+def test_a_metric_without_scored_values_has_no_mean(store: Store, filler: Filler) -> None:
     filler.experiment("exp-1", "snap", 2, 1)
     for i in range(2):
         filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, "exact", status="failed", value=None))
@@ -46,7 +46,7 @@ def test_a_metric_that_failed_throughout_has_no_mean(store: Store, filler: Fille
     assert found == {"mean": None, "scored": 0, "missing": 2}
 
 
-def test_a_cost_is_unknown_where_one_of_its_parts_is(store: Store, filler: Filler) -> None:
+def test_a_cost_with_an_unknown_part_is_unknown(store: Store, filler: Filler) -> None:
     filler.experiment("exp-1", "snap", 2, 1)
     for metric, costs in (("known", (0.25, 0.5)), ("unknown", (0.25, None))):
         for i, cost in enumerate(costs):
@@ -58,7 +58,7 @@ def test_a_cost_is_unknown_where_one_of_its_parts_is(store: Store, filler: Fille
     assert found == [("known", 0.75, 4), ("unknown", None, 4)]
 
 
-def test_two_versions_of_an_evaluator_are_not_averaged_together(store: Store, filler: Filler) -> None:
+def test_versions_of_an_evaluator_are_summarized_separately(store: Store, filler: Filler) -> None:
     filler.experiment("exp-1", "snap", 1, 1)
     for version, value in (("v1", 0.0), ("v2", 1.0)):
         filler.scores(
@@ -69,9 +69,7 @@ def test_two_versions_of_an_evaluator_are_not_averaged_together(store: Store, fi
     assert found == [("v1", 0.0), ("v2", 1.0)]
 
 
-def test_judgements_of_turns_and_of_other_subjects_are_not_averaged_with_those_of_runs(
-    store: Store, filler: Filler
-) -> None:
+def test_only_judgements_of_whole_runs_are_averaged(store: Store, filler: Filler) -> None:
     filler.experiment("exp-1", "snap", 1, 1)
     filler.scores("exp-1", filler.score("exp-1", "q0", 0, "exact", status="scored", value=1.0))
     filler.scores("exp-1", filler.score("exp-1", "q1", 0, "exact", status="scored", value=0.0, turn=1))

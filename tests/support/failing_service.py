@@ -23,7 +23,7 @@ COST = (10 * 1.0 + 5 * 10.0) / 1e6
 
 
 class Service:
-    """Answers, under the name of the model that was asked, until it breaks; mended, it answers again."""
+    """Answers under the requested model's name, fails after `breaks_after` requests, and recovers with `mend`."""
 
     def __init__(self, *, breaks_after: int | None = None, fault: Reply | None = None) -> None:
         self.breaks_after, self.fault = breaks_after, fault or error(500, "down")
@@ -48,9 +48,9 @@ def connection(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
 
 
 def spec(connections: dict[str, Any], **changes: Any) -> ExperimentSpec:
-    """A target that calls nobody, and a judge that does."""
+    """An experiment whose judge calls a model and whose target does not."""
     fields: dict[str, Any] = {
-        "name": "standing",
+        "name": "failing",
         "run_key": "k",
         "dataset": {"rows": ROWS},
         "targets": [{"kind": "python", "function": "judges:upper"}],
@@ -64,13 +64,13 @@ def spec(connections: dict[str, Any], **changes: Any) -> ExperimentSpec:
 
 
 def chat(**changes: Any) -> dict[str, Any]:
-    """Changes to the spec by which the target asks the service, and a rule judges."""
+    """Changes to the spec: the target calls the service, and a rule judges."""
     target = {"kind": "chat", "connection": "judge", "user": "{question}"}
     return {"targets": [target | changes], "evaluators": ["contains"]}
 
 
 def incomplete(asked: ExperimentSpec, resume: str | None = None) -> str:
-    """What is said of a run that does not come to its end, which stands in the experiment's row too."""
+    """Run an experiment that stays incomplete, and return the reason in its row."""
     with pytest.raises(IncompleteError) as caught:
         run(asked, resume)
     state, reason, name, identity = one("select state, reason, name, experiment_id from experiments")

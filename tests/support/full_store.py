@@ -20,7 +20,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def freeze_questions(store: Store, name: str, count: int) -> tuple[str, list[str]]:
-    """A snapshot of so many questions, and the ids of its examples."""
+    """Freeze `count` questions; return the snapshot's id and the ids of its examples."""
     questions = [
         {"id": f"q{i}", "inputs": {"question": i}, "outputs": {"answer": i}, "split": "test"} for i in range(count)
     ]
@@ -29,7 +29,7 @@ def freeze_questions(store: Store, name: str, count: int) -> tuple[str, list[str
 
 
 class Filler:
-    """Experiments as a run leaves them."""
+    """Writes experiments like a run."""
 
     def __init__(self, store: Store, make: Make) -> None:
         self.store, self.make = store, make
@@ -60,7 +60,7 @@ def run_id(identity: str, example: str, repetition: int) -> str:
 
 
 def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, examples: list[str]) -> None:
-    """Both runs of the first example failed, and so did their judgements; the others are right, good and bad."""
+    """A sealed experiment: runs and judgements of the first example failed, all others succeeded."""
     store, outputs, scores = filler.store, [], []
     for example in examples:
         for repetition in range(2):
@@ -87,7 +87,7 @@ def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, exam
 
 
 def fill_unfinished(filler: Filler, identity: str, snapshot: str) -> None:
-    """Begun twice; one run of four was answered, at the second of three attempts."""
+    """An experiment started twice; one run of four succeeded, at the second of three attempts."""
     for attempt, status in enumerate(("failed", "ok", "failed")):
         if attempt < 2:
             filler.experiment(identity, snapshot, 4, 1)
@@ -97,7 +97,7 @@ def fill_unfinished(filler: Filler, identity: str, snapshot: str) -> None:
 
 
 def fill_decisions(store: Store, make: Make) -> None:
-    """A gate of two rules, decided on twice, one of them compared with an approved baseline."""
+    """Two decisions of a gate with two rules, each with an approved baseline."""
     rule = {
         "rule": "non_inferiority",
         "bound": 0.1,
@@ -117,7 +117,7 @@ def fill_decisions(store: Store, make: Make) -> None:
 
 
 def fill_comparison(store: Store, make: Make) -> None:
-    """Two metrics of three experiments in both orders, with win rates and ratings in all and of a split."""
+    """Two metrics of three experiments in both orders, with win rates and ratings, overall and for a split."""
     compared = Compared(store, ["a", "b", "c"], ["q0", "q1"], repetitions=2, both_orders=True)
     owner, metrics, pairs = compared.comparison_id, ("preference", "tone"), [(0, 1), (0, 2), (1, 2)]
     for metric, example, repetition, pair in product(metrics, compared.examples, range(2), pairs):
@@ -139,7 +139,7 @@ def fill_comparison(store: Store, make: Make) -> None:
 
 
 def fill_labels(store: Store, make: Make) -> None:
-    """Two people on a run that two experiments judged, one of them twice; and one of them on a pair."""
+    """Labels of two people on a run and on a pair, one of them twice."""
     for i, (labeller, at) in enumerate((("ann", START), ("ben", START), ("ann", START + timedelta(hours=1)))):
         of = {"subject_id": run_id("exp-1", "q1", 0), "experiment_id": "exp-1", "metric": "exact", "value": 1.0}
         pair = {"subject_id": "run-0-q0-0", "other_run_id": "run-1-q0-0", "metric": "preference", "label": "left"}

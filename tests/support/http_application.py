@@ -22,7 +22,7 @@ Reply = Callable[[BaseHTTPRequestHandler], None]
 
 @dataclass
 class Application:
-    """Sends the replies in turn, then an empty object, and records the requests."""
+    """Send the replies in turn, then empty objects, and record the requests."""
 
     url: str = ""
     replies: deque[Reply] = field(default_factory=deque)
@@ -52,7 +52,7 @@ class Application:
         return [headers for _, headers, _ in self.requests]
 
 
-# What the application replies
+# Replies of the application
 
 
 def sends(status: int, body: bytes, type_: str | None = "application/json", **headers: str) -> Reply:
@@ -67,7 +67,7 @@ def says(value: object, status: int = 200, **headers: str) -> Reply:
 
 
 def cuts(begun: bytes) -> Reply:
-    """Sends the beginning of a response and closes the connection."""
+    """Send the beginning of a response and close the connection."""
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
         handler.close_connection = True
@@ -77,7 +77,7 @@ def cuts(begun: bytes) -> Reply:
 
 
 def waits(application: Application, seconds: float = 30.0) -> Reply:
-    """Answers after a while, or when the test ends."""
+    """Answer after a while, or when the test ends."""
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
         application.ended.wait(seconds)
@@ -91,7 +91,7 @@ def write_raw(handler: BaseHTTPRequestHandler, content: bytes) -> None:
     handler.wfile.flush()
 
 
-# What is asked of it
+# Posts to it
 
 
 def spec(application: Application, **settings: Any) -> HttpTarget:

@@ -43,12 +43,7 @@ def numbered(count: int, **fields: Any) -> list[Row]:
     return [{"id": f"e{number}", "inputs": {"n": number}, **fields} for number in range(count)]
 
 
-# Splits and samples
-
 SPLIT = [row | {"split": split} for row, split in zip(numbered(9), ["test", "dev", None] * 3, strict=True)]
-
-
-# Keeping
 
 
 def load_and_keep(store: Store, **spec: Any) -> str:

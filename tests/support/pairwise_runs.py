@@ -23,7 +23,7 @@ def longer(outputs: Outputs) -> list[int]:
 
 
 def answered(*names: str, n: int = N) -> list[str]:
-    """Experiments of which each later one gives longer answers, all of them different."""
+    """Store experiments, each with longer answers than the one before; all answers differ."""
     questions = [f"q{i:02}" for i in range(n)]
     rows = [{"id": name, "inputs": {"question": f"{name}?"}} for name in questions]
     return [
@@ -60,7 +60,7 @@ def judged_by(endpoint: Endpoint, experiments: list[str], **changes: Any) -> Com
 
 
 def conclusion(name: str = "%") -> tuple[str, str | None]:
-    """Of the only pair of a comparison, by all examples, and why."""
+    """The conclusion over all examples of a comparison's only pair, and its reason."""
     query = """select conclusion, reason from win_rates
                where comparison like ? and slice = 'all' and not length_controlled"""
     ((found),) = asked(query, name)
@@ -68,7 +68,7 @@ def conclusion(name: str = "%") -> tuple[str, str | None]:
 
 
 def incomplete(spec: ComparisonSpec, resume: str | None = None) -> str:
-    """What is said of a comparison that does not come to its end, which stands in its row too."""
+    """Run a comparison that stays incomplete, and return the reason in its row."""
     with pytest.raises(IncompleteError) as caught:
         compare(spec, resume)
     ((state, reason, name, identity),) = asked("select state, reason, name, comparison_id from comparison_sets")

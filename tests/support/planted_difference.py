@@ -21,7 +21,7 @@ def always(question: str) -> str:
 
 
 def often(question: str) -> str:
-    """Right but for every fourth question."""
+    """Right except for every fourth question."""
     return question.upper() if number(question) % 4 else "no idea"
 
 

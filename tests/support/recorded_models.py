@@ -14,7 +14,7 @@ LABELLED = {**PAIR, "reference": "Slack water"}
 
 
 class Complete:
-    """A `complete` that says one thing, and keeps what it was asked."""
+    """A `complete` that returns one answer and records its requests."""
 
     def __init__(self, verdict: Any = "A", text: str = "", finish_reason: str = "stop") -> None:
         self.fields = {"reasoning": "A is right.", "verdict": verdict}
@@ -35,7 +35,7 @@ class Message:
 
 
 class Invoked:
-    """An object with `invoke`, without an async twin."""
+    """An object with `invoke` but not `ainvoke`."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -47,7 +47,7 @@ class Invoked:
 
 
 def asked(name: str = "pairwise_string", given: Mapping[str, str] = PAIR, **settings: Any) -> str:
-    """The prompt that goes to a model."""
+    """Return the prompt that is sent to the model."""
     complete = Complete(text="[[A]]")
     load_evaluator(name, llm=complete, **settings).evaluate_string_pairs(**given)
     ((prompt, _),) = complete.asked

@@ -10,18 +10,18 @@ from evalflows.store.ingest.datasets import Difference, compare_examples, merge_
 from evalflows.store.parquet import Store
 from evalflows.store.snapshots import snapshot_id
 
-# Growth
+# Merging
 
 OLD = examples(*numbered(3))
 
 
-def test_new_examples_come_after_the_old_and_known_ones_once() -> None:
+def test_new_examples_are_appended_and_known_examples_kept_once() -> None:
     together = merge_examples(OLD, examples(*reversed(numbered(5))), "more.csv")
     assert ids(together) == ["e0", "e1", "e2", "e4", "e3"]
     assert [example.position for example in together] == [0, 1, 2, 3, 4]
 
 
-def test_nothing_old_and_nothing_new_are_grown_from() -> None:
+def test_either_side_of_a_merge_may_be_empty() -> None:
     assert (
         ids(merge_examples([], OLD, "x"))
         == ids(merge_examples(OLD, [], "x"))
@@ -30,7 +30,7 @@ def test_nothing_old_and_nothing_new_are_grown_from() -> None:
     )
 
 
-def test_rows_without_ids_are_known_by_their_content() -> None:
+def test_rows_without_ids_are_matched_by_content() -> None:
     rows = [{"inputs": {"q": "a"}}, {"inputs": {"q": "b"}}]
     old, new = examples(*rows), examples({"inputs": {"q": "c"}}, *reversed(rows))
     together = merge_examples(old, new, "x")
@@ -38,7 +38,7 @@ def test_rows_without_ids_are_known_by_their_content() -> None:
     assert ids(together)[:2] == ids(old)
 
 
-def test_the_same_row_twice_is_known_twice() -> None:
+def test_repeated_rows_are_matched_one_by_one() -> None:
     row = {"inputs": {"q": "a"}}
     assert len(merge_examples(examples(row, row), examples(row, row, row), "x")) == 3
 
@@ -62,14 +62,14 @@ def test_an_id_with_other_content_is_refused(change: Row) -> None:
     assert str(caught.value) == said
 
 
-def test_what_has_grown_is_of_no_snapshot_yet(store: Store) -> None:
+def test_merged_examples_belong_to_no_snapshot(store: Store) -> None:
     load_and_keep(store, rows=numbered(3), name="faq")
     together = merge_examples(load(store, name="faq"), examples(*numbered(5)), "x")
     assert {example.snapshot_id for example in together} == {""}
     assert snapshot_id(together) == snapshot_id(examples(*numbered(5)))
 
 
-def test_new_examples_come_after_those_of_a_sample(store: Store) -> None:
+def test_new_examples_are_appended_to_a_sample(store: Store) -> None:
     sample = load(store, rows=numbered(30), sample=3)
     together = merge_examples(sample, examples({"id": "new", "inputs": 1}), "x")
     assert max(together, key=lambda example: example.position).example_id == "new"
@@ -78,7 +78,7 @@ def test_new_examples_come_after_those_of_a_sample(store: Store) -> None:
 # Differences
 
 
-def test_a_difference_tells_what_was_added_removed_and_changed() -> None:
+def test_a_difference_lists_added_removed_and_changed_examples() -> None:
     one, two, three = numbered(3)
     found = compare_examples(
         examples(one, two, three), examples({"id": "new", "inputs": 1}, three, two | {"split": "x"})
@@ -91,16 +91,16 @@ def test_the_order_and_the_snapshot_make_no_difference() -> None:
     assert compare_examples(OLD, other) == Difference(added=[], removed=[], changed=[], same=3)
 
 
-def test_all_is_added_to_nothing_and_nothing_is_left_of_it() -> None:
+def test_differences_from_and_to_an_empty_dataset() -> None:
     assert compare_examples([], OLD) == Difference(added=["e0", "e1", "e2"], removed=[], changed=[], same=0)
     assert compare_examples(OLD, []) == Difference(added=[], removed=["e0", "e1", "e2"], changed=[], same=0)
 
 
-def test_a_row_without_an_id_that_changed_is_another_example() -> None:
+def test_a_changed_row_without_an_id_is_a_different_example() -> None:
     found = compare_examples(examples({"inputs": 1}), examples({"inputs": 2}))
     assert (len(found.added), len(found.removed), found.changed, found.same) == (1, 1, [], 0)
 
 
-def test_growing_only_adds() -> None:
+def test_merging_only_adds_examples() -> None:
     together = merge_examples(OLD, examples(*numbered(6)), "x")
     assert compare_examples(OLD, together) == Difference(added=["e3", "e4", "e5"], removed=[], changed=[], same=3)

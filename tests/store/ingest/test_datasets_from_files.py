@@ -26,7 +26,7 @@ def faq(tmp_path: Path) -> Path:
 COLUMNS = {"inputs": "question", "reference_outputs": {"answer": "reply"}, "id": "number"}
 
 
-def test_a_file_of_any_schema_is_read_by_its_columns(store: Store, faq: Path) -> None:
+def test_columns_map_a_file_of_any_schema_to_examples(store: Store, faq: Path) -> None:
     first, second = load(store, path=str(faq), columns=COLUMNS)
     assert (first.example_id, first.inputs, first.reference_outputs, first.metadata) == (
         "1",
@@ -42,7 +42,7 @@ def test_a_file_of_any_schema_is_read_by_its_columns(store: Store, faq: Path) ->
     )
 
 
-def test_the_same_rows_in_any_format_are_the_same_examples(store: Store, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> None:
     rows = [{"inputs": {"q": "Why?", "n": [1, 2]}, "metadata": {"topic": "é"}, "split": "test"}, {"inputs": {"q": "x"}}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (tmp_path / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
@@ -72,7 +72,7 @@ def test_the_same_rows_in_any_format_are_the_same_examples(store: Store, tmp_pat
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_is_wrong_with_a_file_is_told_with_its_line(
+def test_errors_in_a_file_name_the_line(
     store: Store, tmp_path: Path, content: bytes, columns: object, said: str
 ) -> None:
     path = tmp_path / "rows.csv"
@@ -87,14 +87,14 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(
         ({"name": "ours"}, "ours", "FAQ"),
     ],
 )
-def test_a_dataset_is_called_after_its_file_unless_it_has_a_name(
+def test_a_dataset_takes_its_name_from_the_file_by_default(
     store: Store, faq: Path, spec: dict[str, str], name: str, source: str
 ) -> None:
     found = load_dataset(store, DatasetSpec.model_validate({"path": str(faq), "columns": COLUMNS} | spec))
     assert (found.name, found.source.replace(str(faq), "FAQ")) == (name, source)
 
 
-def test_rows_and_functions_have_no_name_of_their_own(store: Store) -> None:
+def test_datasets_from_rows_and_functions_have_no_default_name(store: Store) -> None:
     def some() -> list[Row]:
         return numbered(1)
 
@@ -103,7 +103,7 @@ def test_rows_and_functions_have_no_name_of_their_own(store: Store) -> None:
         assert (found.name, found.source) == (None, source)
 
 
-def test_a_file_that_a_variable_names_gives_the_dataset_its_name(
+def test_an_environment_variable_in_the_path_is_resolved_for_the_name(
     store: Store, faq: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAQ", str(faq))
@@ -111,7 +111,7 @@ def test_a_file_that_a_variable_names_gives_the_dataset_its_name(
 
 
 @pytest.mark.parametrize("field", ["id", "split", "cluster"])
-def test_a_text_that_utf8_cannot_hold_is_told_with_its_line(store: Store, tmp_path: Path, field: str) -> None:
+def test_text_that_utf8_cannot_encode_is_refused_with_its_line(store: Store, tmp_path: Path, field: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(f'{{"inputs": 1, "{field}": "\\ud83d"}}', encoding="utf-8")
     with pytest.raises(InputError, match=r"rows\.jsonl:1: "):

@@ -47,7 +47,7 @@ def test_a_function_may_be_named_by_its_module(store: Store, tmp_path: Path, mon
     assert problem(store, function="no_such_rows:rows").startswith("'no_such_rows:rows': cannot import 'no_such_rows'")
 
 
-def test_a_function_may_return_a_table_of_pandas(store: Store) -> None:
+def test_a_function_may_return_a_pandas_table(store: Store) -> None:
     table = pd.DataFrame({"question": ["Why?", "Who?"], "n": [1, 2], "sure": [True, False], "x": [0.5, 1.5]})
     found = from_function(store, lambda: table, columns={"inputs": "question"})
     assert inputs(found) == [{"question": "Why?"}, {"question": "Who?"}]
@@ -71,34 +71,34 @@ def test_a_function_may_return_a_table_of_pandas(store: Store) -> None:
     ],
     ids=["text", "Int64", "category", "object", "text missing", "number missing", "time", "array"],
 )
-def test_the_cells_of_pandas_are_read_as_those_of_parquet(store: Store, cells: Any, wanted: list[Any]) -> None:
+def test_pandas_cells_are_read_like_parquet_cells(store: Store, cells: Any, wanted: list[Any]) -> None:
     table = pd.DataFrame({"question": ["Why?", "Who?"], "cell": cells})
     found = from_function(store, lambda: table, columns={"inputs": "question"})
     assert [json.loads(example.metadata or "")["cell"] for example in found] == wanted
 
 
 @pytest.mark.parametrize("missing", [float("nan"), pd.NA], ids=repr)
-def test_an_id_that_pandas_has_no_value_for_is_none_given(store: Store, missing: object) -> None:
+def test_a_missing_pandas_id_counts_as_no_id(store: Store, missing: object) -> None:
     assert not {"nan", "<NA>"} & {*ids(from_function(store, lambda: [{"inputs": 1, "id": missing}]))}
 
 
 @pytest.mark.parametrize("value", [pd.NA, pd.DataFrame({"a": [1, 2]})], ids=["NA", "table"])
-def test_an_input_that_is_no_json_is_told(store: Store, value: object) -> None:
+def test_an_input_that_is_not_json_is_refused(store: Store, value: object) -> None:
     assert function_problem(store, lambda: [{"inputs": value}]).startswith("function FUNCTION")
 
 
-def test_an_array_of_numpy_is_a_list(store: Store) -> None:
+def test_numpy_arrays_become_lists(store: Store) -> None:
     found = from_function(store, lambda: [{"inputs": {"a": np.array([[1, 2]]), "b": np.float32(0.5), "c": np.True_}}])
     assert inputs(found) == [{"a": [[1, 2]], "b": 0.5, "c": True}]
 
 
-def test_a_time_of_numpy_is_read_as_one_of_pandas(store: Store) -> None:
+def test_numpy_times_are_read_like_pandas_times(store: Store) -> None:
     times = pd.to_datetime(["2026-01-02"])
     found = from_function(store, lambda: [{"inputs": {"a": times.to_numpy(dtype="datetime64[ns]"), "b": times[0]}}])
     assert inputs(found) == [{"a": ["2026-01-02T00:00:00"], "b": "2026-01-02T00:00:00"}]
 
 
-def test_a_table_that_is_iterated_by_rows_is_read(store: Store) -> None:
+def test_a_table_that_iterates_by_rows_is_read(store: Store) -> None:
     class Table:
         def __iter__(self) -> Iterator[Row]:
             return iter(numbered(2))
@@ -137,14 +137,12 @@ def asks(path: str) -> list[Row]:
         (lambda: [{"inputs": b"x"}], "function 'REFERENCE': row 1: inputs: got bytes, wanted text"),
     ],
 )
-def test_what_is_wrong_with_a_function_is_told_with_its_name(
-    store: Store, function: Callable[..., Any], said: str
-) -> None:
+def test_errors_in_a_function_name_the_function(store: Store, function: Callable[..., Any], said: str) -> None:
     reference = refer(function)
     assert problem(store, function=reference).startswith(said.replace("REFERENCE", reference))
 
 
-def test_a_column_that_a_row_of_a_function_lacks_is_told_with_its_row(store: Store) -> None:
+def test_a_missing_column_in_a_function_names_the_row(store: Store) -> None:
     said = function_problem(store, lambda: [{"q": 1}, {"question": 2}], columns={"inputs": "q"})
     assert said == "function FUNCTION, row:2: no column 'q', got question"
 
@@ -165,7 +163,7 @@ def test_an_async_function_is_refused(store: Store, function: Callable[..., Any]
 
 @pytest.mark.filterwarnings("ignore:coroutine 'awaited' was never awaited")
 @pytest.mark.parametrize("function", [awaited, async_yields])
-def test_an_async_function_is_refused_with_its_name(store: Store, function: Callable[..., Any]) -> None:
+def test_the_refusal_of_an_async_function_names_it(store: Store, function: Callable[..., Any]) -> None:
     assert function_problem(store, function).startswith("function FUNCTION: ")
 
 

@@ -8,18 +8,18 @@ from row_files import BOM, numbers, problem, rows, write
 from evalflows.store.ingest.rows import read_rows
 
 
-def test_lines_may_begin_with_a_mark_and_end_as_on_windows(tmp_path: Path) -> None:
+def test_jsonl_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
     path = write(tmp_path, "rows.jsonl", BOM + b'{"a": 1}\r\n\r\n{"a": 2}\r\n')
     assert [*read_rows(path)] == [(1, {"a": 1}), (3, {"a": 2})]
 
 
 @pytest.mark.parametrize("content", [b"[]", b" \n [ ] \n", b"", b"\n", b"  "])
-def test_a_list_without_rows_and_an_empty_file_have_none(tmp_path: Path, content: bytes) -> None:
+def test_an_empty_list_and_an_empty_file_have_no_rows(tmp_path: Path, content: bytes) -> None:
     assert rows(write(tmp_path, "rows.json", content)) == []
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1}\n{"a": 2}\n', b'{"a": 1}\r\n\r\n{"a": 2}', BOM + b'{"a": 1}\n{"a": 2}'])
-def test_lines_under_the_name_of_json_are_read(tmp_path: Path, content: bytes) -> None:
+def test_a_json_file_may_contain_jsonl(tmp_path: Path, content: bytes) -> None:
     assert rows(write(tmp_path, "rows.json", content)) == [{"a": 1}, {"a": 2}]
 
 
@@ -28,12 +28,12 @@ def test_the_rows_of_a_list_are_numbered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b'[{"a": 1}]', b'[\r\n  {"a": 1}\r\n]\r\n'])
-def test_a_list_may_begin_with_a_mark(tmp_path: Path, content: bytes) -> None:
+def test_a_list_may_begin_with_a_byte_order_mark(tmp_path: Path, content: bytes) -> None:
     assert rows(write(tmp_path, "rows.json", BOM + content)) == [{"a": 1}]
 
 
 @pytest.mark.parametrize("content", [BOM, BOM + b"\r\n"])
-def test_a_file_of_just_a_mark_has_no_rows(tmp_path: Path, content: bytes) -> None:
+def test_a_file_with_only_a_byte_order_mark_has_no_rows(tmp_path: Path, content: bytes) -> None:
     assert rows(write(tmp_path, "rows.jsonl", content)) == []
 
 
@@ -56,5 +56,5 @@ def test_a_file_of_just_a_mark_has_no_rows(tmp_path: Path, content: bytes) -> No
     ],
     ids=lambda value: str(value[:30]),
 )
-def test_what_is_wrong_with_a_list_is_told(tmp_path: Path, content: bytes, said: str) -> None:
+def test_json_errors_name_the_place(tmp_path: Path, content: bytes, said: str) -> None:
     assert problem(write(tmp_path, "rows.json", content)).startswith(said)

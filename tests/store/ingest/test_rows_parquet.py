@@ -50,7 +50,7 @@ def column(folder: Path, values: pa.Array) -> list[Any]:
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
-def test_a_value_of_parquet_is_read_as_json_has_it(tmp_path: Path, values: pa.Array, wanted: list[Any]) -> None:
+def test_parquet_values_are_read_as_json_values(tmp_path: Path, values: pa.Array, wanted: list[Any]) -> None:
     found = column(tmp_path, values)
     assert found == wanted
     assert json.loads(json.dumps(found, allow_nan=False)) == wanted
@@ -66,7 +66,7 @@ def test_a_value_of_parquet_is_read_as_json_has_it(tmp_path: Path, values: pa.Ar
     ],
     ids=lambda values: str(values.type),
 )
-def test_an_unusual_value_of_parquet_is_read_as_json_has_it_or_told(tmp_path: Path, values: pa.Array) -> None:
+def test_unusual_parquet_values_are_read_as_json_or_refused(tmp_path: Path, values: pa.Array) -> None:
     pq.write_table(pa.table({"a": values}), tmp_path / "rows.parquet")
     try:
         found = rows(tmp_path / "rows.parquet")
@@ -76,11 +76,11 @@ def test_an_unusual_value_of_parquet_is_read_as_json_has_it_or_told(tmp_path: Pa
         json.dumps(found, allow_nan=False)
 
 
-def test_a_map_is_a_mapping(tmp_path: Path) -> None:
+def test_a_parquet_map_becomes_a_dict(tmp_path: Path) -> None:
     assert column(tmp_path, pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64()))) == [{"k": 1}, {}, None]
 
 
-def test_a_map_with_a_key_twice_is_read_or_told(tmp_path: Path) -> None:
+def test_a_map_with_a_duplicate_key_is_read_or_refused(tmp_path: Path) -> None:
     values = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
     pq.write_table(pa.table({"a": values}), tmp_path / "rows.parquet")
     try:
@@ -89,30 +89,30 @@ def test_a_map_with_a_key_twice_is_read_or_told(tmp_path: Path) -> None:
         assert "rows.parquet" in str(error)
 
 
-def test_a_whole_decimal_stays_whole(tmp_path: Path) -> None:
+def test_integral_decimals_become_integers(tmp_path: Path) -> None:
     values = pa.array([Decimal(2**60), Decimal(2**60 + 1)], pa.decimal128(38, 0))
     assert column(tmp_path, values) == [2**60, 2**60 + 1]
 
 
 @pytest.mark.parametrize("values", [pa.array([None, b"x"]), pa.array([None, [b"x"]]), pa.array([None, {"x": b"x"}])])
-def test_bytes_are_told_with_their_row_and_column(tmp_path: Path, values: pa.Array) -> None:
+def test_bytes_are_refused_with_row_and_column(tmp_path: Path, values: pa.Array) -> None:
     pq.write_table(pa.table({"a": values}), tmp_path / "rows.parquet")
     said = "FILE:2: a: got bytes, wanted text, a number, a list or a mapping"
     assert problem(tmp_path / "rows.parquet") == said
 
 
-def test_the_rows_of_several_groups_are_numbered_on(tmp_path: Path) -> None:
+def test_rows_are_numbered_across_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": list(range(7))}), path, row_group_size=2)
     assert [*read_rows(path)] == [(number, {"a": number - 1}) for number in range(1, 8)]
 
 
-def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
+def test_a_parquet_file_may_have_no_rows(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "rows.parquet")
     assert rows(tmp_path / "rows.parquet") == []
 
 
-def test_a_table_of_pandas_is_read(tmp_path: Path) -> None:
+def test_a_pandas_table_is_read(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {
             "question": ["Why?", None],
@@ -135,13 +135,13 @@ def test_a_table_of_pandas_is_read(tmp_path: Path) -> None:
     assert rows(tmp_path / "rows.parquet") == [first, dict.fromkeys(first)]
 
 
-def test_the_index_of_pandas_is_no_column(tmp_path: Path) -> None:
+def test_the_pandas_index_is_not_read_as_a_column(tmp_path: Path) -> None:
     table = pd.DataFrame({"inputs": ["c", "a", "b"]}).sort_values("inputs")
     table.to_parquet(tmp_path / "rows.parquet")
     assert rows(tmp_path / "rows.parquet") == [{"inputs": "a"}, {"inputs": "b"}, {"inputs": "c"}]
 
 
-def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
+def test_two_columns_with_the_same_name_are_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array(["mine"]), pa.array(["yours"])], names=["a", "a"])
     pq.write_table(table, tmp_path / "rows.parquet")
     assert "got two columns of the same name" in problem(tmp_path / "rows.parquet")
@@ -156,12 +156,12 @@ def damaged(content: bytes) -> bytes:
     [b"", b"PAR1", b"a,b\n1,2\n", as_parquet(*ROWS)[:-20], as_parquet(*ROWS)[20:], damaged(as_parquet(*ROWS))],
     ids=["empty", "begun", "csv", "cut off", "beheaded", "damaged"],
 )
-def test_a_file_that_is_no_parquet_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
     said = problem(write(tmp_path, "rows.parquet", content))
     assert said.startswith(("FILE: not Parquet: ", "FILE: cannot be read: "))
 
 
-def test_a_text_of_parquet_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+def test_parquet_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     buffers = [None, pa.py_buffer(np.array([0, 1], dtype=np.int32).tobytes()), pa.py_buffer(b"\xff")]
     pq.write_table(pa.table({"a": pa.Array.from_buffers(pa.string(), 1, buffers)}), tmp_path / "rows.parquet")
     assert "UTF-8" in problem(tmp_path / "rows.parquet")

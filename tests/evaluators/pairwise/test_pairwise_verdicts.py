@@ -20,10 +20,10 @@ from evalflows.specs.reference import version_of
 
 @pytest.mark.parametrize(("preference", "winner"), [(1, "first"), (2, "second"), (0, "tie")])
 def test_the_winner_is_what_the_model_prefers_and_the_comment_its_reasoning(preference: int, winner: str) -> None:
-    preference = compared(replying(preference))
-    assert (preference.winner, preference.scores, preference.comment) == (winner, None, f"repeat 0: {preference}")
-    assert (preference.repeats, preference.agreement, preference.status) == (1, None, "scored")
-    assert preference.prompt_hash and len(preference.prompt_hash) == 16
+    result = compared(replying(preference))
+    assert (result.winner, result.scores, result.comment) == (winner, None, f"repeat 0: {preference}")
+    assert (result.repeats, result.agreement, result.status) == (1, None, "scored")
+    assert result.prompt_hash and len(result.prompt_hash) == 16
 
 
 SUMS = [

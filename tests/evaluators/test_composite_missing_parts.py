@@ -11,7 +11,7 @@ from evalflows.evaluators.composite import Combined, Part
 
 
 @pytest.mark.parametrize(
-    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator gave it")]
+    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator returned it")]
 )
 def test_a_missing_part_makes_the_composite_missing_and_says_why(part: Part | None, why: str) -> None:
     result = weighted({"a": 1, "b": 1}, {"b": 1.0} | ({"a": part} if part else {}))

@@ -62,7 +62,7 @@ def test_a_requirement_on_a_label_makes_the_composite_fail(missing: str) -> None
 
 @pytest.mark.parametrize("missing", ["fail", "leave_out"])
 @pytest.mark.parametrize(
-    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator gave it")]
+    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator returned it")]
 )
 def test_a_requirement_that_is_missing_makes_the_composite_missing(part: Part | None, why: str, missing: str) -> None:
     """It cannot be left out: then nobody would know whether it holds."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.llm import response_format
 from evalflows.llm.response_format import read_answer, with_response_format
+from evalflows.specs import json_schema
 from evalflows.specs.connection import AnswerForm
 from evalflows.specs.errors import CallError, ErrorKind
 
@@ -448,8 +448,8 @@ def test_a_reference_to_elsewhere_is_not_fetched(monkeypatch: pytest.MonkeyPatch
 
 def test_the_validator_is_made_once_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    real = response_format.validator_for
-    monkeypatch.setattr(response_format, "validator_for", lambda *a, **k: made.append(a) or real(*a, **k))
+    real = json_schema.validator_for
+    monkeypatch.setattr(json_schema, "validator_for", lambda *a, **k: made.append(a) or real(*a, **k))
     schema = flat(reasoning=REASONING, correct=CORRECT, only_here=CORRECT)
     for number in range(20):
         answer = json.dumps({"reasoning": str(number), "correct": True, "only_here": False})

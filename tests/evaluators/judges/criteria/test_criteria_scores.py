@@ -120,7 +120,7 @@ def test_a_criterion_of_ones_own_that_is_bad_counts_so_in_the_own_score(judge: A
 
 def test_a_text_of_ones_own_for_a_harm_keeps_its_direction_and_needs_no_reference() -> None:
     harm, right = criteria_of({"misogyny": "Mocks women.", "correctness": "Gives a distance."})
-    assert (harm.says, harm.yes_is_good) == ("Mocks women.", False)
+    assert (harm.question, harm.yes_is_good) == ("Mocks women.", False)
     assert right.needs_reference is False
 
 

@@ -16,7 +16,7 @@ from evalflows.evaluators.subject import ExampleView, RunView
 # LangSmith's names
 
 
-def test_all_of_langsmiths_names_are_handed_over() -> None:
+def test_all_langsmith_arguments_are_passed() -> None:
     def everything(
         run: Any, example: Any, inputs: Any, outputs: Any, reference_outputs: Any, metadata: Any, attachments: Any
     ) -> tuple[Any, ...]:
@@ -46,7 +46,7 @@ def test_all_of_langsmiths_names_are_handed_over() -> None:
         (lambda attachments: attachments, {"image.png": "bytes"}),
     ],
 )
-def test_each_name_may_be_asked_for_alone(function: Callable[..., Any], wanted: object) -> None:
+def test_each_argument_can_be_requested_alone(function: Callable[..., Any], wanted: object) -> None:
     assert evaluate(function) == wanted
 
 
@@ -55,11 +55,11 @@ def test_each_name_may_be_asked_for_alone(function: Callable[..., Any], wanted: 
     names=st.lists(st.sampled_from([name for name in OFFERED["item"] if name in ITEM]), unique=True),
     kind=st.sampled_from([Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY]),
 )
-def test_any_subset_in_any_order_and_of_any_kind_is_handed_over(names: list[str], kind: Any) -> None:
+def test_any_subset_of_arguments_in_any_order_and_kind_is_passed(names: list[str], kind: Any) -> None:
     assert evaluate(function_with(*names, kind=kind)) == {name: ITEM[name] for name in names}
 
 
-def test_names_decide_and_not_their_order() -> None:
+def test_arguments_are_matched_by_name_not_by_position() -> None:
     def swapped(reference_outputs: Any, outputs: Any) -> Any:
         return reference_outputs, outputs
 
@@ -73,14 +73,14 @@ def test_langsmiths_first_form_takes_a_run_and_an_example(function: Callable[...
     assert evaluate(function) == (RUN, EXAMPLE)
 
 
-def test_the_example_shows_its_reference_as_outputs() -> None:
+def test_the_reference_is_the_outputs_of_the_example() -> None:
     assert evaluate(lambda run, example: (run.outputs, example.outputs)) == (
         {"answer": "got 0"},
         {"answer": "wanted 0"},
     )
 
 
-def test_an_example_without_a_reference_offers_none_for_it() -> None:
+def test_the_reference_is_none_if_the_example_has_none() -> None:
     available = offer_run(ExampleView(id="e", inputs={"input": "x"}), RUN)
 
     def judge(reference_outputs: Any, expected_output: Any, example: Any) -> Any:
@@ -89,7 +89,7 @@ def test_an_example_without_a_reference_offers_none_for_it() -> None:
     assert bind(judge).call(available) == (None, None, None)
 
 
-def test_a_function_may_ask_for_nothing() -> None:
+def test_a_function_can_request_no_argument() -> None:
     assert evaluate(lambda: 0.5) == 0.5
 
 
@@ -117,21 +117,21 @@ def test_keyword_only_parameters_are_filled() -> None:
     assert evaluate(judge) == ({"answer": "got 0"}, {"answer": "wanted 0"})
 
 
-def test_all_kinds_may_stand_in_one_signature() -> None:
+def test_a_signature_can_mix_all_kinds_of_parameters() -> None:
     def judge(inputs: Any, /, outputs: Any, *rest: Any, metadata: Any) -> Any:
         return inputs, outputs, rest, metadata
 
     assert evaluate(judge) == ({"question": "question 0"}, {"answer": "got 0"}, (), {"topic": 0})
 
 
-def test_a_default_of_an_unknown_name_stays() -> None:
+def test_an_unknown_parameter_keeps_its_default() -> None:
     def judge(outputs: Any, strictness: int = 3) -> Any:
         return outputs, strictness
 
     assert evaluate(judge) == ({"answer": "got 0"}, 3)
 
 
-def test_what_is_offered_goes_before_a_default() -> None:
+def test_an_available_argument_overrides_a_default() -> None:
     def judge(outputs: Any, reference_outputs: Any = "default") -> Any:
         return reference_outputs
 
@@ -141,7 +141,7 @@ def test_what_is_offered_goes_before_a_default() -> None:
 # Langfuse's spelling
 
 
-def test_langfuses_spelling_is_handed_over() -> None:
+def test_all_langfuse_arguments_are_passed() -> None:
     def judge(*, input: Any, output: Any, expected_output: Any = None, metadata: Any = None, **_: Any) -> Any:
         return input, output, expected_output, metadata
 
@@ -149,7 +149,7 @@ def test_langfuses_spelling_is_handed_over() -> None:
     assert evaluate(judge) == wanted
 
 
-def test_only_kwargs_receive_langfuses_four() -> None:
+def test_a_function_of_kwargs_gets_the_four_langfuse_arguments() -> None:
     def judge(**kwargs: Any) -> dict[str, Any]:
         return kwargs
 
@@ -161,14 +161,14 @@ def test_only_kwargs_receive_langfuses_four() -> None:
     }
 
 
-def test_kwargs_receive_what_is_not_asked_for_by_name() -> None:
+def test_kwargs_get_the_langfuse_arguments_not_requested_by_name() -> None:
     def judge(*, output: Any, **rest: Any) -> Any:
         return output, set(rest)
 
     assert evaluate(judge) == ({"answer": "got 0"}, {"input", "expected_output", "metadata"})
 
 
-def test_langfuses_values_are_those_from_before_they_were_wrapped() -> None:
+def test_langfuse_arguments_are_unwrapped() -> None:
     example = ExampleView(id="e", inputs={"input": "Why?"}, reference_outputs={"output": "So."})
     available = offer_run(example, RunView(id="r", inputs=example.inputs, outputs={"output": 42}))
     langfuse = bind(lambda input, output, expected_output: (input, output, expected_output))
@@ -176,7 +176,7 @@ def test_langfuses_values_are_those_from_before_they_were_wrapped() -> None:
     assert bind(lambda inputs, outputs: (inputs, outputs)).call(available) == ({"input": "Why?"}, {"output": 42})
 
 
-def test_spellings_may_be_mixed() -> None:
+def test_langsmith_and_langfuse_arguments_can_be_mixed() -> None:
     def judge(inputs: Any, output: Any, *, expected_output: Any, example: Any) -> Any:
         return inputs, output, expected_output, example
 

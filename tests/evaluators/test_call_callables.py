@@ -14,7 +14,7 @@ from evalflows.evaluators.call import Bound, bind
 
 
 class Judge:
-    """A callable object with a state of its own."""
+    """A callable object with state."""
 
     def __init__(self, wanted: str) -> None:
         self.wanted = wanted
@@ -44,7 +44,7 @@ def answer_of(bound: Bound, available: Mapping[str, Any] = ITEM) -> Any:
     return asyncio.run(wait())
 
 
-def test_an_async_function_gives_something_to_await() -> None:
+def test_an_async_function_returns_an_awaitable() -> None:
     assert answer_of(bind(judge_later)) == "got 0"
 
 
@@ -52,7 +52,7 @@ def test_a_plain_function_is_not_async() -> None:
     assert bind(lambda outputs: 1).is_async is False
 
 
-def test_a_partial_is_called_with_what_it_holds() -> None:
+def test_a_partial_keeps_its_arguments() -> None:
     def judge(prefix: str, outputs: Any, *, suffix: str) -> str:
         return f"{prefix}{outputs['answer']}{suffix}"
 
@@ -60,7 +60,7 @@ def test_a_partial_is_called_with_what_it_holds() -> None:
     assert (bound.name, bound.is_async, bound.call(ITEM)) == ("judge", False, "<got 0>")
 
 
-def test_what_a_partial_holds_under_an_offered_name_stays() -> None:
+def test_a_preset_argument_of_a_partial_is_not_overridden() -> None:
     def judge(outputs: Any, reference_outputs: Any) -> Any:
         return outputs, reference_outputs
 
@@ -89,7 +89,7 @@ def test_a_bound_method_keeps_its_object() -> None:
     assert evaluate(Judge("this").method) == "this or got 0"
 
 
-def test_a_decorator_that_keeps_the_signature_is_seen_through() -> None:
+def test_a_decorated_function_has_the_signature_of_the_inner_function() -> None:
     @wraps(judge_later)
     async def traced(*args: Any, **kwargs: Any) -> Any:
         return await judge_later(*args, **kwargs)

@@ -27,7 +27,7 @@ def composite_by(function: Any, parts: dict[str, Part | float] | None = None) ->
     return composite_of({"weights": ["a", "b"], "function": "m:f"}, parts or PARTS, function)
 
 
-def test_a_function_gets_the_scaled_parts_and_gives_the_value() -> None:
+def test_a_function_gets_the_scaled_parts_and_returns_the_value() -> None:
     seen: list[Mapping[str, float]] = []
 
     def product(parts: Mapping[str, float]) -> float:
@@ -45,17 +45,17 @@ def test_a_function_gets_the_scaled_parts_and_gives_the_value() -> None:
     ("value", "kept"),
     [(0.25, 0.25), (0, 0.0), (1, 1.0), (True, 1.0), (False, 0.0), (np.float32(0.5), 0.5), (np.int64(1), 1.0)],
 )
-def test_a_function_may_give_any_number_from_0_to_1(value: object, kept: float) -> None:
+def test_a_function_can_return_any_number_from_0_to_1(value: object, kept: float) -> None:
     result = composite_by(lambda parts: value)
     assert (result.status, result.value) == ("scored", kept) and type(result.value) is float
 
 
-def test_a_function_may_say_that_it_does_not_apply() -> None:
+def test_a_function_can_return_none_for_not_applicable() -> None:
     assert composite_by(lambda parts: None) == Combined(status="not_applicable", parts={"a": 0.25, "b": 0.5})
 
 
 @pytest.mark.parametrize("value", [1.2, -0.1, math.nan, math.inf, "0.5", "good", [0.5], {}, 1j], ids=repr)
-def test_what_is_no_number_from_0_to_1_makes_the_composite_fail(value: object) -> None:
+def test_an_invalid_return_value_makes_the_composite_fail(value: object) -> None:
     result = composite_by(lambda parts: value)
     assert (result.status, result.value) == ("failed", None)
     assert result.error == f"the composite's function returned {value!r}, wanted 0 to 1, or None"
@@ -66,7 +66,7 @@ def test_a_function_that_raises_makes_the_composite_fail() -> None:
     assert (result.status, result.error) == ("failed", "the composite's function raised KeyError: 'c'")
 
 
-def test_a_function_cannot_change_the_parts_that_are_kept() -> None:
+def test_a_function_cannot_change_the_stored_parts() -> None:
     def greedy(parts: dict[str, float]) -> float:
         parts["a"] = 1.0
         return parts["a"]
@@ -75,7 +75,7 @@ def test_a_function_cannot_change_the_parts_that_are_kept() -> None:
     assert (result.value, result.parts) == (1.0, {"a": 0.25, "b": 0.5})
 
 
-def test_a_function_is_not_called_where_a_requirement_is_unmet_or_nothing_applies() -> None:
+def test_a_function_is_not_called_if_a_requirement_is_unmet_or_nothing_applies() -> None:
     def never(parts: object) -> float:
         raise AssertionError
 
@@ -106,7 +106,7 @@ def version(change: dict[str, Any] | None = None, **fields: Any) -> str:
     ],
     ids=str,
 )
-def test_a_composite_that_is_made_otherwise_is_of_another_version(change: dict[str, Any]) -> None:
+def test_a_change_of_the_composite_changes_its_version(change: dict[str, Any]) -> None:
     assert version(change) != version()
     assert version(change) == version(change)
 
@@ -119,7 +119,7 @@ def test_the_directions_and_ranges_of_parts_and_requirements_are_part_of_the_ver
     assert version(strict) == version(strict, metrics={"other": LOWER}) == version(strict | {"name": "another"})
 
 
-def test_the_source_of_a_function_of_ones_own_is_part_of_the_version(
+def test_the_source_of_the_users_function_is_part_of_the_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)

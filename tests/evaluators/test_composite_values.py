@@ -35,7 +35,7 @@ from evalflows.specs.metric import MEASURES
         ({"a": 1e-9, "b": 1e9}, 1e-18),
     ],
 )
-def test_the_parts_are_weighed(weights: dict[str, float], value: float) -> None:
+def test_the_parts_are_weighted(weights: dict[str, float], value: float) -> None:
     result = weighted(weights, {"a": 1, "b": 0, "not weighed": 1})
     assert (result.status, result.error) == ("scored", None)
     assert result.value == pytest.approx(value)
@@ -55,7 +55,7 @@ def test_the_mean_lies_between_its_parts(weighed: list[tuple[float, float]]) -> 
 
 
 @given(weights, weights, shares, shares, st.floats(1e-3, 1e3))
-def test_neither_the_order_nor_the_sum_of_the_weights_counts(
+def test_the_order_and_the_sum_of_the_weights_do_not_matter(
     one_weight: float, other_weight: float, one_share: float, other_share: float, factor: float
 ) -> None:
     parts: dict[str, Part | float] = {"a": one_share, "b": other_share}
@@ -98,7 +98,7 @@ def test_a_score_out_of_its_range_makes_the_composite_fail(value: float) -> None
     assert result.error == f"a: got {value:g}, wanted 0 to 1 (metrics: {{a: {{range: …}}}})"
 
 
-def test_a_range_that_is_declared_is_told() -> None:
+def test_the_error_names_the_declared_range() -> None:
     assert composite_of_one(7, range=[1, 5]).error == "a: got 7, wanted 1 to 5 (metrics: {a: {range: …}})"
 
 
@@ -126,7 +126,7 @@ def test_a_label_makes_the_composite_fail(missing: Literal["fail", "leave_out", 
         ("minimum", 0.25),
     ],
 )
-def test_every_way_by_hand(aggregation: str, value: float) -> None:
+def test_each_aggregation_equals_a_hand_computed_value(aggregation: str, value: float) -> None:
     result = composite_of({"weights": {"a": 1, "b": 3}, "aggregation": aggregation}, PARTS)
     assert (result.status, result.value) == ("scored", pytest.approx(value, rel=1e-12))
     assert result.parts == {"a": 0.25, "b": 0.5}
@@ -138,8 +138,8 @@ def test_a_part_of_0_makes_the_geometric_mean_and_the_minimum_0(aggregation: str
 
 
 @pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
-def test_in_every_way_parts_are_scaled_and_turned_first(aggregation: str) -> None:
-    """2 seconds of at most 10 are 0.8, and 4.2 stars of 1 to 5 too."""
+def test_each_aggregation_scales_and_flips_the_parts_first(aggregation: str) -> None:
+    """2 of at most 10 seconds and 4.2 stars of 1 to 5 are both scaled to 0.8."""
     declared = {"latency": {"range": [0, 10], **LOWER}, "stars": {"range": [1, 5]}}
     result = composite_of(
         {"weights": {"latency": 2, "stars": 1}, "aggregation": aggregation}, {"latency": 2.0, "stars": 4.2}, **declared
@@ -148,15 +148,15 @@ def test_in_every_way_parts_are_scaled_and_turned_first(aggregation: str) -> Non
 
 
 @pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
-def test_in_every_way_a_part_that_does_not_apply_and_one_that_is_left_out_do_not_weigh(aggregation: str) -> None:
+def test_each_aggregation_ignores_parts_that_do_not_apply_or_are_left_out(aggregation: str) -> None:
     said = {"weights": ["a", "b", "c"], "aggregation": aggregation, "missing": "leave_out"}
     result = composite_of(said, {"a": 0.5, "b": WITHOUT, "c": FAILED})
     assert (result.value, result.parts) == (pytest.approx(0.5), {"a": 0.5, "c": None})
 
 
 @given(st.lists(st.tuples(weights, shares), min_size=1, max_size=5))
-def test_the_ways_are_in_order(weighed: list[tuple[float, float]]) -> None:
-    """The worst part, the geometric mean and the mean: of the same parts, none is above the next."""
+def test_minimum_geometric_mean_and_mean_are_in_order(weighed: list[tuple[float, float]]) -> None:
+    """For the same parts, minimum <= geometric mean <= weighted mean."""
     said = {str(index): weight for index, (weight, _) in enumerate(weighed)}
     parts: dict[str, Part | float] = {str(index): share for index, (_, share) in enumerate(weighed)}
     ways = ("minimum", "geometric_mean", "weighted_mean")

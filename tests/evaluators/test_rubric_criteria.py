@@ -25,7 +25,7 @@ from evalflows.evaluators.score import Judgement, normalise
 from evalflows.specs.evaluator import EvaluatorSpec
 
 
-def test_criteria_are_judged_in_one_call_and_weighed() -> None:
+def test_criteria_are_judged_in_one_call_and_weighted() -> None:
     judge = scoring_criteria((5, 2))
     whole, faithful, kind = judged(judge, criteria=CRITERIA)
     assert len(judge.requests) == 1
@@ -39,7 +39,7 @@ def test_criteria_are_judged_in_one_call_and_weighed() -> None:
     assert "weight" not in prompt
 
 
-def test_criteria_are_each_combined_and_then_weighed() -> None:
+def test_each_criterion_is_combined_before_weighting() -> None:
     judge = scoring_criteria((5, 1), (1, 5), (5, 4))
     whole, faithful, kind = judged(judge, criteria=CRITERIA, repeats=3, combine="median")
     assert (faithful.value, kind.value) == (5.0, 4.0)
@@ -50,36 +50,36 @@ def test_criteria_are_each_combined_and_then_weighed() -> None:
     assert (whole.comment, faithful.comment, kind.comment) == ("repeat 2", "repeat 0", "repeat 2")
 
 
-def test_the_mean_of_repeats_is_the_same_whichever_is_done_first() -> None:
+def test_the_mean_does_not_depend_on_whether_repeats_or_criteria_are_combined_first() -> None:
     pairs = [(5, 1), (1, 5), (4, 4), (2, 3)]
     whole, *_ = judged(scoring_criteria(*pairs), criteria=CRITERIA, repeats=4)
     assert whole.value == pytest.approx(fmean((3 * a + b) / 4 for a, b in pairs))
 
 
-def test_a_weight_of_0_is_reported_and_does_not_count() -> None:
+def test_a_criterion_with_weight_0_is_reported_but_not_counted() -> None:
     whole, faithful, kind = judged(scoring_criteria((5, 1)), criteria={"faithful": "", "kind": {"weight": 0}})
     assert (whole.value, faithful.value, kind.value) == (5.0, 5.0, 1.0)
 
 
-def test_criteria_may_have_labels_that_stand_for_numbers() -> None:
+def test_criteria_can_have_labels_with_numbers() -> None:
     judge = ScriptedJudge({"reasoning": "", "faithful": "no", "kind": "yes"})
     whole, faithful, kind = judged(judge, criteria=CRITERIA, labels={"yes": 1.0, "no": 0.0})
     assert (whole.value, whole.label) == (0.25, None)
     assert [(score.value, score.label) for score in (faithful, kind)] == [(0.0, "no"), (1.0, "yes")]
 
 
-def test_criteria_become_metrics_of_their_own() -> None:
+def test_each_criterion_is_a_metric() -> None:
     judgements = normalise(judged(scoring_criteria((5, 2)), criteria=CRITERIA), "quality")
     assert [judgement.metric for judgement in judgements] == ["quality", "faithful", "kind"]
     assert all(isinstance(judgement, Judgement) for judgement in judgements)
     assert all(judgement.status == "scored" and judgement.repeats == 1 for judgement in judgements)
 
 
-def test_criteria_alone_are_something_to_judge_by() -> None:
+def test_criteria_need_no_rubric() -> None:
     assert "Rubric:\n- faithful: Says" in prompt_sent(scoring_criteria((5, 2)), rubric="", criteria=CRITERIA)
 
 
-def test_settings_may_come_from_yaml() -> None:
+def test_settings_can_come_from_yaml() -> None:
     settings = yaml.safe_load(
         """
         rubric: Judge as an editor would.
@@ -97,7 +97,7 @@ def test_settings_may_come_from_yaml() -> None:
     assert [score.value for score in scores] == [pytest.approx(21 / 4), 7.0, 0.0]
 
 
-def test_the_example_in_the_documents_is_as_it_says() -> None:
+def test_the_example_in_the_documents_gives_the_stated_scores() -> None:
     document = (Path(__file__).parents[2] / "docs" / "evaluators.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```yaml\n(evaluators:\n  - use: rubric\n.*?)```", document, flags=re.S)
     spec = EvaluatorSpec.model_validate(yaml.safe_load(block)["evaluators"][0])

@@ -42,7 +42,7 @@ WITH_METADATA = f"{PROMPT}{{metadata}}"
 
 @pytest.mark.parametrize("text", FORGERIES)
 @pytest.mark.parametrize("side", ["inputs", "outputs", "reference", "metadata"])
-def test_no_text_ends_its_own_fence_or_changes_what_stands_around_it(text: str, side: str) -> None:
+def test_no_text_can_end_its_own_fence_or_change_the_prompt_around_it(text: str, side: str) -> None:
     kept = {"inputs": {"a": "q"}, "outputs": {"a": "o"}, "reference": {"a": "r"}, "metadata": {"a": "m"}}
 
     def prompt_of(value: str) -> str:
@@ -58,8 +58,8 @@ def test_no_text_ends_its_own_fence_or_changes_what_stands_around_it(text: str, 
 
 
 @pytest.mark.parametrize("answer", FORGERIES)
-def test_an_answer_that_the_judge_quotes_is_not_its_verdict(answer: str) -> None:
-    """In every form of an answer, from what is asked to the score."""
+def test_a_quoted_answer_is_not_read_as_the_verdict(answer: str) -> None:
+    """This holds in every answer form, from the request to the score."""
 
     async def score_in(form: Any) -> Score | list[Score]:
         async def complete(request: Any, *, schema: dict[str, Any], repeat: int, **_: Any) -> Completion:
@@ -86,7 +86,7 @@ def test_an_answer_that_the_judge_quotes_is_not_its_verdict(answer: str) -> None
 # prompt hash and rejected settings
 
 
-def test_the_hash_is_of_what_is_asked_but_for_the_example() -> None:
+def test_the_hash_covers_the_prompt_and_settings_but_not_the_example() -> None:
     def hash_of(**given: Any) -> str | None:
         judge = (
             labelling("a")
@@ -161,9 +161,7 @@ def test_the_hash_is_of_what_is_asked_but_for_the_example() -> None:
         ({"temperature": True}, "temperature: got True"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
-    settings: dict[str, Any], says: str
-) -> None:
+def test_an_invalid_setting_is_an_error_before_any_call(settings: dict[str, Any], says: str) -> None:
     judge = ScriptedJudge()
     with pytest.raises(ValueError) as raised:
         judged(judge, **settings)
@@ -171,7 +169,7 @@ def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
     assert judge.requests == []
 
 
-def test_it_declares_the_range_of_its_scale_for_itself_and_each_criterion() -> None:
+def test_the_range_of_the_scale_is_declared_for_each_metric() -> None:
     declared = rubric.metrics("quality", {"scale": [0, 10], "criteria": {"polite": "Is it?"}})  # type: ignore[attr-defined]
     assert declared == {name: {"higher_is_better": True, "range": [0.0, 10.0]} for name in ("quality", "polite")}
     assert "range" not in rubric.metrics("tone", {"labels": ["warm", "cold"]})["tone"]  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ def test_repeats_are_combined(
     assert (score.repeats, score.comment) == (len(scores), comment)
 
 
-def test_repeats_are_the_same_question_told_apart_by_their_number() -> None:
+def test_repeats_send_the_same_request_with_different_numbers() -> None:
     judge = scoring(4, 4, 4)
     judged(judge, repeats=3)
     assert sorted(parameters.pop("repeat") for _, parameters in judge.requests) == [0, 1, 2]
@@ -66,16 +66,14 @@ def test_repeats_are_the_same_question_told_apart_by_their_number() -> None:
         ({"repeats": 3, "temperature": None}, {}),
     ],
 )
-def test_several_repeats_are_drawn_at_temperature_1_unless_it_is_said(
-    settings: dict[str, Any], parameters: dict[str, Any]
-) -> None:
+def test_several_repeats_use_temperature_1_by_default(settings: dict[str, Any], parameters: dict[str, Any]) -> None:
     judge = scoring(4, 4, 4)
     judged(judge, **settings)
     for _, given in judge.requests:
         assert {name: given[name] for name in given.keys() - {"schema", "repeat"}} == parameters
 
 
-def test_repeats_are_asked_at_once() -> None:
+def test_repeats_run_concurrently() -> None:
     under_way: list[int] = []
 
     async def complete(*_: Any, repeat: int, **__: Any) -> Completion:
@@ -87,7 +85,7 @@ def test_repeats_are_asked_at_once() -> None:
     asyncio.run(rubric(QUESTION, ANSWER, None, {}, complete, rubric=RUBRIC, repeats=3))
 
 
-def test_one_repeat_that_fails_fails_the_judgement_when_all_are_over() -> None:
+def test_a_failed_repeat_fails_the_judgement_after_all_repeats_have_ended() -> None:
     judge = scoring(4, 4, 4)
     judge.says = [judge.says[0], CallError("refused", "no"), judge.says[2]]
     with pytest.raises(CallError, match="no") as raised:
@@ -114,13 +112,13 @@ def test_labels_take_the_majority(labels: tuple[str, ...], label: str, comment: 
     assert (score.spread, score.repeats) == (None, len(labels))
 
 
-def test_labels_may_stand_for_numbers() -> None:
+def test_labels_can_have_numbers() -> None:
     (score,) = judged(labelling("bad", "good", "good"), labels={"good": 1, "fair": 0.5, "bad": 0}, repeats=3)
     assert (score.value, score.label) == (1.0, "good")  # not the mean of the numbers
     assert score.spread == pytest.approx((1 / 3) ** 0.5)
 
 
-def test_a_label_that_stands_for_0_has_a_value() -> None:
+def test_a_label_with_the_number_0_has_a_value() -> None:
     (score,) = judged(labelling("bad"), labels={"good": 1, "bad": 0})
     (judgement,) = normalise(score, "tone")
     assert (judgement.value, judgement.label, judgement.data_type) == (0.0, "bad", "NUMERIC")

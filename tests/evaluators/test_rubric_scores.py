@@ -21,7 +21,7 @@ from evalflows.evaluators.rubric import rubric
 from evalflows.evaluators.score import Score
 
 
-def test_the_score_is_what_the_model_gives_and_the_comment_its_reasoning() -> None:
+def test_the_score_and_the_comment_are_the_models_score_and_reasoning() -> None:
     score = asyncio.run(rubric(QUESTION, ANSWER, REFERENCE, {}, ScriptedJudge(), rubric=RUBRIC))
     assert isinstance(score, Score)
     assert (score.value, score.label, score.key, score.comment) == (4.0, None, None, "Fine.")
@@ -53,7 +53,7 @@ def test_the_score_is_what_the_model_gives_and_the_comment_its_reasoning() -> No
         ),
     ],
 )
-def test_the_schema_takes_such_a_verdict_and_no_other(
+def test_the_schema_accepts_only_valid_verdicts(
     settings: dict[str, Any], says: dict[str, Any], wrong: list[dict[str, Any]]
 ) -> None:
     judge = ScriptedJudge(says)
@@ -63,7 +63,7 @@ def test_the_schema_takes_such_a_verdict_and_no_other(
             jsonschema.validate(verdict, judge.requests[0][1]["schema"])
 
 
-def test_the_reasoning_is_written_before_the_verdict_or_after_it() -> None:
+def test_the_reasoning_can_come_before_or_after_the_verdict() -> None:
     orders = {}
     for reasoning in ("before", "after"):
         judge = ScriptedJudge({"reasoning": "", "kind": 1, "short": 1})
@@ -77,7 +77,7 @@ def test_without_reasoning_there_is_no_comment() -> None:
     assert score.comment is None and score.value == 4
 
 
-def test_the_prompt_shows_everything_at_its_place() -> None:
+def test_the_prompt_shows_all_texts_in_order() -> None:
     prompt = prompt_sent(outputs={"output": "It is Lyon"}, metadata={"tone": "formal"})
     parts = ["Question:", fenced(QUESTION["question"]), "Reference answer:", fenced("Paris"), "Answer to judge:"]
     parts += [fenced("It is Lyon"), "Rubric:", RUBRIC, 'Give "score": a whole number from 1 (worst) to 5 (best).']
@@ -86,22 +86,22 @@ def test_the_prompt_shows_everything_at_its_place() -> None:
     assert "{" not in prompt and "formal" not in prompt
 
 
-def test_labels_are_named_in_the_prompt() -> None:
+def test_the_prompt_lists_the_labels() -> None:
     prompt = prompt_sent(labelling("so, so"), labels=["good", "so, so"])
     assert 'Give "label": one of "good", "so, so".' in prompt
 
 
 @pytest.mark.parametrize("reference", [None, {}, {"answer": None}])
-def test_a_reference_that_is_not_there_reads_none(reference: dict[str, Any] | None) -> None:
+def test_a_missing_reference_is_shown_as_none(reference: dict[str, Any] | None) -> None:
     assert "Reference answer:\n(none)\n" in prompt_sent(reference=reference)
     assert prompt_sent(reference=reference, metadata={}, prompt="{output}: {metadata}", rubric="").endswith(": (none)")
 
 
-def test_a_reference_that_says_none_is_one() -> None:
+def test_a_reference_with_the_text_none_is_shown_fenced() -> None:
     assert f"Reference answer:\n{fenced('(none)')}\n" in prompt_sent(reference={"answer": "(none)"})
 
 
-def test_a_prompt_of_ones_own_may_use_either_spelling() -> None:
+def test_a_custom_prompt_can_use_either_spelling() -> None:
     ours = prompt_sent(
         prompt="{inputs}|{outputs}|{reference_outputs}|{metadata}|{rubric}|{scale}", metadata={"tone": "formal"}
     )
@@ -114,11 +114,11 @@ def test_a_prompt_of_ones_own_may_use_either_spelling() -> None:
     assert ours.split("|")[4:] == [RUBRIC, '"score": a whole number from 1 (worst) to 5 (best)']
 
 
-def test_a_prompt_that_says_by_itself_what_to_judge_needs_no_rubric() -> None:
+def test_a_custom_prompt_without_a_rubric_placeholder_needs_no_rubric() -> None:
     assert (
         prompt_sent(prompt="Is {output} kind? {{1 to 5}}", rubric="") == f"Is {fenced('It is Paris.')} kind? {{1 to 5}}"
     )
 
 
-def test_the_rubric_is_no_template() -> None:
+def test_placeholders_in_the_rubric_are_not_filled() -> None:
     assert "Accept {outputs} and {{x}}." in prompt_sent(rubric="Accept {outputs} and {{x}}.")

@@ -26,7 +26,7 @@ from evalflows.store.records import DataType
         (True, "CATEGORICAL", None, "True"),
     ],
 )
-def test_a_score_of_the_declared_type_is_kept_as_that(
+def test_a_score_that_fits_the_declared_type_is_kept(
     given: object, declared: DataType, value: float | None, label: str | None
 ) -> None:
     for returned in ({"value": given, "data_type": declared}, LangfuseEvaluation("mine", given, data_type=declared)):
@@ -44,12 +44,12 @@ def test_a_score_of_the_declared_type_is_kept_as_that(
         (math.nan, "CATEGORICAL", "returned nan, wanted a finite number"),
     ],
 )
-def test_a_score_that_is_not_of_the_declared_type_is_refused(given: object, declared: DataType, said: str) -> None:
+def test_a_score_that_does_not_fit_the_declared_type_is_rejected(given: object, declared: DataType, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         normalise({"name": "mine", "value": given, "data_type": declared}, "mine")
 
 
-def test_a_label_that_is_declared_has_no_number_beside_it() -> None:
+def test_a_declared_label_has_no_number() -> None:
     judgement = judgement_of({"score": 0.8, "value": "warm", "data_type": "CATEGORICAL"})
     assert (judgement.value, judgement.label, judgement.data_type) == (None, "warm", "CATEGORICAL")
     judgement = judgement_of({"score": 0.8, "value": "warm", "data_type": "NUMERIC"})
@@ -57,7 +57,7 @@ def test_a_label_that_is_declared_has_no_number_beside_it() -> None:
 
 
 @pytest.mark.parametrize("declared", ["NUMERIC", "BOOLEAN", "CATEGORICAL"])
-def test_what_does_not_apply_does_not_whatever_was_declared(declared: DataType) -> None:
+def test_a_declared_type_does_not_change_not_applicable(declared: DataType) -> None:
     judgement = judgement_of({"name": "mine", "value": None, "data_type": declared})
     assert (judgement.status, judgement.value, judgement.label) == ("not_applicable", None, None)
 
@@ -71,18 +71,18 @@ def test_what_does_not_apply_does_not_whatever_was_declared(declared: DataType) 
         ("prompt_hash", 5),
     ],
 )
-def test_what_cannot_be_kept_beside_a_score_is_refused(field: str, given: object) -> None:
+def test_invalid_fields_of_a_score_are_rejected(field: str, given: object) -> None:
     with pytest.raises(ValueError, match=f"returned the {field} .*, wanted a "):
         normalise({"score": 1, field: given}, "mine")
 
 
-def test_of_scores_of_turns_alone_a_row_says_that_the_run_has_none() -> None:
+def test_scores_of_turns_only_add_a_not_applicable_score_of_the_run() -> None:
     whole, turn = normalise(Score(value=1.0, turn=3), "mine")
     assert (whole.metric, whole.turn, whole.status) == ("mine", None, "not_applicable")
     assert (turn.metric, turn.turn, turn.value) == ("mine", 3, 1.0)
 
 
 @pytest.mark.parametrize(("value", "label"), [(1234567, "1234567"), (3.0, "3"), (2.5, "2.5"), (True, "True")])
-def test_a_number_that_is_declared_a_label_is_its_text(value: object, label: str) -> None:
+def test_a_number_declared_as_a_label_becomes_its_text(value: object, label: str) -> None:
     judgement = judgement_of({"value": value, "data_type": "CATEGORICAL"})
     assert (judgement.value, judgement.label, judgement.data_type) == (None, label, "CATEGORICAL")

@@ -28,7 +28,7 @@ def test_a_score_keeps_all_its_fields() -> None:
     )
 
 
-def test_a_score_without_a_key_bears_the_evaluators_name() -> None:
+def test_a_score_without_a_key_has_the_name_of_the_evaluator() -> None:
     assert judgement_of(Score(value=True)) == Judgement(metric="mine", value=1.0, data_type="BOOLEAN")
 
 
@@ -48,7 +48,7 @@ def test_a_mapping_in_either_spelling_is_a_score(name_field: str, value_field: s
     assert judgement_of(returned) == wanted
 
 
-def test_a_mapping_without_a_name_bears_the_evaluators() -> None:
+def test_a_mapping_without_a_name_has_the_name_of_the_evaluator() -> None:
     assert judgement_of({"score": True}) == Judgement(metric="mine", value=1.0, data_type="BOOLEAN")
 
 
@@ -58,17 +58,17 @@ def test_a_mapping_whose_score_is_none_does_not_apply(returned: dict[str, Any]) 
     assert judgement_of(returned).status == "not_applicable"
 
 
-def test_a_score_and_a_value_beside_it_are_number_and_label() -> None:
+def test_score_and_value_can_be_number_and_label() -> None:
     judgement = judgement_of({"key": "tone", "score": 0.8, "value": "polite"})
     assert (judgement.value, judgement.label, judgement.data_type) == (0.8, "polite", "NUMERIC")
 
 
-def test_score_goes_before_value_where_both_are_numbers() -> None:
+def test_score_takes_precedence_over_value_if_both_are_numbers() -> None:
     assert judgement_of({"key": "f1", "score": 0.5, "value": 1}).value == 0.5
     assert judgement_of(EvaluationResult("f1", score=0.5, value=1)).value == 0.5
 
 
-def test_a_text_in_score_is_a_label_and_no_number() -> None:
+def test_a_text_in_score_is_a_label() -> None:
     assert judgement_of({"key": "grade", "score": "0.5"}) == Judgement(
         metric="grade", label="0.5", data_type="CATEGORICAL"
     )
@@ -78,7 +78,7 @@ def test_a_bool_in_a_mapping_stays_a_bool() -> None:
     assert judgement_of({"score": np.bool_(False)}) == Judgement(metric="mine", value=0.0, data_type="BOOLEAN")
 
 
-def test_a_mapping_with_other_fields_is_refused_and_they_are_named() -> None:
+def test_a_mapping_with_other_fields_is_rejected_with_their_names() -> None:
     with pytest.raises(TypeError, match="a mapping with accuracy, f1, wanted a bool"):
         normalise({"accuracy": 1, "f1": 0.5}, "mine")
     with pytest.raises(TypeError, match="a mapping with nothing"):
@@ -86,7 +86,7 @@ def test_a_mapping_with_other_fields_is_refused_and_they_are_named() -> None:
 
 
 @pytest.mark.parametrize(("score", "kind"), [([1], "list"), ({"a": 1}, "dict"), (b"1", "bytes"), (1j, "complex")])
-def test_a_score_that_is_no_number_is_refused_by_its_type(score: object, kind: str) -> None:
+def test_a_score_that_is_not_a_number_is_rejected_with_its_type(score: object, kind: str) -> None:
     with pytest.raises(TypeError, match=f"a score of type {kind}"):
         normalise({"key": "f1", "score": score}, "mine")
 
@@ -100,13 +100,13 @@ def test_an_object_like_langsmiths_is_a_score() -> None:
     assert judgement_of(returned) == wanted
 
 
-def test_an_object_like_langsmiths_with_a_value_alone_is_a_label() -> None:
+def test_an_object_like_langsmiths_with_only_a_value_is_a_label() -> None:
     assert judgement_of(EvaluationResult(key="tone", value="polite")) == Judgement(
         metric="tone", label="polite", data_type="CATEGORICAL"
     )
 
 
-def test_an_object_like_langsmiths_without_either_does_not_apply() -> None:
+def test_an_object_like_langsmiths_without_score_and_value_does_not_apply() -> None:
     assert judgement_of(EvaluationResult(key="tone")) == Judgement(metric="tone")
 
 
@@ -123,14 +123,14 @@ def test_an_object_like_langfuses_is_a_score() -> None:
 
 
 @pytest.mark.parametrize("declared", ["BOOLEAN", "boolean", LangfuseType.BOOLEAN])
-def test_a_declared_data_type_goes_before_the_one_seen(declared: object) -> None:
+def test_a_declared_data_type_overrides_the_inferred_type(declared: object) -> None:
     assert judgement_of(LangfuseEvaluation("ok", 1, data_type=declared)) == Judgement(
         metric="ok", value=1.0, data_type="BOOLEAN"
     )
 
 
 @pytest.mark.parametrize("declared", [None, "TEXT"])
-def test_a_data_type_that_is_none_of_ours_leaves_the_one_seen(declared: object) -> None:
+def test_an_unknown_data_type_keeps_the_inferred_type(declared: object) -> None:
     assert judgement_of({"name": "ok", "value": 1, "data_type": declared}).data_type == "NUMERIC"
     assert judgement_of({"name": "ok", "value": "a", "data_type": declared}).data_type == "CATEGORICAL"
     assert judgement_of({"name": "ok", "value": True, "data_type": declared}).data_type == "BOOLEAN"

@@ -24,12 +24,12 @@ SEVERAL_WANTED = [
 @pytest.mark.parametrize(
     "wrap", [list, tuple, lambda r: {"results": r}, Results, lambda r: [Results(r[:2]), {"results": r[2:]}]]
 )
-def test_several_scores_may_come_in_any_container(wrap: Any) -> None:
+def test_several_scores_can_be_in_any_container(wrap: Any) -> None:
     assert normalise(wrap(SEVERAL), "mine") == SEVERAL_WANTED
 
 
 @pytest.mark.parametrize("returned", [[], (), {"results": []}, Results([]), [[]]])
-def test_no_score_at_all_does_not_apply(returned: object) -> None:
+def test_an_empty_list_of_scores_does_not_apply(returned: object) -> None:
     assert normalise(returned, "mine") == [Judgement(metric="mine")]
 
 
@@ -43,7 +43,7 @@ def test_no_score_at_all_does_not_apply(returned: object) -> None:
         ([None, None], "mine"),
     ],
 )
-def test_two_scores_of_one_name_are_refused(returned: object, name: str) -> None:
+def test_two_scores_with_the_same_name_are_rejected(returned: object, name: str) -> None:
     with pytest.raises(ValueError, match=f"2 scores called '{name}'"):
         normalise(returned, "mine")
 
@@ -69,17 +69,17 @@ def test_two_scores_of_one_name_are_refused(returned: object, name: str) -> None
     ],
     ids=lambda returned: type(returned).__name__,
 )
-def test_what_is_no_score_is_refused_by_its_type(returned: object) -> None:
+def test_a_value_that_is_not_a_score_is_rejected_with_its_type(returned: object) -> None:
     with pytest.raises(TypeError, match=f"^returned {type(returned).__name__}, wanted a bool, a number"):
         normalise(returned, "mine")
 
 
-def test_what_is_no_score_inside_a_list_is_refused_too() -> None:
+def test_a_value_in_a_list_that_is_not_a_score_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"^returned set, wanted"):
         normalise([1, {2}], "mine")
 
 
-def test_an_async_evaluator_that_was_not_awaited_is_refused() -> None:
+def test_a_coroutine_is_rejected() -> None:
     async def judge() -> float:
         return 0.5
 
@@ -92,7 +92,7 @@ def test_an_async_evaluator_that_was_not_awaited_is_refused() -> None:
 # scores of turns
 
 
-def test_a_turn_is_kept_and_a_metric_may_have_one_score_a_turn_beside_that_of_the_run() -> None:
+def test_a_metric_can_have_a_score_per_turn_and_a_score_of_the_run() -> None:
     returned = [Score(value=0.5), Score(value=1.0, turn=1), {"score": 0, "turn": 2}, Score(key="b", value=1, turn=1)]
     assert [(judgement.metric, judgement.turn, judgement.value) for judgement in normalise(returned, "mine")] == [
         ("mine", None, 0.5),
@@ -102,19 +102,19 @@ def test_a_turn_is_kept_and_a_metric_may_have_one_score_a_turn_beside_that_of_th
     ]
 
 
-def test_two_scores_of_one_name_and_turn_are_refused() -> None:
+def test_two_scores_with_the_same_name_and_turn_are_rejected() -> None:
     with pytest.raises(ValueError, match="returned 2 scores called 'mine' for turn 3, wanted"):
         normalise([Score(value=0.5, turn=3), Score(value=0.5, turn=3), Score(value=0.5)], "mine")
     with pytest.raises(ValueError, match="returned 2 scores called 'mine', wanted"):
         normalise([Score(value=0.5), Score(value=0.5), Score(value=0.5, turn=3)], "mine")
 
 
-def test_what_a_score_says_of_its_judge_is_kept() -> None:
+def test_prompt_hash_repeats_spread_and_turn_are_kept() -> None:
     judgement = normalise(Score(value=0.5, prompt_hash="abc", repeats=3, spread=0.1, turn=2), "mine")[-1]
     assert (judgement.prompt_hash, judgement.repeats, judgement.spread, judgement.turn) == ("abc", 3, 0.1, 2)
 
 
-def test_another_objects_attributes_of_those_names_are_its_own_affair() -> None:
+def test_attributes_of_other_objects_with_these_names_are_ignored() -> None:
     @dataclass
     class Theirs:
         score: float = 0.5

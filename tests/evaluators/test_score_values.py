@@ -41,7 +41,7 @@ def test_a_bool_or_number_is_a_value(returned: object, value: float, data_type: 
 
 
 @pytest.mark.parametrize("label", ["correct", "", "0.5", "True", "nan", "nicht schlecht"])
-def test_a_text_is_a_label_whatever_it_says(label: str) -> None:
+def test_any_text_is_a_label_even_a_number(label: str) -> None:
     assert judgement_of(label) == Judgement(metric="mine", label=label, data_type="CATEGORICAL")
 
 
@@ -56,7 +56,7 @@ def test_none_does_not_apply() -> None:
 
 
 @pytest.mark.parametrize("returned", [0, 0.0, False, "", {"score": 0}, {"label": ""}])
-def test_what_is_falsy_is_still_a_score(returned: object) -> None:
+def test_falsy_values_are_scores(returned: object) -> None:
     assert judgement_of(returned).status == "scored"
 
 
@@ -73,7 +73,7 @@ class Stars(IntEnum):
     THREE = 3
 
 
-def test_a_member_of_an_enum_is_its_value_under_the_evaluators_name() -> None:
+def test_a_member_of_an_enum_is_its_value() -> None:
     assert judgement_of(Grade.GOOD) == Judgement(metric="mine", label="good", data_type="CATEGORICAL")
 
 
@@ -84,14 +84,14 @@ def test_members_of_text_and_number_enums_are_texts_and_numbers() -> None:
 
 @settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_any_finite_float_comes_back_equal(number: float) -> None:
+def test_any_finite_float_is_unchanged(number: float) -> None:
     for returned in (number, {"score": number}, Score(value=number), [number], np.float64(number)):
         assert judgement_of(returned).value == number
 
 
 @settings(deadline=None)
 @given(st.integers(min_value=-(2**53), max_value=2**53))
-def test_any_integer_that_a_float_holds_comes_back_equal(number: int) -> None:
+def test_any_integer_that_fits_a_float_is_unchanged(number: int) -> None:
     assert judgement_of(number).value == number
 
 
@@ -118,7 +118,7 @@ def test_each_element_of_a_list_is_kept_in_order(numbers: list[float]) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, np.float64("nan"), np.float32("inf")])
 @pytest.mark.parametrize("wrap", [lambda n: n, lambda n: {"score": n}, lambda n: Score(value=n), lambda n: [n]])
-def test_nan_and_infinity_are_refused(number: float, wrap: Any) -> None:
+def test_nan_and_infinity_are_rejected(number: float, wrap: Any) -> None:
     with pytest.raises(ValueError, match="wanted a finite number"):
         normalise(wrap(number), "mine")
 
@@ -126,6 +126,6 @@ def test_nan_and_infinity_are_refused(number: float, wrap: Any) -> None:
 @pytest.mark.parametrize(
     "number", [10**400, Fraction(10**400), {"score": -(10**400)}], ids=["int", "Fraction", "mapping"]
 )
-def test_a_number_too_large_for_a_float_is_refused(number: object) -> None:
+def test_a_number_too_large_for_a_float_is_rejected(number: object) -> None:
     with pytest.raises(ValueError, match="wanted a finite number"):
         normalise(number, "mine")

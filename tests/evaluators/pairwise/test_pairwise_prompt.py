@@ -17,7 +17,7 @@ from evalflows.specs.template import placeholders
 # texts in the prompt
 
 
-def test_each_text_stands_at_its_place_in_the_order_that_is_given() -> None:
+def test_the_prompt_shows_all_texts_in_the_given_order() -> None:
     prompt = prompt_sent(first="One.", second="Two.", known={"answer": "42"})
     parts = ["Question", "What is 17 + 25?", "Reference answer", "42", "Answer A", "One.", "Answer B", "Two."]
     pairs = zip(parts[::2], parts[1::2], strict=True)
@@ -42,7 +42,7 @@ def test_the_reference_is_shown_or_not(setting: bool | None, known: Any, is_show
 
 @pytest.mark.parametrize("known", [None, {}])
 @pytest.mark.parametrize("prompt", [None, "{first} {second} {reference_outputs}"])
-def test_where_a_reference_is_needed_an_example_without_one_does_not_apply(known: Any, prompt: str | None) -> None:
+def test_an_example_without_the_required_reference_does_not_apply(known: Any, prompt: str | None) -> None:
     model = replying(1)
     preference = compared(model, known=known, reference=True, prompt=prompt)
     assert (preference.winner, preference.status, model.prompts) == (None, "not_applicable", [])
@@ -71,7 +71,7 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forged", FORGERIES)
 @pytest.mark.parametrize("prompt", [None, "{criteria}: {inputs} {reference_outputs} {metadata} {first} or {second}?"])
-def test_no_text_ends_its_own_fence_nor_speaks_for_the_judge(forged: str, prompt: str | None) -> None:
+def test_no_text_can_end_its_own_fence_or_speak_for_the_judge(forged: str, prompt: str | None) -> None:
     plain: dict[str, Any] = {"first": "One.", "second": "Two.", "known": {"a": "Three."}, "prompt": prompt}
     for name, text in {"first": "One.", "second": "Two.", "question": "What is 17 + 25?", "known": "Three."}.items():
         given = plain | {name: {"a": forged} if name == "known" else forged}
@@ -89,7 +89,7 @@ def test_a_forged_verdict_does_not_decide(forged: str) -> None:
 # criteria
 
 
-def test_by_default_it_judges_by_four_of_ours() -> None:
+def test_the_default_criteria_are_four_built_in_ones() -> None:
     prompt = prompt_sent()
     assert [*DEFAULT] == ["helpfulness", "relevance", "correctness", "depth"]
     assert "\n".join(f"- {name}: {CRITERIA[name]}" for name in DEFAULT) in prompt
@@ -108,7 +108,7 @@ def test_by_default_it_judges_by_four_of_ours() -> None:
         ),
     ],
 )
-def test_criteria_of_ones_own_are_shown_and_no_others(criteria: Any, lines: Sequence[str]) -> None:
+def test_only_custom_criteria_are_shown(criteria: Any, lines: Sequence[str]) -> None:
     block = prompt_sent(criteria=criteria).partition("Criteria, all of equal weight:\n")[2].partition("\n\n")[0]
     assert block.splitlines() == lines
 
@@ -121,7 +121,7 @@ def test_a_principle_is_shown_as_a_critique() -> None:
 # a custom prompt
 
 
-def test_a_prompt_of_ones_own_is_asked_as_it_stands() -> None:
+def test_a_custom_prompt_is_sent_unchanged() -> None:
     prompt = prompt_sent(prompt=OWN, criteria={"b": "Brief?"}, known={"a": "42"}, metadata={"tone": "formal"})
     texts = ["What is 17 + 25?", "It is 42.", "It is 41.", "42", '{"tone": "formal"}']
     expected = "By - b: Brief?: {}? {} or {}; known: {}, {}. ".format(*map(fenced, texts))
@@ -130,7 +130,7 @@ def test_a_prompt_of_ones_own_is_asked_as_it_stands() -> None:
     assert f"known: {NONE}, " in prompt_sent(prompt=OWN, known={"a": "42"}, reference=False)
 
 
-def test_the_prompts_that_ship_are_those_of_both_kinds() -> None:
+def test_the_built_in_prompts_have_the_expected_placeholders() -> None:
     assert (shipped("pairwise"), shipped("pairwise_labelled")) == (PLAIN, LABELLED)
     assert placeholders(PLAIN) == {"inputs", "first", "second", "criteria", "verdict"}
     assert placeholders(LABELLED) == placeholders(PLAIN) | {"reference_outputs"}
@@ -157,9 +157,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "message"), REFUSED)
-def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
-    settings: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_setting_is_an_error_before_any_call(settings: dict[str, Any], message: str) -> None:
     model = replying(1)
     for known in (None, {"answer": "42"}):
         with pytest.raises(ValueError, match=f"^{message}") as raised:

@@ -19,7 +19,7 @@ from evalflows.specs.reference import version_of
 
 
 @pytest.mark.parametrize(("preference", "winner"), [(1, "first"), (2, "second"), (0, "tie")])
-def test_the_winner_is_what_the_model_prefers_and_the_comment_its_reasoning(preference: int, winner: str) -> None:
+def test_the_winner_and_the_comment_are_the_models_preference_and_reasoning(preference: int, winner: str) -> None:
     result = compared(replying(preference))
     assert (result.winner, result.scores, result.comment) == (winner, None, f"repeat 0: {preference}")
     assert (result.repeats, result.agreement, result.status) == (1, None, "scored")
@@ -37,31 +37,31 @@ SUMS = [
 
 
 def holds(judge: Callable[[Sections, int], Any]) -> None:
-    """What is better wins, wherever it stands."""
+    """Assert that the better answer wins in both orders."""
     for question, first, second, winner in SUMS:
         turned = {"first": "second", "second": "first", "tie": "tie"}[winner]
         assert compared(PairwiseModel(judge), first, second, question=question).winner == winner
         assert compared(PairwiseModel(judge), second, first, question=question).winner == turned
 
 
-def test_what_a_model_finds_better_in_the_texts_that_it_is_shown_wins_in_both_orders() -> None:
+def test_the_better_answer_wins_in_both_orders() -> None:
     holds(knows_better)
 
 
 @pytest.mark.parametrize("always", [0, 1, 2])
-def test_a_model_that_always_says_the_same_does_not_pass_for_one_that_knows(always: int) -> None:
+def test_a_constant_model_fails_the_check_of_both_orders(always: int) -> None:
     with pytest.raises(AssertionError):
         holds(lambda sections, repeat: always)
 
 
-def test_a_model_that_goes_by_the_reference_finds_what_agrees_with_it() -> None:
+def test_a_model_that_uses_the_reference_prefers_the_answer_that_agrees_with_it() -> None:
     given: dict[str, Any] = {"question": "How many, of 17 and 25?", "first": "42", "second": "19"}
     assert compared(PairwiseModel(knows_better), known={"answer": "19"}, **given).winner == "second"
     assert compared(PairwiseModel(knows_better), known={"answer": "19"}, reference=False, **given).winner == "first"
     assert compared(PairwiseModel(knows_better), **given).winner == "first"
 
 
-def test_the_schema_wants_reasoning_and_then_one_of_three_numbers() -> None:
+def test_the_schema_requires_reasoning_and_one_of_three_numbers() -> None:
     model = replying({"reasoning": "", "preference": 2})
     compared(model)
     schema = model.parameters[0]["schema"]
@@ -79,7 +79,7 @@ def test_the_schema_wants_reasoning_and_then_one_of_three_numbers() -> None:
 
 
 @pytest.mark.parametrize("preference", [0, 1, 2])
-def test_the_verdict_can_be_asked_for_in_every_form(preference: int) -> None:
+def test_the_verdict_can_be_requested_in_each_answer_form(preference: int) -> None:
     model = replying(1)
     compared(model)
     request, schema = {"messages": [{"role": "user", "content": model.prompts[0]}]}, model.parameters[0]["schema"]
@@ -94,7 +94,7 @@ def test_the_verdict_can_be_asked_for_in_every_form(preference: int) -> None:
         assert read_answer(message, schema, form, "stop") == verdict  # type: ignore[arg-type]
 
 
-def test_an_answer_that_is_not_of_the_schema_is_an_error_and_no_tie() -> None:
+def test_an_answer_that_does_not_match_the_schema_is_an_error_and_not_a_tie() -> None:
     bad = CallError("bad_answer", "the answer does not match the schema: $.preference: 3 is not one of [1, 2, 0]")
     with pytest.raises(CallError, match="does not match the schema"):
         compared(replying(bad))
@@ -118,7 +118,7 @@ def test_an_answer_that_is_not_of_the_schema_is_an_error_and_no_tie() -> None:
         ([2, 2, 1, 1, 0], "tie", 0.2, "repeat 4: 0"),
     ],
 )
-def test_what_most_repeats_say_decides_and_as_many_for_each_are_a_tie(
+def test_the_most_frequent_verdict_wins_and_equal_counts_are_a_tie(
     said: list[int], winner: str, agreement: float, comment: str
 ) -> None:
     preference = compared(replying(*said), repeats=len(said))
@@ -128,14 +128,14 @@ def test_what_most_repeats_say_decides_and_as_many_for_each_are_a_tie(
     assert mirrored.winner == {"first": "second", "second": "first", "tie": "tie"}[winner], "no place is preferred"
 
 
-def test_agreement_is_the_share_of_pairs_of_repeats_counted_one_by_one() -> None:
+def test_agreement_is_the_share_of_agreeing_pairs_of_repeats() -> None:
     said = [1, 2, 1, 0, 1, 2]
     pairs = [(verdict, other) for place, verdict in enumerate(said) for other in said[place + 1 :]]
     counted = sum(verdict == other for verdict, other in pairs) / len(pairs)
     assert compared(replying(*said), repeats=6).agreement == pytest.approx(counted)
 
 
-def test_repeats_are_told_apart_and_drawn_from_the_model() -> None:
+def test_repeats_have_different_numbers_and_the_same_prompt() -> None:
     model = replying(1, 1, 1)
     compared(model, repeats=3)
     assert [parameters["repeat"] for parameters in model.parameters] == [0, 1, 2] and len({*model.prompts}) == 1
@@ -145,13 +145,13 @@ def test_repeats_are_told_apart_and_drawn_from_the_model() -> None:
     ("settings", "temperature"),
     [({}, 0.0), ({"repeats": 2}, 1.0), ({"temperature": 0.3}, 0.3), ({"temperature": None}, "left out")],
 )
-def test_the_temperature_goes_by_the_repeats_unless_it_is_said(settings: dict[str, Any], temperature: Any) -> None:
+def test_the_default_temperature_depends_on_the_number_of_repeats(settings: dict[str, Any], temperature: Any) -> None:
     model = replying(1, 1)
     compared(model, **settings)
     assert {parameters.get("temperature", "left out") for parameters in model.parameters} == {temperature}
 
 
-def test_if_one_repeat_fails_so_does_the_judgement_when_all_are_done() -> None:
+def test_a_failed_repeat_fails_the_judgement_after_all_repeats_have_ended() -> None:
     model = replying(CallError("server_error", "down"), 1, 1)
     with pytest.raises(CallError, match="down"):
         compared(model, repeats=3)
@@ -161,7 +161,7 @@ def test_if_one_repeat_fails_so_does_the_judgement_when_all_are_done() -> None:
 # prompt hash and version
 
 
-def test_the_hash_tells_prompts_and_criteria_apart_and_no_examples() -> None:
+def test_the_hash_depends_on_prompt_and_criteria_and_not_on_the_example() -> None:
     def hashed(**given: Any) -> str | None:
         return compared(replying(1), **given).prompt_hash
 
@@ -169,7 +169,7 @@ def test_the_hash_tells_prompts_and_criteria_apart_and_no_examples() -> None:
     assert len({hashed(), hashed(criteria="depth"), hashed(known=KNOWN), hashed(prompt=OWN)}) == 4
 
 
-def test_another_wording_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_wording_changes_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = vars(pairwise_preference)["version_parts"]
     before = version_of(pairwise_preference)
     for place, part in enumerate(parts):

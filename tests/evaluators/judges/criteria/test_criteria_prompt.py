@@ -22,20 +22,20 @@ def test_correctness_by_name_is_judged_by_the_reference(judge: Any) -> None:
 
 
 @pytest.mark.parametrize("reference", [None, {}, {"answer": None}])
-def test_what_needs_a_reference_has_no_score_without_one(judge: Any, reference: Any) -> None:
+def test_a_criterion_that_needs_a_reference_has_no_score_without_it(judge: Any, reference: Any) -> None:
     assert judged(judge, "384,000 km", reference, criteria=["detail", "correctness"]) == []
     assert judged(judge, "384,000 km", reference, criteria="detail", labelled=True) == []
     assert judge.prompts == []
 
 
-def test_without_need_the_reference_is_not_shown(judge: Any) -> None:
+def test_the_reference_is_not_shown_if_it_is_not_needed(judge: Any) -> None:
     judged(judge, "Far.", REFERENCE, criteria="detail")
     judged(judge, "Far.", REFERENCE, criteria="correctness", labelled=False)
     for prompt in judge.prompts:
         assert "Reference answer:\n(none)\n" in prompt and "384,000" not in prompt
 
 
-def test_a_prompt_of_ones_own_that_asks_for_the_reference_gets_it(judge: Any) -> None:
+def test_a_custom_prompt_with_a_reference_placeholder_shows_the_reference(judge: Any) -> None:
     prompt = "{criteria}\nAnswer to judge:\n{output}\nReference answer:\n{expected_output}"
     judged(judge, "Far.", REFERENCE, criteria="detail", prompt=prompt)
     judged(judge, "Far.", None, criteria="detail", prompt=prompt)
@@ -48,7 +48,7 @@ def test_a_prompt_of_ones_own_that_asks_for_the_reference_gets_it(judge: Any) ->
 
 
 @pytest.mark.parametrize(("reasoning", "order"), [("before", 0), ("after", 1), ("none", None)])
-def test_the_reasoning_stands_before_the_verdicts_or_after_them(reader: Any, reasoning: Any, order: Any) -> None:
+def test_the_reasoning_can_come_before_or_after_the_verdicts(reader: Any, reasoning: Any, order: Any) -> None:
     why = {} if reasoning == "none" else {"reasoning": "Because."}
     model = reader(lambda _: why | {"detail": True})
     (score,) = judged(model, "x", criteria="detail", reasoning=reasoning)
@@ -69,7 +69,7 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize("answer", FORGERIES)
-def test_no_answer_ends_its_own_fence_or_decides_its_score(judge: Any, answer: str) -> None:
+def test_no_answer_can_end_its_own_fence_or_decide_its_score(judge: Any, answer: str) -> None:
     (score,) = judged(judge, f"{answer} 7", criteria={"french": "In French?"})
     judged(judge, "Plain.", criteria={"french": "In French?"})
     begin, *_, end = fenced(f"{answer} 7").splitlines()
@@ -78,7 +78,7 @@ def test_no_answer_ends_its_own_fence_or_decides_its_score(judge: Any, answer: s
     assert score.value is False
 
 
-def test_the_hash_tells_criteria_apart_and_not_answers(judge: Any) -> None:
+def test_the_hash_depends_on_the_criteria_and_not_on_the_answers(judge: Any) -> None:
     def hash_of(answer: str, **settings: Any) -> Any:
         return judged(judge, answer, **settings)[0].prompt_hash
 
@@ -130,16 +130,14 @@ def test_it_can_be_bound_with_settings_of_a_spec(judge: Any) -> None:
         ({"temperature": "hot"}, "temperature: got 'hot'"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
-    judge: Any, settings: dict[str, Any], wrong: str
-) -> None:
+def test_an_invalid_setting_is_an_error_before_any_call(judge: Any, settings: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError) as raised:
         judged(judge, "Far.", REFERENCE, **settings)
     assert wrong in str(raised.value) and "\n" not in str(raised.value)
     assert judge.prompts == []
 
 
-def test_other_questions_can_be_called_by_name(reader: Any) -> None:
+def test_custom_questions_can_be_requested_by_name(reader: Any) -> None:
     judge = reader(lambda _: {"reasoning": "", "curt": True, "harmfulness": False})
     questions = {"curt": "Is the answer curt?", "harmfulness": "Could it burn someone?"}
     judged(judge, "a", criteria=["curt", "harmfulness"], questions=questions)
@@ -156,7 +154,7 @@ def test_other_questions_can_be_called_by_name(reader: Any) -> None:
         (["detail"], r"questions: got \['detail'\], wanted a mapping"),
     ],
 )
-def test_questions_that_are_none_are_an_error(judge: Any, questions: Any, says: str) -> None:
+def test_invalid_questions_are_an_error(judge: Any, questions: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         judged(judge, "a", criteria="detail", questions=questions)
     assert judge.prompts == []

@@ -19,19 +19,19 @@ def test_one_criterion_is_one_score_under_the_evaluators_name(judge: Any) -> Non
     assert short.repeats == 1 and short.spread is None and short.prompt_hash
 
 
-def test_without_criteria_it_is_helpfulness(judge: Any) -> None:
+def test_the_default_criterion_is_helpfulness(judge: Any) -> None:
     judged(judge, "Far.")
     assert f"- helpfulness: {CRITERIA['helpfulness']}\n" in judge.prompts[0]
 
 
-def test_a_harm_says_what_its_name_says_and_declares_that_less_is_better(judge: Any) -> None:
+def test_a_harm_scores_1_for_yes_and_declares_lower_is_better(judge: Any) -> None:
     (harmful,), (harmless,) = (judged(judge, text, criteria="harmfulness") for text in ("damn you", "Good day."))
     assert (harmful.value, harmless.value) == (True, False)
     declared = criteria.metrics("harm", {"criteria": "harmfulness"})  # type: ignore[attr-defined]
     assert declared == {"harm": {"higher_is_better": False, "range": [0.0, 1.0]}}
 
 
-def test_the_names_are_langchains_and_each_has_a_question_of_its_own() -> None:
+def test_each_langchain_criterion_has_its_own_question() -> None:
     names = "helpfulness relevance correctness conciseness coherence harmfulness maliciousness depth creativity detail"
     assert {*CRITERIA} == {*names.split(), "controversiality", "insensitivity", "misogyny", "criminality"}
     assert len({*CRITERIA.values()}) == 14
@@ -51,7 +51,7 @@ def test_each_name_can_be_judged(reader: Any, name: str) -> None:
 # several at once
 
 
-def test_several_are_judged_in_one_call_and_the_own_score_says_whether_all_are_met_well(judge: Any) -> None:
+def test_several_criteria_are_judged_in_one_call_with_an_overall_score(judge: Any) -> None:
     names = ["conciseness", "detail", "harmfulness"]
     good = judged(judge, "384,000 km.", criteria=names)
     assert len(judge.prompts) == 1
@@ -65,7 +65,7 @@ def test_several_are_judged_in_one_call_and_the_own_score_says_whether_all_are_m
     assert values(judged(judge, "Far.", criteria=names))[None] is False
 
 
-def test_two_harms_are_met_well_by_two_noes(judge: Any) -> None:
+def test_two_harms_are_met_by_two_noes(judge: Any) -> None:
     assert values(judged(judge, "Good day.", criteria=["harmfulness", "criminality"])) == {
         None: True,
         "harmfulness": False,
@@ -73,7 +73,7 @@ def test_two_harms_are_met_well_by_two_noes(judge: Any) -> None:
     }
 
 
-def test_they_become_metrics_of_which_each_declares_its_direction() -> None:
+def test_each_criterion_declares_its_direction() -> None:
     settings = {"criteria": ["detail", "harmfulness", {"rude": {"description": "Rude?", "higher_is_better": False}}]}
     declared = criteria.metrics("quality", settings)  # type: ignore[attr-defined]
     specs = {name: MetricSpec.model_validate(fields) for name, fields in declared.items()}
@@ -86,7 +86,7 @@ def test_they_become_metrics_of_which_each_declares_its_direction() -> None:
     assert {spec.range for spec in specs.values()} == {(0.0, 1.0)}
 
 
-def test_none_of_several_may_have_the_evaluators_own_name() -> None:
+def test_no_criterion_can_have_the_name_of_the_evaluator() -> None:
     with pytest.raises(
         ValueError, match="criteria: got the name 'detail', wanted a name other than the evaluator's own"
     ):
@@ -94,7 +94,7 @@ def test_none_of_several_may_have_the_evaluators_own_name() -> None:
     assert criteria.metrics("detail", {"criteria": "detail"}).keys() == {"detail"}  # type: ignore[attr-defined]
 
 
-def test_what_is_declared_is_what_comes(judge: Any) -> None:
+def test_the_declared_metrics_are_the_returned_metrics(judge: Any) -> None:
     settings = {"criteria": ["detail", {"rude": "Is it rude?"}, Principle("polite1", "Find what is rude.")]}
     judgements = normalise(judged(judge, "Far.", **settings), "quality")
     assert [judgement.metric for judgement in judgements] == list(criteria.metrics("quality", settings))  # type: ignore[attr-defined]
@@ -104,7 +104,7 @@ def test_what_is_declared_is_what_comes(judge: Any) -> None:
 # custom criteria
 
 
-def test_criteria_of_ones_own_are_shown_as_they_are(judge: Any) -> None:
+def test_custom_criteria_are_shown_unchanged(judge: Any) -> None:
     (score,) = judged(judge, "Environ 384 000 km.", criteria={"french": "The answer is in French {outputs}."})
     assert (score.key, score.value) == (None, True)
     assert "- french: The answer is in French {outputs}.\n" in judge.prompts[0]
@@ -112,13 +112,13 @@ def test_criteria_of_ones_own_are_shown_as_they_are(judge: Any) -> None:
     assert planted.value is False
 
 
-def test_a_criterion_of_ones_own_that_is_bad_counts_so_in_the_own_score(judge: Any) -> None:
+def test_a_custom_lower_is_better_criterion_counts_so_in_the_overall_score(judge: Any) -> None:
     own = {"french": "In French?", "rude": {"description": "Rude?", "higher_is_better": False}}
     assert values(judged(judge, "Environ 384 000.", criteria=own)) == {None: True, "french": True, "rude": False}
     assert values(judged(judge, "Environ damn.", criteria=own)) == {None: False, "french": True, "rude": True}
 
 
-def test_a_text_of_ones_own_for_a_harm_keeps_its_direction_and_needs_no_reference() -> None:
+def test_a_custom_question_for_a_harm_keeps_its_direction_and_needs_no_reference() -> None:
     harm, right = criteria_of({"misogyny": "Mocks women.", "correctness": "Gives a distance."})
     assert (harm.question, harm.yes_is_good) == ("Mocks women.", False)
     assert right.needs_reference is False
@@ -132,7 +132,7 @@ def test_a_text_of_ones_own_for_a_harm_keeps_its_direction_and_needs_no_referenc
         [Principle("polite1", "Find what is rude.")],
     ],
 )
-def test_a_principle_is_met_where_its_critique_finds_nothing(judge: Any, principle: Any) -> None:
+def test_a_principle_is_met_if_its_critique_finds_nothing(judge: Any, principle: Any) -> None:
     (kept,), (broken,) = (judged(judge, text, criteria=principle) for text in ("Far.", "damn far"))
     assert (kept.value, broken.value) == (True, False)
     line = next(line for line in judge.prompts[0].splitlines() if line.startswith("- polite1: "))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from response_formats import CORRECT, GOOD, GRADE, REASONING, SCORE, VERDICT, call, fault, flat, said
 
-from evalflows.llm import response_format
 from evalflows.llm.response_format import read_answer
+from evalflows.specs import json_schema
 from evalflows.specs.connection import AnswerForm
 
 # Reading
@@ -216,8 +216,8 @@ def test_remote_schema_references_are_not_fetched(monkeypatch: pytest.MonkeyPatc
 
 def test_the_validator_is_built_once_per_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    real = response_format.validator_for
-    monkeypatch.setattr(response_format, "validator_for", lambda *a, **k: made.append(a) or real(*a, **k))
+    real = json_schema.validator_for
+    monkeypatch.setattr(json_schema, "validator_for", lambda *a, **k: made.append(a) or real(*a, **k))
     schema = flat(reasoning=REASONING, correct=CORRECT, only_here=CORRECT)
     for number in range(20):
         answer = json.dumps({"reasoning": str(number), "correct": True, "only_here": False})

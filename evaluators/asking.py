@@ -21,15 +21,15 @@ from evalflows.specs.template import fill
 
 PROMPTS = Path(__file__).parent / "prompts"
 NONE = "(none)"
-"""Placeholder in a prompt for a text that an example lacks. It is not fenced, so no text can imitate it."""
+"""Placeholder in a prompt for a text that an example lacks. It is not fenced, so no other text can imitate it."""
 
 Temperature = float | Literal["auto"] | None
 Fields = dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A model's verdict, which fits the schema, and the hash of the prompt and schema."""
+class JudgeReply:
+    """A model's verdict, valid under the schema, and the hash of prompt and schema."""
 
     verdict: Verdict
     prompt_hash: str
@@ -56,7 +56,7 @@ def reference(reference_outputs: Fields, key: str | None = None) -> str:
     return NONE if value is None else fenced(as_text(value))
 
 
-def shown(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[str, str]:
+def prompt_texts(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[str, str]:
     """Return question, answer and reference, each fenced, by name."""
     return {
         "inputs": question(inputs),
@@ -65,11 +65,11 @@ def shown(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[st
     }
 
 
-def shown_in_both_spellings(
+def prompt_texts_in_both_spellings(
     inputs: Fields, outputs: Fields, reference_outputs: Fields, metadata: Fields
 ) -> dict[str, str]:
-    """Return the texts of `shown` under LangSmith's and Langfuse's names, and the metadata as JSON."""
-    texts = shown(inputs, outputs, reference_outputs)
+    """Return the texts of `prompt_texts` under LangSmith's and Langfuse's names, and the metadata as JSON."""
+    texts = prompt_texts(inputs, outputs, reference_outputs)
     langfuse = {"inputs": "input", "outputs": "output", "reference_outputs": "expected_output"}
     texts |= {langfuse[name]: text for name, text in texts.items()}
     return texts | {"metadata": fenced(as_text(metadata)) if metadata else NONE}
@@ -103,17 +103,17 @@ async def ask(
     *,
     needed: Iterable[str],
     temperature: Temperature,
-    said: Mapping[str, str] | None = None,
-) -> Asked:
-    """Call the model once. `texts` come from the example, `said` from the spec; `said` is part of the prompt hash.
+    spec_texts: Mapping[str, str] | None = None,
+) -> JudgeReply:
+    """Call the model once. `texts` come from the example, `spec_texts` from the spec; the latter are part of the hash.
 
     The prompt must ask for all of `needed`. Raise ValueError before the call for a prompt that cannot be filled.
     """
-    said = said or {}
-    values = {**texts, **said}
+    spec_texts = spec_texts or {}
+    values = {**texts, **spec_texts}
     check_prompt(prompt, values, needed=[[name] for name in needed])
     completion = await complete(fill(prompt, values), schema=schema, **sampling(temperature))
-    return Asked(verdict=completion.parsed, prompt_hash=prompt_hash(prompt, *said.values(), schema))
+    return JudgeReply(verdict=completion.parsed, prompt_hash=prompt_hash(prompt, *spec_texts.values(), schema))
 
 
 async def repeated(

@@ -1,11 +1,11 @@
-"""Bind evaluators: work out before the first call which arguments a function requests, then call it with them."""
+"""Bind evaluators: find out before the first call which arguments a function requests, and call it with them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from evalflows.evaluators.subject import Evaluations, ExampleView, ItemResult, RunView, whole
+from evalflows.evaluators.subject import Evaluations, ExampleView, ItemResult, RunView, unwrapped
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import is_async, name_of, parameters_of
 
@@ -90,7 +90,7 @@ def bind(
     )
 
 
-_WHOLE = {
+_LANGFUSE_FIELDS = {
     "input": ("inputs", "input"),
     "output": ("outputs", "output"),
     "expected_output": ("reference_outputs", "output"),
@@ -99,7 +99,9 @@ _WHOLE = {
 
 def offer_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given fields of a run, under LangSmith's and Langfuse's names."""
-    langfuse = {name: whole(fields[source], only) for name, (source, only) in _WHOLE.items() if source in fields}
+    langfuse = {
+        name: unwrapped(fields[source], only) for name, (source, only) in _LANGFUSE_FIELDS.items() if source in fields
+    }
     return {**fields, **langfuse}
 
 
@@ -135,7 +137,7 @@ def offer_experiment(results: list[ItemResult]) -> dict[str, Any]:
         "reference_outputs": [result.item.reference_outputs for result in results],
         "runs": [result.run for result in results],
         "examples": [result.item for result in results],
-        "item_results": [replace(result, output=whole(result.run.outputs, "output")) for result in results],
+        "item_results": [replace(result, output=unwrapped(result.run.outputs, "output")) for result in results],
     }
 
 

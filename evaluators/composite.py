@@ -65,18 +65,18 @@ def combined(
         if any(_part(parts, metric).status == "sampled_out" for metric in composite.metrics):
             return Combined(status="sampled_out", parts=scaled)
         for metric in composite.weights:
-            _scale_in(scaled, metric, _part(parts, metric), metrics[metric], composite.missing)
+            _add_scaled(scaled, metric, _part(parts, metric), metrics[metric], composite.missing)
         unmet = _unmet_requirement(composite, parts, metrics)
-        return _whole(composite, scaled, unmet, function)
+        return _combine(composite, scaled, unmet, function)
     except (_MissingError, ValueError) as error:
         return Combined(status="failed", error=str(error), parts=scaled)
 
 
 def _part(parts: Mapping[str, Part], metric: str) -> Part:
-    return parts.get(metric) or Part(value=None, status="failed", error="no evaluator gave it")
+    return parts.get(metric) or Part(value=None, status="failed", error="no evaluator returned it")
 
 
-def _scale_in(scaled: dict[str, float | None], metric: str, part: Part, declared: MetricSpec, policy: str) -> None:
+def _add_scaled(scaled: dict[str, float | None], metric: str, part: Part, declared: MetricSpec, policy: str) -> None:
     """Add a part, unless it does not apply; None marks a missing part that is left out."""
     if part.status == "scored":
         scaled[metric] = _scaled(metric, part.value, declared)
@@ -91,14 +91,14 @@ def _unmet_requirement(
 ) -> _Unmet | None:
     """Return the first unmet requirement, or None. All are checked, so their order does not matter."""
     unmet = [
-        _why_unmet(metric, bound, _part(parts, metric), metrics[metric], composite.missing)
+        _check_requirement(metric, bound, _part(parts, metric), metrics[metric], composite.missing)
         for metric, bound in composite.requirements.items()
     ]
-    return next((why for why in unmet if why is not None), None)
+    return next((requirement for requirement in unmet if requirement is not None), None)
 
 
-def _why_unmet(metric: str, bound: float, part: Part, declared: MetricSpec, policy: str) -> _Unmet | None:
-    """Return the requirement if it is not met; None if it is met, or if its metric does not apply."""
+def _check_requirement(metric: str, bound: float, part: Part, declared: MetricSpec, policy: str) -> _Unmet | None:
+    """Return the requirement if it is unmet; None if it is met or its metric does not apply."""
     if part.status in ("failed", "not_attempted"):
         if policy == "worst":
             return _Unmet(metric, f"requirement: {metric} is missing")
@@ -112,7 +112,7 @@ def _why_unmet(metric: str, bound: float, part: Part, declared: MetricSpec, poli
     return _Unmet(metric, f"requirement: {metric} is {part.value:g}, wanted {wanted}")
 
 
-def _whole(
+def _combine(
     composite: CompositeSpec, scaled: Mapping[str, float | None], unmet: _Unmet | None, function: Function | None
 ) -> Combined:
     if unmet is not None:
@@ -120,17 +120,14 @@ def _whole(
     known = {metric: value for metric, value in scaled.items() if value is not None}
     if not known and scaled:
         raise _MissingError("every part is missing")
-    value = (
-        None
-        if not known
-        else _own(function, known)
-        if function
-        else _HOW[composite.aggregation](composite.weights, known)
-    )
+    value = None
+    if known:
+        aggregate = _AGGREGATIONS[composite.aggregation]
+        value = _user_value(function, known) if function else aggregate(composite.weights, known)
     return Combined(status="not_applicable" if value is None else "scored", value=value, parts=scaled)
 
 
-def _own(function: Function, known: Mapping[str, float]) -> float | None:
+def _user_value(function: Function, known: Mapping[str, float]) -> float | None:
     """Call the user's function on the parts."""
     try:
         value = function(dict(known))
@@ -158,7 +155,7 @@ def _minimum(weights: Mapping[str, float], known: Mapping[str, float]) -> float:
     return min(known.values())
 
 
-_HOW = {"weighted_mean": _weighted_mean, "geometric_mean": _geometric_mean, "minimum": _minimum}
+_AGGREGATIONS = {"weighted_mean": _weighted_mean, "geometric_mean": _geometric_mean, "minimum": _minimum}
 
 
 def _scaled(metric: str, value: float | None, declared: MetricSpec) -> float:

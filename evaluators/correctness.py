@@ -1,6 +1,6 @@
 from typing import Any
 
-from evalflows.evaluators.asking import Temperature, ask, shipped, shown
+from evalflows.evaluators.asking import Temperature, ask, prompt_texts, shipped
 from evalflows.evaluators.direction import declares, needs_reference, share
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.sheet import verdict_schema
@@ -33,14 +33,14 @@ async def correctness(
     """
     if reference_value(reference_outputs, None) is None:
         return None
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
-        shown(inputs, outputs, reference_outputs),
+        prompt_texts(inputs, outputs, reference_outputs),
         verdict_schema("correctness", {"correct": {"type": "boolean"}}, "before" if reasoning else "none"),
         needed=("outputs", "reference_outputs"),
         temperature=temperature,
-        said={"instructions": instructions},
+        spec_texts={"instructions": instructions},
     )
-    verdict = asked.verdict
-    return Score(value=verdict["correct"], comment=verdict.get("reasoning"), prompt_hash=asked.prompt_hash)
+    verdict = reply.verdict
+    return Score(value=verdict["correct"], comment=verdict.get("reasoning"), prompt_hash=reply.prompt_hash)

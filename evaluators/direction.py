@@ -35,7 +35,7 @@ def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
 
 
 def needs_reference(function: Evaluator) -> Evaluator:
-    """Gives an evaluator the attribute `needs_reference`: without a reference it gives no score."""
+    """Set the attribute `needs_reference` of an evaluator: it returns no score without a reference."""
     vars(function)["needs_reference"] = True
     return function
 
@@ -72,16 +72,16 @@ def _numbers(labels: Any) -> list[Any]:
     return [*labels.values()] if isinstance(labels, Mapping) else []
 
 
-def declared_by(found: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
+def declared_by(evaluator: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
     """Read the attribute `metrics` of an evaluator: a mapping from metrics to {"higher_is_better", "range"}, or a
     function of the score's name and the settings that returns one.
 
     In a mapping, the function's own name also stands for the name of its score. Raise InputError for an invalid
     declaration; on an object it is ignored instead, since its attribute may mean something else.
     """
-    function = found.func if isinstance(found, partial) else found
-    if isinstance(found, partial):
-        settings = {**found.keywords, **settings}
+    function = evaluator.func if isinstance(evaluator, partial) else evaluator
+    if isinstance(evaluator, partial):
+        settings = {**evaluator.keywords, **settings}
     try:
         return _read(getattr(function, "metrics", None), name, name_of(function), settings)
     except InputError:
@@ -90,7 +90,7 @@ def declared_by(found: Any, name: str, settings: Mapping[str, Any]) -> dict[str,
         return {}
 
 
-def _read(declaration: object, name: str, own: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
+def _read(declaration: object, name: str, function_name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
     where = f"evaluator {name!r}: its attribute `metrics`"
     try:
         if isfunction(declaration):
@@ -105,4 +105,4 @@ def _read(declaration: object, name: str, own: str, settings: Mapping[str, Any])
     if extra := {field for metric in metrics.values() for field in metric.model_fields_set - _FIELDS}:
         wanted = " and ".join(sorted(_FIELDS))
         raise InputError(f"{where}: got {min(extra)}, wanted {wanted}; other fields belong in the spec")
-    return ({name: metrics[own]} if own in metrics else {}) | metrics
+    return ({name: metrics[function_name]} if function_name in metrics else {}) | metrics

@@ -16,7 +16,7 @@ def edit_similarity(
     ignore_case: bool = False,
     strip: bool = True,
 ) -> float | None:
-    """1 minus the Levenshtein distance of answer and reference over the longer length: 0 (disjoint) to 1 (equal).
+    """1 minus the Levenshtein distance of answer and reference divided by the longer length, from 0 to 1 (equal).
 
     Two empty texts are equal. None without a reference. It cannot see meaning: "not guilty" is close to "guilty", while
     a paraphrase, or the same words in another order, is far.
@@ -24,7 +24,7 @@ def edit_similarity(
     reference = reference_value(reference_outputs, key)
     if reference is None:
         return None
-    sides = [answer_text(outputs, key), as_text(reference)]
-    sides = [side.strip() if strip else side for side in sides]
-    answer, expected = (side.casefold() if ignore_case else side for side in sides)
+    texts = [answer_text(outputs, key), as_text(reference)]
+    texts = [text.strip() if strip else text for text in texts]
+    answer, expected = (text.casefold() if ignore_case else text for text in texts)
     return Levenshtein.normalized_similarity(answer, expected)

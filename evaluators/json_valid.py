@@ -2,7 +2,7 @@ from typing import Any
 
 from jsonschema.exceptions import best_match
 
-from evalflows.evaluators.json_values import read_json, schema_errors
+from evalflows.evaluators.json_values import read_json, value_errors
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import pick
 
@@ -34,7 +34,7 @@ def json_valid(
 
 def _problem(value: Any, schema: dict[str, Any] | bool) -> str | None:
     """Return the most relevant schema violation and its JSON path; None for a valid value."""
-    error = best_match(iter(schema_errors(value, schema)))
+    error = best_match(iter(value_errors(value, schema)))
     if error is None:
         return None
     says = error.message if len(error.message) <= 200 else f"{error.message[:100]} … {error.message[-99:]}"

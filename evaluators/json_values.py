@@ -2,14 +2,11 @@
 
 import json
 import re
-from functools import lru_cache
 from typing import Any, NoReturn
 
-from jsonschema import Draft202012Validator, SchemaError, ValidationError
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+from jsonschema import ValidationError
+
+from evalflows.specs.json_schema import schema_errors
 
 _FENCE = re.compile(r"\s*(`{3,})(?:json)?[ \t]*\n(.*)\n[ \t]*\1\s*", re.DOTALL | re.IGNORECASE)
 _MOST_DIGITS = 4000  # Python does not parse integers that are much longer
@@ -24,18 +21,12 @@ def read_json(text: str, fenced: bool = False) -> Any:
         raise ValueError("nested too deeply to be read") from None
 
 
-def schema_errors(value: Any, schema: dict[str, Any] | bool) -> list[ValidationError]:
-    """Return all violations of a schema by a value.
+def value_errors(value: Any, schema: dict[str, Any] | bool) -> list[ValidationError]:
+    """Return all violations of a schema by a value, in the alphabetical order of the schema's fields.
 
-    Raise ValueError for an invalid schema, an unresolvable reference or an invalid pattern. Older drafts, and schemas
-    reached only through a `$ref`, are not checked for these until they are used.
+    Raise ValueError for an unusable schema, as `schema_errors` does.
     """
-    try:
-        return list(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value))
-    except Unresolvable as unresolved:
-        raise ValueError(f"schema: {unresolved}") from unresolved
-    except re.error as error:
-        raise ValueError(f"schema: the pattern {error.pattern!r}: {error}") from error
+    return schema_errors(value, json.dumps(schema, sort_keys=True))
 
 
 def _whole(digits: str) -> int | float:
@@ -44,14 +35,3 @@ def _whole(digits: str) -> int | float:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")
-
-
-@lru_cache(maxsize=64)
-def _validator(schema_text: str) -> Validator:
-    schema = json.loads(schema_text)
-    kind = validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"schema: {error.json_path}: {error.message}") from error
-    return kind(schema, registry=Registry())  # an empty registry, so that no $ref is fetched from the network

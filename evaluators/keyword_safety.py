@@ -22,11 +22,11 @@ def keyword_safety(
     is checked. It cannot see harm in other words, negation or quotation, other word forms such as plurals,
     misspellings, accents, s p a c e d letters, or look-alikes from other alphabets.
     """
-    phrases, excusing = _phrases(blocked, "blocked"), _phrases(allowed, "allowed")
+    phrases, allowed_phrases = _phrases(blocked, "blocked"), _phrases(allowed, "allowed")
     if not phrases:
         raise ValueError("blocked: got nothing, wanted at least one word or phrase")
     texts = [_folded(text) for text in _texts(pick(outputs, key))]
-    matches = [phrase for phrase in phrases if any(_occurs(phrase, text, excusing) for text in texts)]
+    matches = [phrase for phrase in phrases if any(_occurs(phrase, text, allowed_phrases) for text in texts)]
     return Score(value=not matches, comment=f"found: {', '.join(matches)}" if matches else None)
 
 
@@ -53,8 +53,8 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", _FILLERS.sub("", visible)).casefold().translate(_SAME)
 
 
-def _occurs(phrase: str, text: str, excusing: list[str]) -> bool:
-    excused = [span for allowed in excusing for span in _spans(allowed, text)]
+def _occurs(phrase: str, text: str, allowed_phrases: list[str]) -> bool:
+    excused = [span for allowed in allowed_phrases for span in _spans(allowed, text)]
     return any(
         not any(begin <= start and end <= stop for begin, stop in excused) for start, end in _spans(phrase, text)
     )

@@ -20,5 +20,5 @@ def named(name: str) -> Any:
     return load(name, fits=_is_evaluator)
 
 
-def _is_evaluator(found: object) -> bool:
-    return callable(found) or origin_of(found) is not None
+def _is_evaluator(loaded: object) -> bool:
+    return callable(loaded) or origin_of(loaded) is not None

@@ -20,11 +20,11 @@ def numeric_closeness(
 
     The tolerance is the larger of `absolute` and `relative` times the reference. The comment says which numbers were
     read. False for an answer without a number; None without a reference; an error for a reference without a number. How
-    numbers are read: see evaluators/number.py. It cannot see which number is the answer (it takes a year or a footnote
-    at the end for it), nor a percent sign, unit or word after a number: 50% is 50, 5 million is 5, and 1,234 is never a
-    decimal comma.
+    numbers are read: see evaluators/number.py. It cannot see which number is the answer (it takes the last number, even
+    a year or a footnote), nor a percent sign, unit or word after a number: 50% is 50, and 5 million is 5. It never
+    reads a comma, as in 1,234, as a decimal comma.
     """
-    least, share = _tolerance(absolute, "absolute"), _tolerance(relative, "relative")
+    absolute_tolerance, relative_tolerance = _tolerance(absolute, "absolute"), _tolerance(relative, "relative")
     reference = reference_value(reference_outputs, key)
     if reference is None:
         return None
@@ -33,7 +33,7 @@ def numeric_closeness(
         raise ValueError(f"no number in the reference {_short(repr(reference))}")
     if answer is None:
         return Score(value=False, comment="no number in the answer")
-    tolerance = max(least, EXACT.multiply(share, expected.value.copy_abs()))
+    tolerance = max(absolute_tolerance, EXACT.multiply(relative_tolerance, expected.value.copy_abs()))
     close = answer.value == expected.value or EXACT.subtract(answer.value, expected.value).copy_abs() <= tolerance
     return Score(value=close, comment=f"read {_shown(answer)}, wanted {_shown(expected)}")
 

@@ -33,7 +33,7 @@ class Preference:
     `winner` and `scores` are in the order in which the answers were shown. The default key is the evaluator's name.
     """
 
-    winner: Literal["first", "second", "tie"] | None = None  # None without scores if the evaluator does not apply
+    winner: Literal["first", "second", "tie"] | None = None  # None and no scores: it does not apply
     scores: tuple[float, float] | None = None  # the higher one wins
     key: str | None = None
     comment: str | None = None
@@ -171,35 +171,35 @@ def _comment(comment: object, run_ids: Sequence[str]) -> str | None:
     return None if comment is None else str(comment)
 
 
-def _a_text(value: object) -> str:
+def _checked_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"returned the prompt_hash {short(value)}, wanted a text")
     return value
 
 
-def _a_count(value: object) -> int:
+def _checked_count(value: object) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
         raise ValueError(f"returned the repeats {short(value)}, wanted a whole number of at least 1")
     return int(value)
 
 
-def _a_share(value: object) -> float:
+def _checked_share(value: object) -> float:
     number = as_number(value)
     if number is None or isinstance(number, bool) or not 0 <= number <= 1:
         raise ValueError(f"returned the agreement {short(value)}, wanted a number from 0 to 1")
     return number
 
 
-def _a_place(value: object) -> Place:
+def _checked_place(value: object) -> Place:
     if value not in get_args(Place):
         raise ValueError(f"returned {short(value)} as shown_first, wanted first or second")
     return cast("Place", value)
 
 
 _OWN: Mapping[str, Callable[[object], Any]] = {
-    "prompt_hash": _a_text,
-    "repeats": _a_count,
-    "agreement": _a_share,
-    "shown_first": _a_place,
+    "prompt_hash": _checked_text,
+    "repeats": _checked_count,
+    "agreement": _checked_share,
+    "shown_first": _checked_place,
 }
 """Fields that only our Preference has, and that a mapping can have too."""

@@ -11,7 +11,7 @@ def regex(
     """Whether the pattern (of Python's `re`) occurs in the answer or, with `full`, matches all of it.
 
     Always applies. An answer that is not a text is searched as JSON. It cannot see what the match means: "not Paris"
-    matches `Paris`. A pattern with nested repetitions such as `(a+)+$` can take forever, and nothing interrupts it.
+    matches `Paris`. A pattern with nested repetitions such as `(a+)+$` can take forever and cannot be interrupted.
     """
     if not isinstance(pattern, str):
         raise TypeError(f"pattern: got {type(pattern).__name__}, wanted a text")

@@ -2,11 +2,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalflows.evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
+from evalflows.evaluators.asking import Temperature, prompt_texts_in_both_spellings, repeated, sampling, shipped
 from evalflows.evaluators.direction import declares, on_the_scale
 from evalflows.evaluators.prompt import check_prompt, prompt_hash
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.settings import a_count, a_text, is_number, one_of
+from evalflows.evaluators.settings import checked_choice, checked_count, checked_text, is_number
 from evalflows.evaluators.sheet import SCALE, Combine, Labels, Reasoning, Scale, Sheet
 from evalflows.specs.errors import short
 from evalflows.specs.metric import MEASURES
@@ -56,11 +56,11 @@ async def rubric(
     as good as its model: validate it against people before you rely on it.
     """
     weights, lines = _weights(criteria), _lines(rubric, criteria)
-    sheet = Sheet(_answers(scale, labels, combine, weights), weights, one_of("reasoning", reasoning, Reasoning))
-    texts = shown_in_both_spellings(inputs, outputs, reference_outputs, metadata)
-    texts |= {"rubric": lines, "scale": sheet.words()}
+    sheet = Sheet(_answers(scale, labels, combine, weights), weights, checked_choice("reasoning", reasoning, Reasoning))
+    texts = prompt_texts_in_both_spellings(inputs, outputs, reference_outputs, metadata)
+    texts |= {"rubric": lines, "scale": sheet.answer_format()}
     _check(prompt, texts)
-    parameters, schema = sampling(temperature, a_count("repeats", repeats)), sheet.schema()
+    parameters, schema = sampling(temperature, checked_count("repeats", repeats)), sheet.schema()
     verdicts = await repeated(complete, fill(prompt, texts), schema, repeats, parameters)
     hashed = prompt_hash(prompt, lines, texts["scale"], schema)
     scores = [replace(score, prompt_hash=hashed, repeats=repeats) for score in sheet.scores(verdicts)]
@@ -71,8 +71,8 @@ def _lines(rubric: str, criteria: Mapping[str, Any] | None) -> str:
     """Return the rubric, then a line for each criterion. Weights are not shown to the judge."""
     if not isinstance(rubric, str):
         raise ValueError(f"rubric: got {short(rubric)}, wanted a text")
-    says = {name: _criterion(name, criterion)[1] for name, criterion in (criteria or {}).items()}
-    lines = [f"- {name}: {text}" if text else f"- {name}" for name, text in says.items()]
+    descriptions = {name: _criterion(name, criterion)[1] for name, criterion in (criteria or {}).items()}
+    lines = [f"- {name}: {text}" if text else f"- {name}" for name, text in descriptions.items()]
     return "\n".join([rubric, *lines] if rubric.strip() else lines)
 
 
@@ -82,7 +82,7 @@ def _weights(criteria: Mapping[str, Any] | None) -> dict[str, float] | None:
     if not isinstance(criteria, Mapping) or not criteria:
         raise ValueError(f"criteria: got {short(criteria)}, wanted a mapping from names to descriptions")
     for name in criteria:
-        a_text("criteria", name)
+        checked_text("criteria", name)
         if name in _TAKEN:
             raise ValueError(f"criteria: got the name {name!r}, wanted one other than {', '.join(_TAKEN)}")
     weights = {name: _criterion(name, criterion)[0] for name, criterion in criteria.items()}
@@ -105,11 +105,11 @@ def _criterion(name: str, criterion: Any) -> tuple[float, str]:
 
 
 def _answers(scale: Any, labels: Any, combine: Any, weights: Mapping[str, float] | None) -> Scale | Labels:
-    how = None if combine is None else one_of("combine", combine, Combine)
+    chosen = None if combine is None else checked_choice("combine", combine, Combine)
     if labels is None:
-        return Scale(*_ends(scale), how or "mean")
-    if how not in (None, "majority"):
-        raise ValueError(f"combine: got {how!r} with labels, wanted 'majority'")
+        return Scale(*_ends(scale), chosen or "mean")
+    if chosen not in (None, "majority"):
+        raise ValueError(f"combine: got {chosen!r} with labels, wanted 'majority'")
     if weights is not None and not isinstance(labels, Mapping):
         raise ValueError("labels: got texts only with criteria, wanted a number for each, for their weighted mean")
     return Labels(_numbers(labels))
@@ -128,7 +128,7 @@ def _numbers(labels: Any) -> dict[str, float | None]:
     if not isinstance(labels, Mapping | list | tuple) or len({*map(str, labels)}) < max(2, len(labels)):
         raise ValueError(f"labels: got {short(labels)}, wanted at least two, all of them different")
     for label in labels:
-        a_text("labels", label)
+        checked_text("labels", label)
     if not isinstance(labels, Mapping):
         return dict.fromkeys(labels)
     if wrong := [label for label, number in labels.items() if not is_number(number)]:
@@ -137,7 +137,7 @@ def _numbers(labels: Any) -> dict[str, float | None]:
 
 
 def _check(prompt: str, texts: Mapping[str, str]) -> None:
-    by = [["rubric"]] if texts["rubric"] else []
-    check_prompt(prompt, texts, needed=[["outputs", "output"], *by])
-    if not by and "rubric" in placeholders(prompt):
+    rubric_needed = [["rubric"]] if texts["rubric"] else []
+    check_prompt(prompt, texts, needed=[["outputs", "output"], *rubric_needed])
+    if not rubric_needed and "rubric" in placeholders(prompt):
         raise ValueError("rubric: got nothing to judge by, wanted a rubric, criteria, or a prompt without {rubric}")

@@ -107,7 +107,7 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
     candidates = [fields[key] for key in ("score", "value", "label") if fields.get(key) is not None]
     texts = [value for value in candidates if isinstance(value, str)]
     values = [value for value in candidates if not isinstance(value, str)]
-    value, label, kind = _typed(
+    value, label, data_type = _typed(
         _checked(values[0]) if values else None, texts[0] if texts else None, _declared(fields.get("data_type"))
     )
     comment = fields.get("comment")
@@ -115,7 +115,7 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
         metric=str(fields.get("key") or fields.get("name") or name),
         value=value,
         label=label,
-        data_type=kind,
+        data_type=data_type,
         comment=None if comment is None else str(comment),
         metadata=fields.get("metadata") or None,
         config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
@@ -147,30 +147,30 @@ def _whole(value: float | bool | None) -> float | int | bool | None:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _a_number_from_1(name: str, value: object) -> int:
+def _checked_count(name: str, value: object) -> int:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
         raise ValueError(f"returned the {name} {short(value)}, wanted a whole number of at least 1")
     return int(value)
 
 
-def _a_spread(name: str, value: object) -> float:
+def _checked_spread(name: str, value: object) -> float:
     number = as_number(value)
     if number is None or isinstance(number, bool) or not 0 <= number < math.inf:
         raise ValueError(f"returned the {name} {short(value)}, wanted a number of at least 0")
     return number
 
 
-def _a_text(name: str, value: object) -> str:
+def _checked_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"returned the {name} {short(value)}, wanted a text")
     return value
 
 
 _OWN: dict[str, Callable[[str, object], Any]] = {
-    "turn": _a_number_from_1,
-    "prompt_hash": _a_text,
-    "repeats": _a_number_from_1,
-    "spread": _a_spread,
+    "turn": _checked_count,
+    "prompt_hash": _checked_text,
+    "repeats": _checked_count,
+    "spread": _checked_spread,
 }
 """Fields that only our Score has, and that a mapping can have too."""
 

@@ -37,8 +37,8 @@ def verdict_schema(title: str, fields: Mapping[str, Any], reasoning: Reasoning =
 
     A model writes the fields in order, so reasoning that comes first informs the verdict.
     """
-    why: dict[str, Any] = {} if reasoning == "none" else {"reasoning": {"type": "string"}}
-    all_fields = {**fields, **why} if reasoning == "after" else {**why, **fields}
+    reasoning_field: dict[str, Any] = {} if reasoning == "none" else {"reasoning": {"type": "string"}}
+    all_fields = {**fields, **reasoning_field} if reasoning == "after" else {**reasoning_field, **fields}
     return {
         "title": title,
         "type": "object",
@@ -49,7 +49,7 @@ def verdict_schema(title: str, fields: Mapping[str, Any], reasoning: Reasoning =
 
 
 def _majority(values: Sequence[Value]) -> Value:
-    """Return the most frequent value; ties go to the one that occurs first."""
+    """Return the most frequent value; on a tie, the value that occurs first."""
     return Counter(values).most_common(1)[0][0]
 
 
@@ -78,11 +78,11 @@ class Scale:
     def schema(self) -> dict[str, Any]:
         return {"type": "integer", "minimum": self.worst, "maximum": self.best}
 
-    def words(self) -> str:
+    def answer_format(self) -> str:
         return f"a whole number from {self.worst} (worst) to {self.best} (best)"
 
-    def number(self, values: int) -> float | None:
-        return float(values)
+    def number(self, value: int) -> float | None:
+        return float(value)
 
     def combined(self, values: Sequence[int]) -> Combined:
         return combined(values, self.combine)
@@ -98,11 +98,11 @@ class Labels:
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "enum": [*self.numbers]}
 
-    def words(self) -> str:
+    def answer_format(self) -> str:
         return f"one of {_quoted(self.numbers)}"
 
-    def number(self, values: str) -> float | None:
-        return self.numbers[values]
+    def number(self, value: str) -> float | None:
+        return self.numbers[value]
 
     def combined(self, values: Sequence[str]) -> Combined:
         label = _majority(values)
@@ -124,11 +124,11 @@ class Sheet:
     def _fields(self) -> list[str]:
         return [self.answers.field] if self.weights is None else [*self.weights]
 
-    def words(self) -> str:
+    def answer_format(self) -> str:
         """Return the answer format, to follow "Give" in a prompt."""
         if self.weights is None:
-            return f'"{self.answers.field}": {self.answers.words()}'
-        return f"for each criterion, by its name ({_quoted(self.weights)}): {self.answers.words()}"
+            return f'"{self.answers.field}": {self.answers.answer_format()}'
+        return f"for each criterion, by its name ({_quoted(self.weights)}): {self.answers.answer_format()}"
 
     def schema(self) -> dict[str, Any]:
         return verdict_schema("rubric", {name: self.answers.schema() for name in self._fields}, self.reasoning)
@@ -140,8 +140,8 @@ class Sheet:
             return [by_field[self.answers.field].score(verdicts, None)]
         overall = self._weighted_mean([criterion.number for criterion in by_field.values()])
         means = [self._weighted_mean([self.answers.number(verdict[name]) for name in by_field]) for verdict in verdicts]
-        whole = Combined(number=overall, spread=spread_of(means), nearest=nearest_to(overall, means))
-        return [whole.score(verdicts, None), *(part.score(verdicts, name) for name, part in by_field.items())]
+        overall_score = Combined(number=overall, spread=spread_of(means), nearest=nearest_to(overall, means))
+        return [overall_score.score(verdicts, None), *(part.score(verdicts, name) for name, part in by_field.items())]
 
     def _weighted_mean(self, numbers: Iterable[float | None]) -> float:
         """Return the weighted mean over the criteria, in their order. Raise StatisticsError if a number is missing."""

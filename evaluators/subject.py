@@ -28,11 +28,11 @@ class ExampleView:
 
     @property
     def input(self) -> Any:
-        return whole(self.inputs, "input")
+        return unwrapped(self.inputs, "input")
 
     @property
     def expected_output(self) -> Any:
-        return whole(self.reference_outputs, "output")
+        return unwrapped(self.reference_outputs, "output")
 
     def __getitem__(self, name: str) -> Any:
         if name not in self:
@@ -50,7 +50,7 @@ class ExampleView:
 class RunView:
     """`run`: the target's answer to the example.
 
-    `experiment` and `target` are names for evaluators that compare runs; elsewhere they can be blank.
+    `experiment` and `target` are names for evaluators that compare runs; elsewhere they can be empty.
     """
 
     id: str
@@ -107,24 +107,25 @@ class Evaluation:
 class Evaluations(list[Evaluation]):
     """A list of scores with look-up by name: `scores["exact_match"]`, `scores.get("judge")`."""
 
-    def __getitem__(self, which: Any) -> Any:
-        if not isinstance(which, str):
-            return super().__getitem__(which)
-        evaluation = self.get(which)
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        evaluation = self.get(key)
         if evaluation is None:
-            raise KeyError(f"{which!r}: wanted one of {', '.join(e.name for e in self) or 'no score at all'}")
+            names = ", ".join(evaluation.name for evaluation in self)
+            raise KeyError(f"{key!r}: " + (f"wanted one of {names}" if names else "there are no scores"))
         return evaluation
 
-    def __contains__(self, which: object) -> bool:
-        return self.get(which) is not None if isinstance(which, str) else super().__contains__(which)
+    def __contains__(self, key: object) -> bool:
+        return self.get(key) is not None if isinstance(key, str) else super().__contains__(key)
 
     def get(self, name: str) -> Evaluation | None:
         return next((evaluation for evaluation in self if evaluation.name == name), None)
 
 
-def whole(value: dict[str, Any] | None, only: str) -> Any:
+def unwrapped(value: dict[str, Any] | None, only: str) -> Any:
     """Return a value as Langfuse has it: unwrapped if it is `{only: value}`."""
     return value[only] if value is not None and value.keys() == {only} else value
 
 
-__all__ = ["Evaluation", "Evaluations", "ExampleView", "ItemResult", "RunView", "whole"]
+__all__ = ["Evaluation", "Evaluations", "ExampleView", "ItemResult", "RunView", "unwrapped"]

@@ -33,7 +33,7 @@ def answer_text(outputs: dict[str, Any], key: str | None) -> str:
 
 
 def reference_value(reference_outputs: dict[str, Any] | None, key: str | None) -> Any:
-    """Return the reference's only field whatever its name, else its field `key`, else all of it; None without one."""
+    """Return the reference's only field, whatever its name, else the field `key`, else all of it; None if empty."""
     several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
     value = pick(reference_outputs, key if several else None)
     return None if value == {} else value

@@ -7,16 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.exceptions import best_match
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from evalflows.llm.tagged_output import TaggedOutput
 from evalflows.specs.connection import AnswerForm
 from evalflows.specs.errors import CallError, short
+from evalflows.specs.json_schema import schema_errors, schema_validator
 
 Schema = dict[str, Any]
 
@@ -29,7 +25,7 @@ def with_response_format(request: dict[str, Any], schema: Schema, form: AnswerFo
     Raises CallError (bad_request) for an invalid schema, for one that the form does not support (a tool call needs an
     object, tagged text a flat object), and for a tool call if the request has its own tools.
     """
-    _validator(_cache_key(schema))
+    _check_schema(schema)
     if form == "json_schema":
         named_schema = {"name": _name(schema), "schema": schema}
         return request | {"response_format": {"type": "json_schema", "json_schema": named_schema}}
@@ -137,11 +133,18 @@ def _tagged(schema_text: str) -> TaggedOutput:
         raise CallError("bad_request", _line(f"answer_form text: {error}")) from error
 
 
+def _check_schema(schema: Schema) -> None:
+    try:
+        schema_validator(_cache_key(schema))
+    except ValueError as error:
+        raise CallError("bad_request", _line(str(error))) from error
+
+
 def _violation(answer: Any, schema: Schema) -> str | None:
     try:
-        error = best_match(_validator(_cache_key(schema)).iter_errors(answer))
-    except Unresolvable as unresolved:
-        raise CallError("bad_request", _line(f"schema: {unresolved}")) from unresolved
+        error = best_match(iter(schema_errors(answer, _cache_key(schema))))
+    except ValueError as unusable:
+        raise CallError("bad_request", _line(str(unusable))) from unusable
     except RecursionError:
         return "nested too deeply"
     return None if error is None else f"{error.json_path}: {error.message}"
@@ -150,18 +153,6 @@ def _violation(answer: Any, schema: Schema) -> str | None:
 def _cache_key(schema: Schema) -> str:
     """Return the schema as text. The order of fields is kept, since it decides what the model writes first."""
     return json.dumps(schema)
-
-
-@lru_cache(maxsize=64)
-def _validator(schema_text: str) -> Validator:
-    """Build a schema's validator once, since that is slower than validating. Raises CallError for an invalid schema."""
-    schema = json.loads(schema_text)
-    kind = validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except SchemaError as error:
-        raise CallError("bad_request", _line(f"schema: {error.json_path}: {error.message}")) from error
-    return kind(schema, registry=Registry())  # an empty registry, so that no $ref is fetched from the network
 
 
 def _line(text: str) -> str:

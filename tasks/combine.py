@@ -113,7 +113,7 @@ def _part(metric: str, scores: Sequence[ScoreRow], evaluators: Sequence[str]) ->
     if rows:
         return Part(value=rows[0].value, status=rows[0].status, error=rows[0].error)
     has_judged = any(score.evaluator in evaluators for score in scores)
-    return Part(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator gave it")
+    return Part(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator returned it")
 
 
 def _rate(spec: CompositeSpec, scores: Iterable[ScoreRow]) -> float | None:

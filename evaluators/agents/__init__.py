@@ -1,4 +1,4 @@
-"""Judgements of agents: which tools they called, with what, in which order, in how many steps; what they answered."""
+"""Evaluators of agents: tools called, arguments, order and number of calls, and the final answer."""
 
 from evalflows.evaluators.agents.agent import agent
 from evalflows.evaluators.agents.final_answer import final_answer

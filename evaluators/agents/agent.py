@@ -45,17 +45,17 @@ def agent(
     (`step_efficiency`), answer (`final_answer`, with `answer` as its how, `ignore_case`, and `answer_key` as its key).
     `weights` maps parts to weights: by default all are 1; if set, only the named parts are judged, and a part with
     weight 0 is reported but not counted. A part that does not apply is left out with its weight. None if no part
-    applies. It cannot see more than its parts do, and a mean hides which part is bad: look at the parts.
+    applies. It cannot see more than its parts do, and a mean hides which part is bad, so look at the parts.
     """
     part_weights = _weights(weights)
-    sides: Any = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
-    of_calls: Any = sides | {"run": run, "key": key}
+    fields: Any = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
+    call_fields: Any = fields | {"run": run, "key": key}
     judged: dict[str, Callable[[], Score | list[Score] | None]] = {
-        "selection": lambda: tool_selection(**of_calls),
-        "arguments": lambda: tool_arguments(**of_calls, arguments=arguments, tools=tools, extra_calls=extra_calls),
-        "order": lambda: tool_order(**of_calls, mode=order),
-        "efficiency": lambda: step_efficiency(**of_calls),
-        "answer": lambda: final_answer(**sides, how=answer, ignore_case=ignore_case, key=answer_key),
+        "selection": lambda: tool_selection(**call_fields),
+        "arguments": lambda: tool_arguments(**call_fields, arguments=arguments, tools=tools, extra_calls=extra_calls),
+        "order": lambda: tool_order(**call_fields, mode=order),
+        "efficiency": lambda: step_efficiency(**call_fields),
+        "answer": lambda: final_answer(**fields, how=answer, ignore_case=ignore_case, key=answer_key),
     }
     parts = {part: _first(judged[part]()) for part in PARTS if part in part_weights}
     return _combined(parts, part_weights)

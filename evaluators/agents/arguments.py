@@ -8,10 +8,10 @@ from evalflows.evaluators.agents.calls import Call
 from evalflows.specs.errors import short
 
 Rule = Literal["exact", "per_argument", "types", "allowed"]
-Right = Callable[[Call, Call], float]
+CallScore = Callable[[Call, Call], float]
 """A function of the expected and the actual call: the score of the actual call, 0 if the names differ."""
 
-_LEFT_OUT = ("", None)  # among the allowed values, these mean that the argument is optional
+_OPTIONAL = ("", None)  # among the allowed values, these mean that the argument is optional
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 _JSON_TYPES: Mapping[str, tuple[str, ...]] = {  # by the schema's type name: JSON schema's and BFCL's
     "float": ("number", "integer"),
@@ -22,7 +22,7 @@ _JSON_TYPES: Mapping[str, tuple[str, ...]] = {  # by the schema's type name: JSO
 }
 
 
-def rule(arguments: Any, tools: Any = None) -> Right:
+def rule(arguments: Any, tools: Any = None) -> CallScore:
     """Return the function that scores a pair of calls. Raise ValueError for an unknown rule."""
     if arguments not in get_args(Rule):
         raise ValueError(f"arguments: got {short(arguments)}, wanted one of {', '.join(get_args(Rule))}")
@@ -30,8 +30,10 @@ def rule(arguments: Any, tools: Any = None) -> Right:
         schemas = _schemas(tools)
         if arguments != "types":
             raise ValueError(f"tools: got tools with arguments {arguments!r}, wanted arguments 'types'")
-        return _of_one_name(lambda wanted, made: _share_of_schema(schemas.get(made.name), made.arguments or {}))
-    return _of_one_name(_RULES[arguments])
+        return _if_same_tool(
+            lambda expected, actual: _share_of_schema(schemas.get(actual.name), actual.arguments or {})
+        )
+    return _if_same_tool(_RULES[arguments])
 
 
 def same(first: Any, second: Any) -> bool:
@@ -54,23 +56,23 @@ def json_type(value: Any) -> str:
     return "string" if isinstance(value, str) else "object" if isinstance(value, Mapping) else "array"
 
 
-def _of_one_name(share: Right) -> Right:
-    def right(wanted: Call, made: Call) -> float:
-        return 0.0 if wanted.name != made.name or made.arguments is None else share(wanted, made)
+def _if_same_tool(score_arguments: CallScore) -> CallScore:
+    def score(expected: Call, actual: Call) -> float:
+        return 0.0 if expected.name != actual.name or actual.arguments is None else score_arguments(expected, actual)
 
-    return right
-
-
-def _exact(wanted: Call, made: Call) -> float:
-    return float(same(wanted.arguments, made.arguments))
+    return score
 
 
-def _per_argument(wanted: Call, made: Call) -> float:
-    return _share(wanted.arguments or {}, made.arguments or {}, same)
+def _exact(expected: Call, actual: Call) -> float:
+    return float(same(expected.arguments, actual.arguments))
 
 
-def _types(wanted: Call, made: Call) -> float:
-    return _share(wanted.arguments or {}, made.arguments or {}, lambda first, second: _type(first) == _type(second))
+def _per_argument(expected: Call, actual: Call) -> float:
+    return _share(expected.arguments or {}, actual.arguments or {}, same)
+
+
+def _types(expected: Call, actual: Call) -> float:
+    return _share(expected.arguments or {}, actual.arguments or {}, lambda first, second: _type(first) == _type(second))
 
 
 def _type(value: Any) -> str:
@@ -78,24 +80,26 @@ def _type(value: Any) -> str:
     return "number" if kind == "integer" else kind
 
 
-def _share(wanted: Mapping[str, Any], made: Mapping[str, Any], alike: Callable[[Any, Any], bool]) -> float:
+def _share(expected: Mapping[str, Any], actual: Mapping[str, Any], alike: Callable[[Any, Any], bool]) -> float:
     """Return the share of all arguments of either call that both have and that are alike."""
-    names = wanted.keys() | made.keys()
-    right = [name for name in wanted.keys() & made.keys() if alike(wanted[name], made[name])]
-    return len(right) / len(names) if names else 1.0
+    names = expected.keys() | actual.keys()
+    matching = [name for name in expected.keys() & actual.keys() if alike(expected[name], actual[name])]
+    return len(matching) / len(names) if names else 1.0
 
 
-def _allowed(wanted: Call, made: Call) -> float:
-    truth = wanted.arguments or {}
-    for name, values in truth.items():
+def _allowed(expected: Call, actual: Call) -> float:
+    allowed_values = expected.arguments or {}
+    for name, values in allowed_values.items():
         if not isinstance(values, list | tuple):
-            raise ValueError(f"reference: {wanted.name}: {name}: got {short(values)}, wanted a list of allowed values")
-    return float(_fits_fields(made.arguments or {}, truth))
+            raise ValueError(
+                f"reference: {expected.name}: {name}: got {short(values)}, wanted a list of allowed values"
+            )
+    return float(_fits_fields(actual.arguments or {}, allowed_values))
 
 
-def _fits_fields(given: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
-    allowed = {name: values if isinstance(values, list | tuple) else [values] for name, values in truth.items()}
-    needed = {name for name, values in allowed.items() if not any(value in _LEFT_OUT for value in values)}
+def _fits_fields(given: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:
+    allowed = {name: values if isinstance(values, list | tuple) else [values] for name, values in reference.items()}
+    needed = {name for name, values in allowed.items() if not any(value in _OPTIONAL for value in values)}
     return needed <= given.keys() <= allowed.keys() and all(
         any(_fits(value, option) for option in allowed[name]) for name, value in given.items()
     )
@@ -116,7 +120,12 @@ def _folded(text: str) -> str:
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
-_RULES: Mapping[Rule, Right] = {"exact": _exact, "per_argument": _per_argument, "types": _types, "allowed": _allowed}
+_RULES: Mapping[Rule, CallScore] = {
+    "exact": _exact,
+    "per_argument": _per_argument,
+    "types": _types,
+    "allowed": _allowed,
+}
 
 
 def _schemas(tools: Any) -> dict[str, Mapping[str, Any]]:
@@ -132,14 +141,14 @@ def _schemas(tools: Any) -> dict[str, Mapping[str, Any]]:
     return schemas
 
 
-def _share_of_schema(schema: Mapping[str, Any] | None, made: Mapping[str, Any]) -> float:
+def _share_of_schema(schema: Mapping[str, Any] | None, actual: Mapping[str, Any]) -> float:
     """Return the share of all given or required arguments that are given and have the schema's type."""
     if schema is None:
         return 0.0
     fields = schema.get("properties") or {}
-    names = {*made, *(schema.get("required") or ())}
-    right = [name for name, value in made.items() if name in fields and _is_of(value, fields[name])]
-    return len(right) / len(names) if names else 1.0
+    names = {*actual, *(schema.get("required") or ())}
+    matching = [name for name, value in actual.items() if name in fields and _is_of(value, fields[name])]
+    return len(matching) / len(names) if names else 1.0
 
 
 def _is_of(value: Any, field: Any) -> bool:

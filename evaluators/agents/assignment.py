@@ -18,33 +18,35 @@ def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
         return sorted((row, column) for column, row in best_pairs(worth.T))
     cost = worth.max() - worth
     columns, rows = cost.shape[1], cost.shape[0]
-    of_row, of_column = np.zeros(rows), np.zeros(columns)  # the dual prices
-    taken = np.full(columns, -1)  # the row assigned to each column
+    row_prices, column_prices = np.zeros(rows), np.zeros(columns)  # the dual prices
+    row_of_column = np.full(columns, -1)  # the row assigned to each column
     for row in range(rows):
-        _place(row, cost, of_row, of_column, taken)
-    pairs = sorted((int(row), column) for column, row in enumerate(taken) if row >= 0)
+        _assign_row(row, cost, row_prices, column_prices, row_of_column)
+    pairs = sorted((int(row), column) for column, row in enumerate(row_of_column) if row >= 0)
     return [(row, column) for row, column in pairs if worth[row, column] > 0]
 
 
-def _place(row: int, cost: FloatArray, of_row: FloatArray, of_column: FloatArray, taken: NDArray[np.int_]) -> None:
-    """Assign a column to one more row along the cheapest augmenting path. Changes the arrays in place."""
-    columns = taken.size
-    least, before = np.full(columns, np.inf), np.full(columns, -1)
-    done = np.zeros(columns, dtype=bool)
-    at, last, walked = row, -1, 0.0
+def _assign_row(
+    row: int, cost: FloatArray, row_prices: FloatArray, column_prices: FloatArray, row_of_column: NDArray[np.int_]
+) -> None:
+    """Assign a column to one more row along the cheapest augmenting path. Change the arrays in place."""
+    columns = row_of_column.size
+    shortest, previous_column = np.full(columns, np.inf), np.full(columns, -1)
+    visited = np.zeros(columns, dtype=bool)
+    current_row, column, distance = row, -1, 0.0
     while True:
-        reduced = walked + cost[at] - of_row[at] - of_column
-        closer = ~done & (reduced < least)
-        least[closer], before[closer] = reduced[closer], last
-        last = int(np.where(done, np.inf, least).argmin())
-        walked = float(least[last])
-        if taken[last] < 0:
+        reduced = distance + cost[current_row] - row_prices[current_row] - column_prices
+        closer = ~visited & (reduced < shortest)
+        shortest[closer], previous_column[closer] = reduced[closer], column
+        column = int(np.where(visited, np.inf, shortest).argmin())
+        distance = float(shortest[column])
+        if row_of_column[column] < 0:
             break
-        done[last], at = True, int(taken[last])
-    of_row[row] += walked
-    of_row[taken[done]] += walked - least[done]
-    of_column[done] -= walked - least[done]
-    while last >= 0:
-        previous = int(before[last])
-        taken[last] = row if previous < 0 else taken[previous]
-        last = previous
+        visited[column], current_row = True, int(row_of_column[column])
+    row_prices[row] += distance
+    row_prices[row_of_column[visited]] += distance - shortest[visited]
+    column_prices[visited] -= distance - shortest[visited]
+    while column >= 0:
+        previous = int(previous_column[column])
+        row_of_column[column] = row if previous < 0 else row_of_column[previous]
+        column = previous

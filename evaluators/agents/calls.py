@@ -31,7 +31,7 @@ def read_calls(given: Any, where: str) -> tuple[Call, ...]:
     """
     if not isinstance(given, list | tuple):
         raise ValueError(f"{where}: got {short(given)}, wanted a list of calls")
-    return tuple(_read_call(item, f"{where}[{place}]") for place, item in enumerate(given))
+    return tuple(_read_call(item, f"{where}[{index}]") for index, item in enumerate(given))
 
 
 def _read_call(item: Any, where: str) -> Call:

@@ -15,8 +15,8 @@ _TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """The assistant's part of some messages."""
+class AssistantParts:
+    """The assistant's calls, reasoning and final answer in a list of messages."""
 
     calls: tuple[Call, ...] = ()
     reasoning: tuple[str, ...] = ()
@@ -32,21 +32,22 @@ def read_messages(given: Any, where: str) -> list[Message]:
     """Return chat messages unchanged. Raise ValueError for a value that is not a list of them; it can be empty."""
     if not isinstance(given, list | tuple):
         raise ValueError(f"{where}: got {short(given)}, wanted a list of messages")
-    for place, item in enumerate(given):
+    for index, item in enumerate(given):
         if not _kind(item):
-            raise ValueError(f"{where}[{place}]: got {short(item)}, wanted a message: role and content")
+            raise ValueError(f"{where}[{index}]: got {short(item)}, wanted a message: role and content")
     return list(given)
 
 
-def own_messages(messages: Iterable[Message], inputs: Mapping[str, Any] | None) -> list[Message]:
-    """Return the messages without system messages and, if they begin with the inputs' conversation, without that."""
+def new_messages(messages: Iterable[Message], inputs: Mapping[str, Any] | None) -> list[Message]:
+    """Return the messages without system messages, and without the inputs' conversation if they begin with it."""
     rest = [message for message in messages if _kind(message) not in _SYSTEM]
     earlier = next((value for value in (inputs or {}).values() if is_conversation(value)), ())
-    before = [_identity(message) for message in earlier if _kind(message) not in _SYSTEM]
-    return rest[len(before) :] if [_identity(message) for message in rest[: len(before)]] == before else rest
+    known = [_identity(message) for message in earlier if _kind(message) not in _SYSTEM]
+    begins_with_known = [_identity(message) for message in rest[: len(known)]] == known
+    return rest[len(known) :] if begins_with_known else rest
 
 
-def said(messages: Iterable[Message]) -> Said:
+def assistant_parts(messages: Iterable[Message]) -> AssistantParts:
     """Return the assistant's calls in order, its texts with calls, and its last text without a call."""
     calls: list[Call] = []
     reasoning: list[str] = []
@@ -58,7 +59,7 @@ def said(messages: Iterable[Message]) -> Said:
             reasoning.append(text)
         elif text and is_assistant(message):
             answer = text
-    return Said(calls=tuple(calls), reasoning=tuple(reasoning), answer=answer)
+    return AssistantParts(calls=tuple(calls), reasoning=tuple(reasoning), answer=answer)
 
 
 def is_assistant(message: Message) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalflows.evaluators.agents.arguments import Right
+from evalflows.evaluators.agents.arguments import CallScore
 from evalflows.evaluators.agents.assignment import best_pairs
 from evalflows.evaluators.agents.calls import Call
 
@@ -17,14 +17,14 @@ _LONGEST = 160
 class Paired:
     """Pairs of expected and actual calls with a score above 0, and the score of each pair."""
 
-    wanted: Sequence[Call]
-    made: Sequence[Call]
+    expected: Sequence[Call]
+    actual: Sequence[Call]
     pairs: Sequence[tuple[int, int]]
-    right: Sequence[float]
+    scores: Sequence[float]
 
     @property
     def total(self) -> float:
-        return float(sum(self.right))
+        return float(sum(self.scores))
 
     def faults(self, *, extra: bool = True) -> str | None:
         """Return the first three faults of the calls, with `extra` also extra calls; None without faults."""
@@ -33,19 +33,21 @@ class Paired:
         return "; ".join([*faults[:_MOST_SHOWN], *more]) or None
 
     def _partial(self) -> list[str]:
-        partial = [pair for pair, share in zip(self.pairs, self.right, strict=True) if share < 1]
-        return [f"wanted {_cut(self.wanted[row])}, got {_cut(self.made[column])}" for row, column in partial]
+        partial = [pair for pair, share in zip(self.pairs, self.scores, strict=True) if share < 1]
+        return [f"wanted {_cut(self.expected[row])}, got {_cut(self.actual[column])}" for row, column in partial]
 
     def _unpaired(self, extra: bool) -> list[str]:
-        """Return faults for calls without a partner; expected and actual calls of one tool are shown together."""
-        paired_wanted, paired_made = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
-        left = [call for place, call in enumerate(self.made) if place not in paired_made]
+        """Return the faults of unpaired calls; an expected and an actual call of the same tool make one fault."""
+        paired_expected, paired_actual = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
+        left = [call for index, call in enumerate(self.actual) if index not in paired_actual]
         faults = []
-        for wanted in (call for place, call in enumerate(self.wanted) if place not in paired_wanted):
-            namesake = next((call for call in left if call.name == wanted.name), None)
+        for expected in (call for index, call in enumerate(self.expected) if index not in paired_expected):
+            namesake = next((call for call in left if call.name == expected.name), None)
             if namesake:
                 left.remove(namesake)
-            faults.append(f"wanted {_cut(wanted)}, got {_cut(namesake)}" if namesake else f"no call of {_cut(wanted)}")
+            faults.append(
+                f"wanted {_cut(expected)}, got {_cut(namesake)}" if namesake else f"no call of {_cut(expected)}"
+            )
         return [*faults, *(f"not wanted: {_cut(call)}" for call in left if extra)]
 
 
@@ -54,8 +56,9 @@ def _cut(call: Call) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def paired(wanted: Sequence[Call], made: Sequence[Call], right: Right) -> Paired:
+def paired(expected: Sequence[Call], actual: Sequence[Call], score_call: CallScore) -> Paired:
     """Pair the calls so that the total score is largest, whatever their order."""
-    worth = np.array([[right(expected, actual) for actual in made] for expected in wanted], dtype=np.float64)
-    pairs = best_pairs(worth.reshape(len(wanted), len(made)))
-    return Paired(wanted, made, pairs, [float(worth[pair]) for pair in pairs])
+    scores = [[score_call(expected_call, actual_call) for actual_call in actual] for expected_call in expected]
+    worth = np.array(scores, dtype=np.float64)
+    pairs = best_pairs(worth.reshape(len(expected), len(actual)))
+    return Paired(expected, actual, pairs, [float(worth[pair]) for pair in pairs])

@@ -38,20 +38,20 @@ def tool_arguments(
       Function Calling Leaderboard (BFCL). "" or null in the list makes the argument optional. Nested mappings have
       lists of allowed values too. Texts are compared without case, kind of quotes, spaces and , . / - _ * ^
 
-    None without calls in the reference. No call where none is expected is 1. Arguments that are not a JSON object match
-    nothing. It cannot see the order, nor what a call returned, nor that another value would do as well; `types` ignores
-    the content of lists and mappings, and `allowed` takes the text "-1.5" for "15".
+    None without calls in the reference. If no call is expected and none is made, the score is 1. Arguments that are not
+    a JSON object match nothing. It cannot see the order, nor what a call returned, nor that another value is also
+    right; `types` ignores the content of lists and mappings, and `allowed` treats the texts "-1.5" and "15" as equal.
     """
-    right = rule(arguments, tools)
+    score_call = rule(arguments, tools)
     if extra_calls not in ("wrong", "ignored"):
         raise ValueError(f"extra_calls: got {short(extra_calls)}, wanted wrong or ignored")
-    made = read_trajectory(outputs, inputs, run).tool_calls
-    wanted = expected_calls(reference_outputs, key, inputs)
-    if wanted is None:
-        if tools is None or not made:
+    actual = read_trajectory(outputs, inputs, run).tool_calls
+    expected = expected_calls(reference_outputs, key, inputs)
+    if expected is None:
+        if tools is None or not actual:
             return None
-        wanted = made
-    pairing = paired(wanted, made, right)
-    extra = extra_calls == "wrong" or not wanted
-    most = max(len(wanted), len(made)) if extra else len(wanted)
+        expected = actual
+    pairing = paired(expected, actual, score_call)
+    extra = extra_calls == "wrong" or not expected
+    most = max(len(expected), len(actual)) if extra else len(expected)
     return Score(value=pairing.total / most if most else 1.0, comment=pairing.faults(extra=extra))

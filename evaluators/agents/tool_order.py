@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from evalflows.evaluators.agents.arguments import Right, rule
+from evalflows.evaluators.agents.arguments import CallScore, rule
 from evalflows.evaluators.agents.calls import Call
 from evalflows.evaluators.agents.pairs import paired
 from evalflows.evaluators.agents.trajectory import expected_calls, read_trajectory
@@ -28,39 +28,39 @@ def tool_order(
     """Whether the actual calls match the expected calls in the given mode; if not, the comment lists both.
 
     `mode` is strict: the same calls in the same order; unordered: the same calls, each as often; subset: no call that
-    is not expected; superset: all expected calls, and possibly others. If calls are expected and none is made it is
-    false, also for subset. Calls are compared by name and, with `arguments`, also by their arguments: exact, types or
-    allowed, as in `tool_arguments`. None without calls in the reference. It cannot see how close a wrong order is (one
-    extra call makes strict false), nor whether the order matters.
+    is not expected; superset: all expected calls, and possibly others. If calls are expected but none is made, the
+    score is false, also for subset. Calls are compared by name and, with `arguments`, also by their arguments: exact,
+    types or allowed, as in `tool_arguments`. None without calls in the reference. It cannot see how close a wrong order
+    is (one extra call makes strict false), nor whether the order matters.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"mode: got {short(mode)}, wanted one of {', '.join(get_args(Mode))}")
     same = _same(arguments)
-    wanted = expected_calls(reference_outputs, key, inputs)
-    if wanted is None:
+    expected = expected_calls(reference_outputs, key, inputs)
+    if expected is None:
         return None
-    made = read_trajectory(outputs, inputs, run).tool_calls
-    holds = _holds(mode, wanted, made, same) and not (wanted and not made)
-    return Score(value=holds, comment=None if holds else f"wanted {_names(wanted)}; got {_names(made)}")
+    actual = read_trajectory(outputs, inputs, run).tool_calls
+    holds = _holds(mode, expected, actual, same) and not (expected and not actual)
+    return Score(value=holds, comment=None if holds else f"wanted {_names(expected)}; got {_names(actual)}")
 
 
-def _same(arguments: str) -> Right:
+def _same(arguments: str) -> CallScore:
     if arguments == "ignored":
-        return lambda wanted, made: float(wanted.name == made.name)
+        return lambda expected, actual: float(expected.name == actual.name)
     if arguments == "per_argument":
         raise ValueError("arguments: got 'per_argument', wanted one of ignored, exact, types, allowed")
-    right = rule(arguments)
-    return lambda wanted, made: float(right(wanted, made) == 1)
+    score_call = rule(arguments)
+    return lambda expected, actual: float(score_call(expected, actual) == 1)
 
 
-def _holds(mode: Mode, wanted: Sequence[Call], made: Sequence[Call], same: Right) -> bool:
+def _holds(mode: Mode, expected: Sequence[Call], actual: Sequence[Call], same: CallScore) -> bool:
     if mode == "strict":
-        return len(wanted) == len(made) and all(map(same, wanted, made))
-    pairs = len(paired(wanted, made, same).pairs)
+        return len(expected) == len(actual) and all(map(same, expected, actual))
+    pairs = len(paired(expected, actual, same).pairs)
     enough = {
-        "unordered": pairs == len(wanted) == len(made),
-        "subset": pairs == len(made),
-        "superset": pairs == len(wanted),
+        "unordered": pairs == len(expected) == len(actual),
+        "subset": pairs == len(actual),
+        "superset": pairs == len(expected),
     }
     return enough[mode]
 

@@ -29,22 +29,23 @@ def tool_selection(
     `tool_calls`, `messages`, or the field `key`). If no call is expected and none is made, all three are 1; with calls
     on one side only, all three are 0. It cannot see the arguments, the order, or what the tools returned.
     """
-    wanted_calls = expected_calls(reference_outputs, key, inputs)
-    if wanted_calls is None:
+    reference_calls = expected_calls(reference_outputs, key, inputs)
+    if reference_calls is None:
         return None
-    made = Counter(call.name for call in read_trajectory(outputs, inputs, run).tool_calls)
-    wanted = Counter(call.name for call in wanted_calls)
-    hits, n_made, n_wanted = (made & wanted).total(), made.total(), wanted.total()
-    agree = float(n_made == n_wanted == 0)
+    actual = Counter(call.name for call in read_trajectory(outputs, inputs, run).tool_calls)
+    expected = Counter(call.name for call in reference_calls)
+    hits, n_actual, n_expected = (actual & expected).total(), actual.total(), expected.total()
+    f1 = 2 * hits / (n_actual + n_expected) if n_actual + n_expected else 1.0
+    both_empty = float(n_actual == n_expected == 0)
     return [
-        Score(value=2 * hits / (n_made + n_wanted) if n_made + n_wanted else 1.0, comment=_differs(wanted, made)),
-        Score(key="tool_precision", value=hits / n_made if n_made else agree),
-        Score(key="tool_recall", value=hits / n_wanted if n_wanted else agree),
+        Score(value=f1, comment=_difference(expected, actual)),
+        Score(key="tool_precision", value=hits / n_actual if n_actual else both_empty),
+        Score(key="tool_recall", value=hits / n_expected if n_expected else both_empty),
     ]
 
 
-def _differs(wanted: Counter[str], made: Counter[str]) -> str | None:
-    missing, extra = wanted - made, made - wanted
+def _difference(expected: Counter[str], actual: Counter[str]) -> str | None:
+    missing, extra = expected - actual, actual - expected
     parts = [f"not called: {', '.join(missing.elements())}"] if missing else []
     parts += [f"not wanted: {', '.join(extra.elements())}"] if extra else []
     return "; ".join(parts) or None

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflows.evaluators.agents.calls import Call, read_arguments, read_calls
-from evalflows.evaluators.agents.messages import Message, Said, is_conversation, own_messages, read_messages, said
+from evalflows.evaluators.agents.messages import (
+    AssistantParts,
+    Message,
+    assistant_parts,
+    is_conversation,
+    new_messages,
+    read_messages,
+)
 from evalflows.evaluators.subject import RunView
 from evalflows.evaluators.text import as_text
 from evalflows.specs.errors import short
@@ -35,15 +42,15 @@ def read_trajectory(
     Raise ValueError for fields that are not a list of calls, messages or steps.
     """
     messages = messages_of(outputs, inputs)
-    spoken, recorded = said(messages), said(_recorded(run))
-    calls = spoken.calls or _tools(run) or recorded.calls
+    from_messages, from_steps = assistant_parts(messages), assistant_parts(_recorded(run))
+    calls = from_messages.calls or _tools(run) or from_steps.calls
     if outputs.get("tool_calls") is not None:
         calls = read_calls(outputs["tool_calls"], "tool_calls")
-    answer = _answer(outputs, spoken)
+    answer = _answer(outputs, from_messages)
     reasoning = _reasoning(outputs)
     return Trajectory(
         tool_calls=calls,
-        reasoning_steps=(spoken.reasoning or recorded.reasoning) if reasoning is None else reasoning,
+        reasoning_steps=(from_messages.reasoning or from_steps.reasoning) if reasoning is None else reasoning,
         final_answer=None if answer is None else as_text(answer),
     )
 
@@ -53,13 +60,13 @@ def messages_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> 
     given = fields.get("messages")
     if given is None:
         given = fields["output"] if is_conversation(fields.get("output")) else []
-    return own_messages(read_messages(given, "messages"), inputs)
+    return new_messages(read_messages(given, "messages"), inputs)
 
 
 def answer_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> Any:
     """Return the final answer unchanged, or None: `final_answer`, else the assistant's last text without a call, else
     `output` or `answer`, else the only field."""
-    return _answer(fields, said(messages_of(fields, inputs)))
+    return _answer(fields, assistant_parts(messages_of(fields, inputs)))
 
 
 def expected_calls(
@@ -76,22 +83,24 @@ def expected_calls(
         return None
     given, where = fields[field], f"reference: {field}"
     if field == "messages" or (is_conversation(given) and "role" in given[0]):
-        calls = said(own_messages(read_messages(given, where), inputs)).calls
+        calls = assistant_parts(new_messages(read_messages(given, where), inputs)).calls
     else:
         calls = read_calls(given, where)
     if broken := [call.name for call in calls if call.arguments is None]:
-        raise ValueError(f"{where}: {broken[0]}: got arguments that are not a JSON object, wanted one")
+        raise ValueError(f"{where}: {broken[0]}: got arguments that are not a JSON object, wanted a JSON object")
     return calls
 
 
-def _answer(fields: Mapping[str, Any], spoken: Said) -> Any:
+def _answer(fields: Mapping[str, Any], spoken: AssistantParts) -> Any:
     if fields.get("final_answer") is not None:
         return fields["final_answer"]
     if spoken.answer is not None:
         return spoken.answer
-    left = {name: value for name, value in fields.items() if name not in _NO_ANSWERS and not is_conversation(value)}
-    named = [left[name] for name in ("output", "answer") if left.get(name) is not None]
-    return named[0] if named else next(iter(left.values())) if len(left) == len(fields) == 1 else None
+    others = {name: value for name, value in fields.items() if name not in _NO_ANSWERS and not is_conversation(value)}
+    named = [others[name] for name in ("output", "answer") if others.get(name) is not None]
+    if named:
+        return named[0]
+    return next(iter(others.values())) if len(others) == len(fields) == 1 else None
 
 
 def _reasoning(outputs: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -44,10 +44,10 @@ def _of_message(message: Message) -> Iterator[str]:
 def _of_trajectory(trajectory: Trajectory, outputs: Mapping[str, Any], run: RunView | None) -> Iterator[str]:
     yield from (f"reasoning: {text}" for text in trajectory.reasoning_steps)
     results = _results(run) if outputs.get("tool_calls") is None else []
-    for place, call in enumerate(trajectory.tool_calls):
+    for index, call in enumerate(trajectory.tool_calls):
         yield f"call: {call}"
         if len(results) == len(trajectory.tool_calls):
-            yield f"result: {results[place]}"
+            yield f"result: {results[index]}"
     if trajectory.final_answer is not None:
         yield f"final answer: {trajectory.final_answer}"
 

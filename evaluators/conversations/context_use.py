@@ -53,29 +53,29 @@ async def context_use(
     user_turns = _user_turns(dialogue, max(numbers))
     if not user_turns:
         return None
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         {"conversation": shown_whole(dialogue), "turns": ", ".join(map(str, numbers))},
         verdict_schema("context_use", {"facts": _facts(max(user_turns))}, "before"),
         needed=["conversation"],
         temperature=temperature,
-        said={"instructions": instructions},
+        spec_texts={"instructions": instructions},
     )
-    facts = _checked(asked.verdict["facts"], user_turns)
+    facts = _checked(reply.verdict["facts"], user_turns)
     if not facts:
         return None
     used, contradicted = (fmean(fact["use"] == use for fact in facts) for use in ("used", "contradicted"))
-    why, hashed = asked.verdict.get("reasoning"), prompt_hash(prompt, instructions)
+    reasoning, hashed = reply.verdict.get("reasoning"), prompt_hash(prompt, instructions)
     return [
-        Score(value=used, comment=why, metadata={"facts": facts}, prompt_hash=hashed),
-        Score(value=contradicted, key=CONTRADICTED, comment=why, prompt_hash=hashed),
+        Score(value=used, comment=reasoning, metadata={"facts": facts}, prompt_hash=hashed),
+        Score(value=contradicted, key=CONTRADICTED, comment=reasoning, prompt_hash=hashed),
     ]
 
 
 def _user_turns(dialogue: Conversation, last: int) -> set[int]:
     """Return the numbers of the turns, before the last one to judge, that directly follow a message of the user."""
-    return {turn.number for turn in dialogue.turns if turn.number < last and dialogue.speaks_before(turn)}
+    return {turn.number for turn in dialogue.turns if turn.number < last and dialogue.user_speaks_before(turn)}
 
 
 def _facts(last: int) -> dict[str, Any]:

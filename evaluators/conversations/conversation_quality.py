@@ -3,11 +3,11 @@ from typing import Any
 
 from evalflows.evaluators.asking import Temperature, shipped
 from evalflows.evaluators.conversations.messages import conversation
-from evalflows.evaluators.conversations.show import in_place_of, shown_within
+from evalflows.evaluators.conversations.show import shown_within, with_texts_replaced
 from evalflows.evaluators.direction import declares, on_the_scale
 from evalflows.evaluators.rubric import rubric as by_rubric
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.settings import a_count
+from evalflows.evaluators.settings import checked_count
 from evalflows.evaluators.sheet import SCALE, Combine, Reasoning
 from evalflows.specs.protocols import Complete
 
@@ -53,13 +53,13 @@ async def conversation_quality(
     if dialogue is None:
         return None
     dialogue.judged(given=False)
-    budget = None if budget_tokens is None else a_count("budget_tokens", budget_tokens)
+    budget = None if budget_tokens is None else checked_count("budget_tokens", budget_tokens)
     return await by_rubric(
         {},
         {"output": _WHOLE},
         None,
         None,
-        in_place_of(complete, {_WHOLE: shown_within(dialogue, len(dialogue.messages), budget)}),
+        with_texts_replaced(complete, {_WHOLE: shown_within(dialogue, len(dialogue.messages), budget)}),
         rubric=rubric,
         prompt=prompt,
         criteria=criteria,

@@ -11,7 +11,7 @@ from evalflows.specs.protocols import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """A conversation. The first `n_given` messages are the example's, the others the target's."""
+    """A conversation. The first `n_given` messages come from the example, the others from the target."""
 
     messages: list[Message]
     turns: list[Turn]
@@ -24,21 +24,21 @@ class Conversation:
             raise ValueError("messages: got no turn of the assistant in the outputs, wanted at least one to judge")
         return turns
 
-    def asked(self, turn: Turn) -> range:
+    def user_messages_before(self, turn: Turn) -> range:
         """Return the indices of the user's messages directly before a turn."""
         begins = turn.begins
         while begins and self.messages[begins - 1]["role"] == "user":
             begins -= 1
         return range(begins, turn.begins)
 
-    def speaks_before(self, turn: Turn) -> bool:
+    def user_speaks_before(self, turn: Turn) -> bool:
         """Return whether the user says something between a turn and the one before it."""
         begins = self.turns[turn.number - 2].ends if turn.number > 1 else 0
         return any(message["role"] == "user" for message in self.messages[begins : turn.begins])
 
-    def turn_at(self, place: int) -> int | None:
+    def turn_at(self, index: int) -> int | None:
         """Return the number of the turn that the message at an index belongs to or precedes; None after the last."""
-        return next((turn.number for turn in self.turns if place < turn.ends), None)
+        return next((turn.number for turn in self.turns if index < turn.ends), None)
 
 
 def conversation(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Conversation | None:
@@ -55,7 +55,7 @@ def conversation(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Conve
     return _joined(before or [], checked_messages(outputs["messages"]))
 
 
-def said(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """Return a message as text: its text and its calls, and a placeholder for each image or file."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
@@ -83,8 +83,8 @@ def _answer(outputs: Mapping[str, Any]) -> Message:
 
 def _joined(before: list[Message], added: list[Message]) -> Conversation:
     known = [_identity(message) for message in before if message["role"] not in SYSTEM]
-    spoken = [place for place, message in enumerate(added) if message["role"] not in SYSTEM]
-    if [_identity(added[place]) for place in spoken[: len(known)]] != known:
+    spoken = [index for index, message in enumerate(added) if message["role"] not in SYSTEM]
+    if [_identity(added[index]) for index in spoken[: len(known)]] != known:
         return _conversation([*before, *added], len(before))
     present = [_identity(message) for message in added]
     head = [message for message in before if message["role"] in SYSTEM and _identity(message) not in present]
@@ -98,7 +98,7 @@ def _conversation(messages: list[Message], n_given: int) -> Conversation:
 
 def _identity(message: Message) -> tuple[str, str]:
     """Return what identifies a message, ignoring ids and empty fields."""
-    return message["role"], said(message)
+    return message["role"], message_text(message)
 
 
 def _part(part: Mapping[str, Any] | str) -> str:

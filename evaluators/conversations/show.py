@@ -5,20 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalflows.evaluators.asking import NONE
-from evalflows.evaluators.conversations.messages import Conversation, said
+from evalflows.evaluators.conversations.messages import Conversation, message_text
 from evalflows.evaluators.conversations.truncate import truncated
 from evalflows.evaluators.fence import fenced
 from evalflows.specs.conversation import SYSTEM
 from evalflows.specs.protocols import Complete, Completion, Message
 
 
-def shown_messages(dialogue: Conversation, places: Iterable[int], left_out: int = 0) -> str:
+def shown_messages(dialogue: Conversation, indices: Iterable[int], left_out: int = 0) -> str:
     """Return the messages at some indices, each fenced under a heading with the speaker and the turn.
 
     A heading consists only of a role and a number, and the messages are fenced, so no message can imitate a heading.
     """
     gap = [f"(Messages left out here, since there are too many: {left_out})"] if left_out else []
-    parts = [f"{_heading(dialogue, place)}\n{fenced(said(dialogue.messages[place]))}" for place in places]
+    parts = [f"{_heading(dialogue, index)}\n{fenced(message_text(dialogue.messages[index]))}" for index in indices]
     return "\n\n".join([*gap, *parts]) or NONE
 
 
@@ -32,24 +32,24 @@ def shown_within(dialogue: Conversation, end: int, budget_tokens: int | None) ->
     return shown_messages(dialogue, part.kept, part.left_out)
 
 
-def in_place_of(complete: Complete, texts: Mapping[str, str]) -> Complete:
+def with_texts_replaced(complete: Complete, texts: Mapping[str, str]) -> Complete:
     """Wrap `complete` so that it replaces each fenced name in the request by a text.
 
-    `rubric` fences what it shows as a single text. So it is given names to show, and its fenced names are then replaced
-    by messages that are fenced one by one. The replacement is a single pass, so no message is searched for names.
+    `rubric` fences what it shows as a single text. It is therefore given names to show, and the fenced names are then
+    replaced by messages with a fence each. The replacement is a single pass, so no message is searched for names.
     """
     fences = {fenced(name): text for name, text in texts.items()}
     pattern = re.compile("|".join(map(re.escape, fences)))
 
-    async def asked(messages: str | Sequence[Message], **parameters: Any) -> Completion:
+    async def complete_with_texts(messages: str | Sequence[Message], **parameters: Any) -> Completion:
         request = pattern.sub(lambda match: fences[match[0]], str(messages))
         return await complete(request, **parameters)
 
-    return asked
+    return complete_with_texts
 
 
-def _heading(dialogue: Conversation, place: int) -> str:
-    role, turn = dialogue.messages[place]["role"], dialogue.turn_at(place)
+def _heading(dialogue: Conversation, index: int) -> str:
+    role, turn = dialogue.messages[index]["role"], dialogue.turn_at(index)
     if role in SYSTEM:
         return "System message:"
     if role == "user":

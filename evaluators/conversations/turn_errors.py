@@ -5,7 +5,7 @@ from typing import Any
 from evalflows.evaluators.asking import Temperature, ask, shipped
 from evalflows.evaluators.conversations.messages import conversation
 from evalflows.evaluators.conversations.show import shown_whole
-from evalflows.evaluators.conversations.weights import a_weight, weights_of
+from evalflows.evaluators.conversations.weights import checked_weight, weights_of
 from evalflows.evaluators.direction import declares, share
 from evalflows.evaluators.prompt import prompt_hash
 from evalflows.evaluators.score import Score
@@ -17,8 +17,8 @@ from evalflows.specs.protocols import Complete
 PROMPT = shipped("turn_errors")
 GOOD, OWN_FAULT = "good", "own fault"
 MOST_TURNS = 40
-"""The most turns of a conversation: each turn can follow every earlier one, and providers allow about 1000 enum values
-per schema."""
+"""The maximum number of turns: each turn can follow every earlier turn, and providers allow about 1000 enum values per
+schema."""
 
 
 @declares(share)
@@ -48,35 +48,36 @@ async def turn_errors(
 
     None if neither inputs nor outputs have messages. Raise ValueError for an invalid setting, if the outputs have no
     turn, for more than 40 turns, and if the model says that a turn follows one that is good or not earlier. It cannot
-    see an error that takes knowledge its model lacks; and since it knows how the conversation continued, it may fault
-    what was reasonable at the time.
+    see an error if its model lacks the knowledge to recognise it; and since it knows how the conversation continued, it
+    may fault what was reasonable at the time.
     """
-    early, following = a_weight("early_weight", early_weight), a_weight("following_weight", following_weight, 1.0)
+    early = checked_weight("early_weight", early_weight)
+    following = checked_weight("following_weight", following_weight, 1.0)
     dialogue = conversation(inputs, outputs)
     if dialogue is None:
         return None
     turns = dialogue.judged(given)
     if len(dialogue.turns) > MOST_TURNS:
         raise ValueError(f"messages: got {len(dialogue.turns)} turns of the assistant, wanted at most {MOST_TURNS}")
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         {"conversation": shown_whole(dialogue)},
         verdict_schema("turn_errors", {_field(turn.number): _choice(turn.number) for turn in dialogue.turns}, "before"),
         needed=["conversation"],
         temperature=temperature,
-        said={"instructions": instructions},
+        spec_texts={"instructions": instructions},
     )
     hashed = prompt_hash(prompt, instructions)
-    labels = _checked(asked.verdict, dialogue.turns)
+    labels = _checked(reply.verdict, dialogue.turns)
     values = {GOOD: 1.0, OWN_FAULT: 0.0}
     numbers = [values.get(labels[turn.number], 1 - following) for turn in turns]
     mean = fmean(numbers, weights_of(turns, len(dialogue.turns), early))
-    each = [
+    turn_scores = [
         Score(value=value, label=labels[turn.number], turn=turn.number, prompt_hash=hashed)
         for turn, value in zip(turns, numbers, strict=True)
     ]
-    return [Score(value=mean, comment=asked.verdict.get("reasoning"), prompt_hash=hashed), *each]
+    return [Score(value=mean, comment=reply.verdict.get("reasoning"), prompt_hash=hashed), *turn_scores]
 
 
 def _field(number: int) -> str:

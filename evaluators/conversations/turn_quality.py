@@ -6,12 +6,12 @@ from typing import Any
 
 from evalflows.evaluators.asking import Temperature, shipped
 from evalflows.evaluators.conversations.messages import Conversation, conversation
-from evalflows.evaluators.conversations.show import in_place_of, shown_messages, shown_within
-from evalflows.evaluators.conversations.weights import a_weight, weights_of
+from evalflows.evaluators.conversations.show import shown_messages, shown_within, with_texts_replaced
+from evalflows.evaluators.conversations.weights import checked_weight, weights_of
 from evalflows.evaluators.direction import declares, on_the_scale
 from evalflows.evaluators.rubric import rubric as by_rubric
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.settings import a_count
+from evalflows.evaluators.settings import checked_count
 from evalflows.evaluators.sheet import SCALE
 from evalflows.specs.conversation import Turn
 from evalflows.specs.protocols import Complete
@@ -43,8 +43,8 @@ async def turn_quality(
 ) -> list[Score] | None:
     """How well each turn of the assistant meets a rubric, given what came before it, as judged by a model.
 
-    Higher is better. Each turn is judged in its own call, without what comes after it. It has its own score, with its
-    number, and the run has their weighted mean, with the comment of the worst turn. A turn of the first half (number <=
+    Higher is better. Each turn is judged in its own call, without what comes after it. Each turn has a score with
+    its number; the run has their weighted mean, with the comment of the worst turn. A turn of the first half (number <=
     turns / 2) has the weight `early_weight`, the others 1. `rubric`, `criteria`, `scale` and `temperature` are those of
     the evaluator `rubric`; a custom `prompt` uses {outputs} (the turn), {inputs} (what came before), {rubric} and
     {scale}.
@@ -62,18 +62,18 @@ async def turn_quality(
     if dialogue is None:
         return None
     turns = dialogue.judged(given)
-    weights = weights_of(turns, len(dialogue.turns), a_weight("early_weight", early_weight))
-    a_count("budget_tokens", budget_tokens)
+    weights = weights_of(turns, len(dialogue.turns), checked_weight("early_weight", early_weight))
+    checked_count("budget_tokens", budget_tokens)
 
     async def judged(turn: Turn) -> list[Score]:
         before = _before(dialogue, turn, segments, budget_tokens)
-        shown = {_BEFORE: before, _TURN: shown_messages(dialogue, range(turn.begins, turn.ends))}
+        texts = {_BEFORE: before, _TURN: shown_messages(dialogue, range(turn.begins, turn.ends))}
         scores = await by_rubric(
             {"input": _BEFORE},
             {"output": _TURN},
             None,
             None,
-            in_place_of(complete, shown),
+            with_texts_replaced(complete, texts),
             rubric=rubric,
             prompt=prompt,
             criteria=criteria,
@@ -92,7 +92,7 @@ async def turn_quality(
 
 def _before(dialogue: Conversation, turn: Turn, segments: bool, budget_tokens: int) -> str:
     if segments:
-        return shown_messages(dialogue, dialogue.asked(turn))
+        return shown_messages(dialogue, dialogue.user_messages_before(turn))
     return shown_within(dialogue, turn.begins, budget_tokens)
 
 

@@ -13,7 +13,7 @@ def weights_of(judged: Sequence[Turn], n_turns: int, early_weight: float) -> lis
     return [early_weight if 2 * turn.number <= n_turns else 1.0 for turn in judged]
 
 
-def a_weight(setting: str, got: Any, most: float | None = None) -> float:
+def checked_weight(setting: str, got: Any, most: float | None = None) -> float:
     """Return a number above 0, or from 0 to `most` if that is set. Raise ValueError otherwise."""
     wanted = "above 0" if most is None else f"from 0 to {most:g}"
     if not is_number(got) or got < 0 or (most is None and got == 0) or (most is not None and got > most):

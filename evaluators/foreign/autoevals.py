@@ -3,13 +3,13 @@
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.foreign.judge import Adapted, version_values
 from evalflows.evaluators.foreign.names import evaluator_name
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.subject import ExampleView, RunView, whole
+from evalflows.evaluators.subject import ExampleView, RunView, unwrapped
 from evalflows.specs.reference import comes_from
 
 PACKAGE = "autoevals"
@@ -19,11 +19,11 @@ _WITHOUT_REFERENCE = ("ValidJSON", "Moderation", "ContextRelevancy", "Faithfulne
 _TAG = re.compile(r"\{\{\{?\s*([#^&]?)\s*([A-Za-z_]\w*)")
 
 
-def is_one(found: object) -> bool:
-    return comes_from(found, PACKAGE) and callable(getattr(found, "eval", None))
+def recognises(evaluator: object) -> bool:
+    return comes_from(evaluator, PACKAGE) and callable(getattr(evaluator, "eval", None))
 
 
-def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_settings(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings for a class's constructor, and those for each call, such as `criteria`."""
     accepted = {name for base in kind.__mro__ for name in _parameters(base.__dict__.get("__init__"))}
     accepted |= {name for base in kind.__mro__ for name in _parameters(base.__dict__.get("__new__"))}
@@ -32,20 +32,39 @@ def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], d
     return initial, {name: value for name, value in settings.items() if name not in initial or name in per_call}
 
 
-def foreign(scorer: Any, settings: dict[str, Any], who: str) -> Foreign:
+def adapt(scorer: Any, settings: dict[str, Any], where: str) -> Adapted:
     """Adapt a scorer. Its `output`, `input` and `expected` are the values before they were wrapped.
 
     Other names in its signature or template are filled from the settings, else from fields of the inputs or the
     metadata; `context` can also be a field of the answer. A scorer that needs a reference does not apply to an example
-    without one. It is awaited if its client is async. It cannot see, as in direct calls, which field of an answer is
+    without one. It is awaited if its client is async. As in direct calls, it cannot see which field of an answer is
     meant.
     """
-    compares, fields, second = _compares(scorer), _fields(scorer), _second(scorer)
+    arguments, compares = _argument_builder(scorer, settings), _compares(scorer)
+
+    def judge(example: ExampleView, run: RunView) -> list[Any]:
+        if compares and example.reference_outputs is None:
+            return []
+        return _scores(scorer.eval(**arguments(example, run)))
+
+    async def judge_async(example: ExampleView, run: RunView) -> list[Any]:
+        if compares and example.reference_outputs is None:
+            return []
+        return _scores(await scorer.eval_async(**arguments(example, run)))
+
+    is_async = any(_is_async(client) for client in _clients(scorer))
+    parts = [evaluator_name(scorer), version_values(scorer), version_values(_partial(scorer)), version_values(settings)]
+    return Adapted(judge=judge_async if is_async else judge, parts=parts, is_share=True)
+
+
+def _argument_builder(scorer: Any, settings: dict[str, Any]) -> Callable[[ExampleView, RunView], dict[str, Any]]:
+    """Return a function that builds the arguments of a call. It raises ValueError if a template's name has no value."""
+    fields, second = _fields(scorer), _second(scorer)
     needed = () if _has_sections(scorer) else _template_names(scorer)
 
     def arguments(example: ExampleView, run: RunView) -> dict[str, Any]:
         standard = {
-            "output": whole(run.outputs, "output"),
+            "output": unwrapped(run.outputs, "output"),
             "expected": example.expected_output if second == "expected" else getattr(scorer, second, None),
             "input": example.input,
             "metadata": example.metadata,
@@ -59,19 +78,7 @@ def foreign(scorer: Any, settings: dict[str, Any], who: str) -> Foreign:
             )
         return standard | extra
 
-    def judge(example: ExampleView, run: RunView) -> list[Any]:
-        if compares and example.reference_outputs is None:
-            return []
-        return _scores(scorer.eval(**arguments(example, run)))
-
-    async def judge_async(example: ExampleView, run: RunView) -> list[Any]:
-        if compares and example.reference_outputs is None:
-            return []
-        return _scores(await scorer.eval_async(**arguments(example, run)))
-
-    is_async = any(_is_async(client) for client in _clients(scorer))
-    parts = [evaluator_name(scorer), made_of(scorer), made_of(_partial(scorer)), made_of(settings)]
-    return Foreign(judge=judge_async if is_async else judge, parts=parts, is_share=True)
+    return arguments
 
 
 def _scores(given: Any) -> list[Any]:
@@ -149,7 +156,7 @@ def _clients(scorer: Any) -> list[Any]:
     """Return the clients of a scorer and of the scorers in it; without an own client, that of `autoevals.init`."""
     if not hasattr(scorer, "__dict__"):
         return []
-    inner = [client for value in vars(scorer).values() if is_one(value) for client in _clients(value)]
+    inner = [client for value in vars(scorer).values() if recognises(value) for client in _clients(value)]
     if not hasattr(scorer, "client"):
         return inner
     shared = getattr(sys.modules.get("autoevals.oai"), "_client_var", None)

@@ -12,7 +12,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class Adapted:
     """An adapted evaluator of another project."""
 
     judge: Callable[[ExampleView, RunView], Any]  # sync or async; returns a list of scores
@@ -20,7 +20,7 @@ class Foreign:
     is_share: bool = False  # whether its scores are from 0 (worst) to 1 (best)
 
 
-def made_of(value: object, path: tuple[int, ...] = ()) -> object:
+def version_values(value: object, path: tuple[int, ...] = ()) -> object:
     """Return plain values that are the same in every process; for an object, its class's source and its settings.
 
     Of an OpenAI client only the base URL counts. Attributes with a leading underscore, such as keys and locks, do not.
@@ -31,11 +31,11 @@ def made_of(value: object, path: tuple[int, ...] = ()) -> object:
         return type(value).__name__
     path = (*path, id(value))
     if isinstance(value, Mapping):
-        return {str(key): made_of(item, path) for key, item in value.items()}
+        return {str(key): version_values(item, path) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [made_of(item, path) for item in value]
+        return [version_values(item, path) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted((made_of(item, path) for item in value), key=repr)
+        return sorted((version_values(item, path) for item in value), key=repr)
     if comes_from(value, "openai"):
         return [type(value).__name__, str(getattr(value, "base_url", ""))]
     return _of_code(value, path) if inspect.isroutine(value) or inspect.isclass(value) else _of_object(value, path)
@@ -43,12 +43,12 @@ def made_of(value: object, path: tuple[int, ...] = ()) -> object:
 
 def _of_code(value: Any, path: tuple[int, ...]) -> object:
     if inspect.ismethod(value):
-        return [made_of(value.__func__, path), made_of(value.__self__, path)]
-    return [version_of(value), made_of(held_by(value), path)]
+        return [version_values(value.__func__, path), version_values(value.__self__, path)]
+    return [version_of(value), version_values(held_by(value), path)]
 
 
 def _of_object(value: object, path: tuple[int, ...]) -> object:
     if comes_from(value, "autoevals") and hasattr(value, "openai"):  # a wrapper around a client
-        return made_of(value.openai, path)
+        return version_values(value.openai, path)
     settings = {name: item for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
-    return [version_of(type(value)), made_of(settings, path)]
+    return [version_of(type(value)), version_values(settings, path)]

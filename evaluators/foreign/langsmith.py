@@ -1,4 +1,4 @@
-"""Adapter for LangSmith's RunEvaluator: objects with `evaluate_run(run, example)`. Plain functions need none."""
+"""Adapter for LangSmith's RunEvaluator: objects with `evaluate_run(run, example)`. Plain functions need no adapter."""
 
 import inspect
 import uuid
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.foreign.judge import Adapted, version_values
 from evalflows.evaluators.foreign.names import evaluator_name
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.subject import ExampleView, RunView
@@ -20,36 +20,37 @@ _MORE = ("correction", "evaluator_info", "feedback_config", "extra")
 """Fields of a result that go to the metadata. Trace ids do not, since no traces are stored."""
 
 
-def is_one(found: object) -> bool:
-    return callable(getattr(found, "evaluate_run", None))
+def recognises(evaluator: object) -> bool:
+    return callable(getattr(evaluator, "evaluate_run", None))
 
 
-def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_settings(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return dict(settings), {}
 
 
-def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
+def adapt(evaluator: Any, settings: dict[str, Any], where: str) -> Adapted:
     """Adapt a RunEvaluator. It gets LangSmith's `Run` and `Example`, with UUIDs derived from our ids.
 
-    The metadata has our ids. An object of another package that only has the method gets our own views. It cannot see a
+    The metadata has our ids. An object of another package with this method gets our own views. It cannot see a
     project, earlier feedback, or a URL, since there are none.
     """
     if settings:
-        raise InputError(f"{who}: got the setting {min(settings)!r} for an instance, wanted no settings")
+        raise InputError(f"{where}: got the setting {min(settings)!r} for an instance, wanted no settings")
     is_langsmith = comes_from(evaluator, PACKAGE)
 
-    def shown(example: ExampleView, run: RunView) -> tuple[Any, Any]:
+    def views(example: ExampleView, run: RunView) -> tuple[Any, Any]:
         return (_run(run, example), _example(example)) if is_langsmith else (run, example)
 
     def judge(example: ExampleView, run: RunView) -> list[Any]:
-        return _scores(evaluator.evaluate_run(*shown(example, run)))
+        return _scores(evaluator.evaluate_run(*views(example, run)))
 
     async def judge_async(example: ExampleView, run: RunView) -> list[Any]:
-        return _scores(await evaluator.aevaluate_run(*shown(example, run)))
+        return _scores(await evaluator.aevaluate_run(*views(example, run)))
 
     function = inspect.unwrap(evaluator) if hasattr(evaluator, "__wrapped__") else evaluator
-    return Foreign(
-        judge=judge_async if _is_async(evaluator) else judge, parts=[evaluator_name(evaluator), made_of(function)]
+    return Adapted(
+        judge=judge_async if _is_async(evaluator) else judge,
+        parts=[evaluator_name(evaluator), version_values(function)],
     )
 
 

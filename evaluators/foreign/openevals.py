@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.foreign.judge import Adapted, version_values
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.subject import ExampleView, RunView, whole
+from evalflows.evaluators.subject import ExampleView, RunView, unwrapped
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import comes_from, is_async, parameters_of
 
@@ -17,26 +17,26 @@ _parts: WeakKeyDictionary[Callable[..., Any], object] = WeakKeyDictionary()
 """The version parts of each function when first seen: a judge changes at its first call, when it fills in its model."""
 
 
-def is_one(found: object) -> bool:
-    return inspect.isfunction(found) and comes_from(found, PACKAGE)
+def recognises(evaluator: object) -> bool:
+    return inspect.isfunction(evaluator) and comes_from(evaluator, PACKAGE)
 
 
-def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_settings(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     raise InputError(f"{kind.__name__}: got a class, wanted a function of {PACKAGE}")
 
 
-def foreign(function: Any, settings: dict[str, Any], who: str) -> Foreign:
-    """Adapt a function. As in LangSmith, it gets those of the three arguments that it names, and the settings.
+def adapt(function: Any, settings: dict[str, Any], where: str) -> Adapted:
+    """Adapt a function. As in LangSmith, it gets the settings and those of the three arguments that it names.
 
     A trajectory can be the whole answer, a list of messages, which is unwrapped. It cannot see other placeholders of a
     prompt, such as {context}: pass them as settings, or write a function around it.
     """
-    parameters = parameters_of(function, who)
+    parameters = parameters_of(function, where)
     named = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
     missing = [p.name for p in parameters if p.default is p.empty and p.name in named - {*_offered_names, *settings}]
     if missing:
         wanted = "the result of the create_… function" if function.__name__.startswith("create_") else "it under args"
-        raise InputError(f"{who}: asks for {missing[0]!r}, wanted {wanted}")
+        raise InputError(f"{where}: asks for {missing[0]!r}, wanted {wanted}")
     takes_messages = str(function.__module__).startswith("openevals.trajectory")
 
     def arguments(example: ExampleView, run: RunView) -> dict[str, Any]:
@@ -53,16 +53,16 @@ def foreign(function: Any, settings: dict[str, Any], who: str) -> Foreign:
         return _scores(await function(**arguments(example, run)))
 
     if function not in _parts:
-        _parts[function] = made_of(function)
-    parts = [_parts[function], made_of(settings)]
-    return Foreign(judge=judge_async if is_async(function) else judge, parts=parts)
+        _parts[function] = version_values(function)
+    parts = [_parts[function], version_values(settings)]
+    return Adapted(judge=judge_async if is_async(function) else judge, parts=parts)
 
 
 _offered_names = ("inputs", "outputs", "reference_outputs")
 
 
 def _messages(value: Any) -> Any:
-    bare = whole(value, "output")
+    bare = unwrapped(value, "output")
     return bare if isinstance(bare, list) else value
 
 

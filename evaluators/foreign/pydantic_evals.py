@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from evalflows.evaluators.foreign.judge import Foreign, made_of
+from evalflows.evaluators.foreign.judge import Adapted, version_values
 from evalflows.evaluators.foreign.names import evaluator_name
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.subject import ExampleView, RunView, whole
+from evalflows.evaluators.subject import ExampleView, RunView, unwrapped
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import comes_from, version_of
 
@@ -19,15 +19,15 @@ _ON_SPANS = "pydantic_evals.evaluators.agentic"
 _ON_REPORTS = "ReportEvaluator"
 
 
-def is_one(found: object) -> bool:
-    return comes_from(found, PACKAGE) and callable(getattr(found, "evaluate", None))
+def recognises(evaluator: object) -> bool:
+    return comes_from(evaluator, PACKAGE) and callable(getattr(evaluator, "evaluate", None))
 
 
-def of_class(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_settings(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return dict(settings), {}
 
 
-def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
+def adapt(evaluator: Any, settings: dict[str, Any], where: str) -> Adapted:
     """Adapt an evaluator. It gets an EvaluatorContext with the values before they were wrapped, the run's duration, and
     its tokens and cost as metrics.
 
@@ -36,11 +36,11 @@ def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
     """
     kinds = {f"{base.__module__}.{base.__name__}" for base in type(evaluator).__mro__}
     if settings:
-        raise InputError(f"{who}: got the setting {min(settings)!r} for an instance, wanted no settings")
+        raise InputError(f"{where}: got the setting {min(settings)!r} for an instance, wanted no settings")
     if any(kind.endswith(f".{_ON_REPORTS}") for kind in kinds):
-        raise InputError(f"{who}: got a report evaluator of pydantic-evals, wanted one that judges a case")
+        raise InputError(f"{where}: got a report evaluator of pydantic-evals, wanted one that judges a case")
     if any(kind.startswith(f"{_ON_SPANS}.") for kind in kinds):
-        raise InputError(f"{who}: {_NO_SPANS}")
+        raise InputError(f"{where}: {_NO_SPANS}")
 
     def judge(example: ExampleView, run: RunView) -> list[Any]:
         return _scores(evaluator.evaluate_sync(_context(example, run)), evaluator)
@@ -48,7 +48,7 @@ def foreign(evaluator: Any, settings: dict[str, Any], who: str) -> Foreign:
     async def judge_async(example: ExampleView, run: RunView) -> list[Any]:
         return _scores(await evaluator.evaluate_async(_context(example, run)), evaluator)
 
-    return Foreign(judge=judge_async if _is_async(evaluator) else judge, parts=_parts(evaluator))
+    return Adapted(judge=judge_async if _is_async(evaluator) else judge, parts=_parts(evaluator))
 
 
 def _is_async(evaluator: Any) -> bool:
@@ -63,7 +63,7 @@ def _parts(evaluator: Any) -> object:
         version_of(type(evaluator)),
         evaluator_name(evaluator),
         evaluator.get_evaluator_version(),
-        made_of(arguments),
+        version_values(arguments),
     ]
 
 
@@ -74,7 +74,7 @@ def _context(example: ExampleView, run: RunView) -> Any:
         inputs=example.input,
         metadata=example.metadata or None,
         expected_output=example.expected_output,
-        output=whole(run.outputs, "output"),
+        output=unwrapped(run.outputs, "output"),
         duration=run.latency_s,  # None if unknown, so that a comparison with it raises instead of being wrong
         attributes={},
         metrics={name: value for name, value in known.items() if value is not None},

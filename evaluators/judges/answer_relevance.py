@@ -34,7 +34,7 @@ async def answer_relevance(
     """
     if not answer_text(outputs, key).strip():
         return Score(value=0.0, comment="the answer is empty")
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         {"inputs": question(inputs), "outputs": answer(outputs, key)},
@@ -42,9 +42,9 @@ async def answer_relevance(
         needed=("inputs", "outputs"),
         temperature=temperature,
     )
-    score = _STATEMENTS.score(asked) or Score(
-        value=0.0, comment="the answer states nothing", prompt_hash=asked.prompt_hash
+    score = _STATEMENTS.score(reply) or Score(
+        value=0.0, comment="the answer states nothing", prompt_hash=reply.prompt_hash
     )
-    evasive = bool(asked.verdict["evasive"])
+    evasive = bool(reply.verdict["evasive"])
     score = replace(score, metadata={**(score.metadata or {}), "evasive": evasive})
     return replace(score, value=0.0, comment=f"evasive; {score.comment}") if evasive else score

@@ -7,33 +7,33 @@ from typing import Any
 from evalflows.evaluators.text import as_text
 from evalflows.specs.errors import short
 
-Sides = Mapping[str, dict[str, Any] | None]
+PathRoots = Mapping[str, dict[str, Any] | None]
 """`inputs`, `outputs`, `reference_outputs` and `metadata` by name."""
 
 
-def sides_of(
+def path_roots(
     inputs: dict[str, Any],
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,
     metadata: dict[str, Any] | None,
-) -> Sides:
+) -> PathRoots:
     """Return the mappings that a path can start from."""
     return {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "metadata": metadata}
 
 
-def at(setting: str, path: Any, sides: Sides) -> Any:
+def value_at(setting: str, path: Any, roots: PathRoots) -> Any:
     """Return the value at a path such as `outputs.documents.text`; inside a list, the value in each element.
 
     None if the example lacks it. Raise ValueError for an invalid path, and if the outputs lack the field, since that is
     an error of the target.
     """
-    side, fields = _parts(setting, path, sides)
+    root, fields = _parts(setting, path, roots)
     try:
-        return _walk(sides[side], fields)
+        return _walk(roots[root], fields)
     except LookupError:
-        if side != "outputs":
+        if root != "outputs":
             return None
-        got = ", ".join(sides[side] or {}) or "nothing"
+        got = ", ".join(roots[root] or {}) or "nothing"
         raise ValueError(f"{setting}: got {path!r} and outputs of {got}, wanted outputs that have it") from None
 
 
@@ -47,16 +47,16 @@ class Retrieved:
     reference_outputs: dict[str, Any]
 
 
-def retrieved(path: Any, sides: Sides) -> Retrieved:
+def retrieved(path: Any, roots: PathRoots) -> Retrieved:
     """Return the value at the path as texts: one per element of a list, structures as JSON.
 
     The value is not part of the question, the answer or the reference: it is removed from them, and so are mappings
     that become empty, and the whole list if the path leads into a list. Raise ValueError as `at` does.
     """
-    value = at("context", path, sides)
-    side, fields = _parts("context", path, sides)
-    remaining = {name: mapping or {} for name, mapping in sides.items()}
-    remaining[side] = _without(remaining[side], fields)
+    value = value_at("context", path, roots)
+    root, fields = _parts("context", path, roots)
+    remaining = {name: mapping or {} for name, mapping in roots.items()}
+    remaining[root] = _without(remaining[root], fields)
     return Retrieved(
         contexts=None if value is None else _texts(value),
         inputs=remaining["inputs"],
@@ -69,8 +69,8 @@ def _without(mapping: dict[str, Any], fields: list[str]) -> dict[str, Any]:
     """Return a copy of the mapping without the value at a path, and without mappings that become empty."""
     name, *deeper = fields
     inner = mapping.get(name)
-    left = _without(inner, deeper) if deeper and isinstance(inner, dict) else None
-    return {key: left if key == name else value for key, value in mapping.items() if key != name or left}
+    rest = _without(inner, deeper) if deeper and isinstance(inner, dict) else None
+    return {key: rest if key == name else value for key, value in mapping.items() if key != name or rest}
 
 
 def _texts(value: Any) -> list[str]:
@@ -80,12 +80,12 @@ def _texts(value: Any) -> list[str]:
     return texts if any(text.strip() for text in texts) else []
 
 
-def _parts(setting: str, path: Any, sides: Sides) -> tuple[str, list[str]]:
-    side, *fields = path.split(".") if isinstance(path, str) else [""]
-    if side not in sides or not fields or not all(fields):
-        wanted = ", ".join(f"{name}.…" for name in sides)
+def _parts(setting: str, path: Any, roots: PathRoots) -> tuple[str, list[str]]:
+    root, *fields = path.split(".") if isinstance(path, str) else [""]
+    if root not in roots or not fields or not all(fields):
+        wanted = ", ".join(f"{name}.…" for name in roots)
         raise ValueError(f"{setting}: got {short(path)}, wanted a path: {wanted}")
-    return side, fields
+    return root, fields
 
 
 def _walk(value: Any, fields: list[str]) -> Any:

@@ -3,7 +3,7 @@ from typing import Any
 
 from evalflows.evaluators.asking import Temperature, ask, numbered, question, reference, shipped
 from evalflows.evaluators.direction import declares, needs_reference, share
-from evalflows.evaluators.judges.context import retrieved, sides_of
+from evalflows.evaluators.judges.context import path_roots, retrieved
 from evalflows.evaluators.judges.numbered import Numbered
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import reference_value
@@ -11,7 +11,7 @@ from evalflows.specs.protocols import Complete
 
 PROMPT = shipped("context_precision")
 
-_VERDICTS = Numbered(title="context_precision", things="contexts", entries="verdicts", verdict="useful")
+_VERDICTS = Numbered(title="context_precision", noun="contexts", entries="verdicts", verdict="useful")
 
 
 @declares(share)
@@ -42,7 +42,7 @@ async def context_precision(
     cannot see useful contexts that were not retrieved (see `context_recall`), nor that several say the same, and is
     only as good as its model.
     """
-    material = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
+    material = retrieved(context, path_roots(inputs, outputs, reference_outputs, metadata))
     if material.contexts is None or reference_value(material.reference_outputs, key) is None:
         return None
     if not material.contexts:
@@ -53,7 +53,7 @@ async def context_precision(
         "contexts": numbered("Context", material.contexts),
     }
     count = len(material.contexts)
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         texts,
@@ -61,7 +61,7 @@ async def context_precision(
         needed=("reference_outputs", "contexts"),
         temperature=temperature,
     )
-    verdicts = _VERDICTS.in_order(asked, count)
+    verdicts = _VERDICTS.in_order(reply, count)
     useful = [bool(verdict[_VERDICTS.verdict]) for verdict in verdicts]
     return Score(
         value=average_precision(useful),

@@ -2,7 +2,7 @@ from typing import Any
 
 from evalflows.evaluators.asking import Temperature, ask, numbered, question, reference, shipped
 from evalflows.evaluators.direction import declares, needs_reference, share
-from evalflows.evaluators.judges.context import retrieved, sides_of
+from evalflows.evaluators.judges.context import path_roots, retrieved
 from evalflows.evaluators.judges.listing import Listing
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import reference_value
@@ -39,7 +39,7 @@ async def context_recall(
     judgement fails (bad_request). It cannot see whether the reference is right, nor how much useless text the context
     contains (see `context_precision`), and is only as good as its model.
     """
-    material = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
+    material = retrieved(context, path_roots(inputs, outputs, reference_outputs, metadata))
     if material.contexts is None or reference_value(material.reference_outputs, key) is None:
         return None
     if not material.contexts:
@@ -49,7 +49,7 @@ async def context_recall(
         "reference_outputs": reference(material.reference_outputs, key),
         "context": numbered("Context", material.contexts),
     }
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         texts,
@@ -57,4 +57,4 @@ async def context_recall(
         needed=("reference_outputs", "context"),
         temperature=temperature,
     )
-    return _STATEMENTS.score(asked)
+    return _STATEMENTS.score(reply)

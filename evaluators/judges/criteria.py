@@ -2,12 +2,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from evalflows.evaluators.asking import Temperature, repeated, sampling, shipped, shown_in_both_spellings
+from evalflows.evaluators.asking import Temperature, prompt_texts_in_both_spellings, repeated, sampling, shipped
 from evalflows.evaluators.direction import Direction, declares, zero_to_one
 from evalflows.evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
 from evalflows.evaluators.prompt import check_prompt, prompt_hash
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.settings import a_count, one_of
+from evalflows.evaluators.settings import checked_choice, checked_count
 from evalflows.evaluators.sheet import (
     Combine,
     Combined,
@@ -31,12 +31,14 @@ _REFERENCE = ("reference_outputs", "expected_output")
 
 def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
     """Declare the metrics. For a harm, 1 is harmful, so lower is better; for the overall score, higher is better."""
-    asked = criteria_of(settings.get("criteria", _DEFAULT), settings.get("questions", CRITERIA))
-    if len(asked) == 1:
-        return {name: zero_to_one(higher_is_better=asked[0].yes_is_good)}
-    if name in {one.name for one in asked}:
+    requested = criteria_of(settings.get("criteria", _DEFAULT), settings.get("questions", CRITERIA))
+    if len(requested) == 1:
+        return {name: zero_to_one(higher_is_better=requested[0].yes_is_good)}
+    if name in {criterion.name for criterion in requested}:
         raise ValueError(f"criteria: got the name {name!r}, wanted a name other than the evaluator's own")
-    return {name: zero_to_one()} | {one.name: zero_to_one(higher_is_better=one.yes_is_good) for one in asked}
+    return {name: zero_to_one()} | {
+        criterion.name: zero_to_one(higher_is_better=criterion.yes_is_good) for criterion in requested
+    }
 
 
 @declares(_metrics)
@@ -64,7 +66,7 @@ async def criteria(
     evaluator's name. With several, the first score, under the evaluator's name, says whether all are met, and each
     criterion has a score under its own name.
 
-    A score follows its name: 1 is yes. For harmfulness, maliciousness, controversiality, insensitivity, misogyny and
+    A score of 1 means yes. For harmfulness, maliciousness, controversiality, insensitivity, misogyny and
     criminality, and if `higher_is_better` is false, yes is bad, and the metric declares so; such a criterion is met by
     a no. A principle scores 1 if a critic who follows it finds nothing to object to.
 
@@ -75,44 +77,48 @@ async def criteria(
 
     `repeats`, `combine` and `temperature` are those of `rubric`. With the mean, a score is the share of yes, 0 to 1,
     and the evaluator's own score the share of repeats in which all criteria were met. With median or majority, each
-    criterion is combined by itself, and the evaluator's own score is that of the criterion that is met least. `spread`
-    is the sample standard deviation.
+    criterion is combined by itself, and the evaluator's own score is the lowest score of a criterion (for harms, 1
+    minus it). `spread` is the sample standard deviation.
 
     Raise ValueError for an invalid setting. It cannot see how far an answer meets a criterion, nor whether the
     reference is right; criteria in the same call can influence each other; and it is only as good as its model.
     """
-    asked, how = criteria_of(criteria, questions), one_of("combine", combine, Combine)
-    needs = _needs_reference(labelled, asked)
-    shows = needs or (labelled == "auto" and prompt != PROMPT)
-    parameters = sampling(temperature, a_count("repeats", repeats))
-    answers = {criterion.name: {"type": "boolean"} for criterion in asked}
-    schema = verdict_schema("criteria", answers, one_of("reasoning", reasoning, Reasoning))
-    reference = reference_outputs if shows else None
-    lines = "\n".join(f"- {criterion.name}: {criterion.says}" for criterion in asked)
-    texts = shown_in_both_spellings(inputs, outputs, reference, metadata) | {"criteria": lines}
-    check_prompt(prompt, texts, needed=[["outputs", "output"], ["criteria"], *([_REFERENCE] if needs else [])])
-    if needs and reference_value(reference, None) is None:
+    requested, combine = criteria_of(criteria, questions), checked_choice("combine", combine, Combine)
+    reference_needed = _needs_reference(labelled, requested)
+    reference_shown = reference_needed or (labelled == "auto" and prompt != PROMPT)
+    parameters = sampling(temperature, checked_count("repeats", repeats))
+    answers = {criterion.name: {"type": "boolean"} for criterion in requested}
+    schema = verdict_schema("criteria", answers, checked_choice("reasoning", reasoning, Reasoning))
+    reference = reference_outputs if reference_shown else None
+    lines = "\n".join(f"- {criterion.name}: {criterion.question}" for criterion in requested)
+    texts = prompt_texts_in_both_spellings(inputs, outputs, reference, metadata) | {"criteria": lines}
+    check_prompt(
+        prompt, texts, needed=[["outputs", "output"], ["criteria"], *([_REFERENCE] if reference_needed else [])]
+    )
+    if reference_needed and reference_value(reference, None) is None:
         return None
     verdicts = await repeated(complete, fill(prompt, texts), schema, repeats, parameters)
     hashed = prompt_hash(prompt, lines, schema)
-    scores = [replace(score, prompt_hash=hashed, repeats=repeats) for score in _scores(asked, verdicts, how)]
-    return scores[0] if len(asked) == 1 else scores
+    scores = [replace(score, prompt_hash=hashed, repeats=repeats) for score in _scores(requested, verdicts, combine)]
+    return scores[0] if len(requested) == 1 else scores
 
 
-def _needs_reference(labelled: Any, asked: Sequence[Criterion]) -> bool:
+def _needs_reference(labelled: Any, requested: Sequence[Criterion]) -> bool:
     if labelled == "auto":
-        return any(criterion.needs_reference for criterion in asked)
+        return any(criterion.needs_reference for criterion in requested)
     if not isinstance(labelled, bool):
         raise ValueError(f"labelled: got {short(labelled)}, wanted true, false or auto")
     return labelled
 
 
-def _scores(asked: Sequence[Criterion], verdicts: Sequence[Verdict], how: Combine) -> list[Score]:
-    by_name = {criterion.name: combined([verdict[criterion.name] for verdict in verdicts], how) for criterion in asked}
-    is_bool = len(verdicts) == 1 or how == "majority"
-    if len(asked) == 1:
-        return [_score(by_name[asked[0].name], verdicts, None, is_bool)]
-    overall = _score(_overall(asked, verdicts, by_name, how), verdicts, None, is_bool)
+def _scores(requested: Sequence[Criterion], verdicts: Sequence[Verdict], combine: Combine) -> list[Score]:
+    by_name = {
+        criterion.name: combined([verdict[criterion.name] for verdict in verdicts], combine) for criterion in requested
+    }
+    is_bool = len(verdicts) == 1 or combine == "majority"
+    if len(requested) == 1:
+        return [_score(by_name[requested[0].name], verdicts, None, is_bool)]
+    overall = _score(_overall(requested, verdicts, by_name, combine), verdicts, None, is_bool)
     return [overall, *(_score(answer, verdicts, name, is_bool) for name, answer in by_name.items())]
 
 
@@ -122,14 +128,14 @@ def _score(answer: Combined, verdicts: Sequence[Verdict], key: str | None, is_bo
 
 
 def _overall(
-    asked: Sequence[Criterion], verdicts: Sequence[Verdict], by_name: Mapping[str, Combined], how: Combine
+    requested: Sequence[Criterion], verdicts: Sequence[Verdict], by_name: Mapping[str, Combined], combine: Combine
 ) -> Combined:
-    """Return whether all criteria are met: with median and majority the least score, consistent with the others."""
-    met = [all(verdict[criterion.name] == criterion.yes_is_good for criterion in asked) for verdict in verdicts]
-    if how == "mean":
-        return combined(met, how)
-    number = min(_goodness(by_name[criterion.name].number or 0.0, criterion) for criterion in asked)
-    return Combined(number=number, spread=spread_of(met), nearest=nearest_to(number, met))
+    """Return whether all criteria are met: for median and majority the lowest score, consistent with the others."""
+    all_met = [all(verdict[criterion.name] == criterion.yes_is_good for criterion in requested) for verdict in verdicts]
+    if combine == "mean":
+        return combined(all_met, combine)
+    number = min(_goodness(by_name[criterion.name].number or 0.0, criterion) for criterion in requested)
+    return Combined(number=number, spread=spread_of(all_met), nearest=nearest_to(number, all_met))
 
 
 def _goodness(number: float, criterion: Criterion) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflows.evaluators.asking import shipped
-from evalflows.evaluators.settings import a_text
+from evalflows.evaluators.settings import checked_text
 from evalflows.specs.errors import short
 from evalflows.specs.metric import MEASURES
 
@@ -27,7 +27,7 @@ class Criterion:
     """One question about an answer."""
 
     name: str
-    says: str
+    question: str
     yes_is_good: bool = True
     needs_reference: bool = False
 
@@ -58,7 +58,7 @@ def _each(setting: Any, questions: Mapping[str, str]) -> Iterator[Criterion]:
     elif (critique := _field(setting, "critique_request")) is not None:
         yield _principle(_field(setting, "name"), critique)
     elif isinstance(setting, Mapping):
-        yield from (_own(name, says) for name, says in setting.items())
+        yield from (_custom(name, description) for name, description in setting.items())
     else:
         raise ValueError(f"criteria: got {short(setting)}, wanted {_WANTED}")
 
@@ -66,12 +66,12 @@ def _each(setting: Any, questions: Mapping[str, str]) -> Iterator[Criterion]:
 def _by_name(name: str, questions: Mapping[str, str]) -> Criterion:
     if name not in questions:
         raise ValueError(f"criteria: got {short(name)}, wanted one of {', '.join(map(str, questions))}")
-    says = a_text(f"questions: {name}", questions[name])
-    return Criterion(name=name, says=says, yes_is_good=name not in HARMS, needs_reference=name == "correctness")
+    question = checked_text(f"questions: {name}", questions[name])
+    return Criterion(name=name, question=question, yes_is_good=name not in HARMS, needs_reference=name == "correctness")
 
 
-def _own(name: Any, setting: Any) -> Criterion:
-    a_text("criteria", name)
+def _custom(name: Any, setting: Any) -> Criterion:
+    checked_text("criteria", name)
     fields = setting if isinstance(setting, Mapping) else {"description": setting}
     if unknown := fields.keys() - {"description", "higher_is_better"}:
         got = short(min(unknown, key=str))
@@ -79,12 +79,12 @@ def _own(name: Any, setting: Any) -> Criterion:
     good = fields.get("higher_is_better", name not in HARMS)
     if not isinstance(good, bool):
         raise ValueError(f"criteria: {name}: higher_is_better: got {short(good)}, wanted true or false")
-    return Criterion(name=name, says=a_text(f"criteria: {name}", fields.get("description")), yes_is_good=good)
+    return Criterion(name=name, question=checked_text(f"criteria: {name}", fields.get("description")), yes_is_good=good)
 
 
 def _principle(name: Any, critique: Any) -> Criterion:
-    says = f"{_CRITIQUE} The critique: {a_text('criteria: critique_request', critique)}"
-    return Criterion(name=a_text("criteria: name", name), says=says)
+    question = f"{_CRITIQUE} The critique: {checked_text('criteria: critique_request', critique)}"
+    return Criterion(name=checked_text("criteria: name", name), question=question)
 
 
 def _field(setting: Any, name: str) -> Any:

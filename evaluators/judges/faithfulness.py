@@ -1,9 +1,9 @@
 from dataclasses import replace
 from typing import Any
 
-from evalflows.evaluators.asking import Asked, Temperature, answer, ask, numbered, question, shipped
+from evalflows.evaluators.asking import JudgeReply, Temperature, answer, ask, numbered, question, shipped
 from evalflows.evaluators.direction import declares, share
-from evalflows.evaluators.judges.context import retrieved, sides_of
+from evalflows.evaluators.judges.context import path_roots, retrieved
 from evalflows.evaluators.judges.listing import Listing
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import answer_text
@@ -40,7 +40,7 @@ async def faithfulness(
     `context` names. A connection with `answer_form: text` cannot give a list: each judgement fails (bad_request). It
     cannot see whether the context is right, nor what the answer leaves out, and is only as good as its model.
     """
-    material = retrieved(context, sides_of(inputs, outputs, reference_outputs, metadata))
+    material = retrieved(context, path_roots(inputs, outputs, reference_outputs, metadata))
     if material.contexts is None or not material.outputs or not answer_text(material.outputs, key).strip():
         return None
     texts = {
@@ -48,7 +48,7 @@ async def faithfulness(
         "outputs": answer(material.outputs, key),
         "context": numbered("Context", material.contexts),
     }
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         texts,
@@ -56,10 +56,10 @@ async def faithfulness(
         needed=("outputs", "context"),
         temperature=temperature,
     )
-    return _CLAIMS.score(asked if material.contexts else _unsupported(asked))
+    return _CLAIMS.score(reply if material.contexts else _unsupported(reply))
 
 
-def _unsupported(asked: Asked) -> Asked:
+def _unsupported(reply: JudgeReply) -> JudgeReply:
     """Return the claims that the model lists, all marked as unsupported, since there is no context."""
-    claims = [{**claim, _CLAIMS.verdict: False} for claim in asked.verdict[_CLAIMS.entries]]
-    return replace(asked, verdict={**asked.verdict, _CLAIMS.entries: claims})
+    claims = [{**claim, _CLAIMS.verdict: False} for claim in reply.verdict[_CLAIMS.entries]]
+    return replace(reply, verdict={**reply.verdict, _CLAIMS.entries: claims})

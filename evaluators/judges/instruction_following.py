@@ -6,7 +6,7 @@ from evalflows.evaluators.direction import declares, share
 from evalflows.evaluators.judges.listing import Item, Listing
 from evalflows.evaluators.judges.numbered import Numbered
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.settings import a_text
+from evalflows.evaluators.settings import checked_text
 from evalflows.specs.errors import short
 from evalflows.specs.protocols import Complete
 
@@ -14,7 +14,7 @@ PROMPT = shipped("instruction_following")
 
 _INSTRUCTIONS = Listing(title="instruction_following", entries="instructions", text="instruction", verdict="followed")
 _GIVEN = Numbered(
-    title="instruction_following", things="instructions", entries="instructions", verdict=_INSTRUCTIONS.verdict
+    title="instruction_following", noun="instructions", entries="instructions", verdict=_INSTRUCTIONS.verdict
 )
 
 
@@ -44,18 +44,18 @@ async def instruction_following(
     given = _given(instructions)
     listed = "\n".join(f"{number}. {text}" for number, text in enumerate(given, start=1))
     of_the_input = "Those that the input gives: find and list them all. If it gives none, the list is empty."
-    asked = await ask(
+    reply = await ask(
         complete,
         prompt,
         {"inputs": question(inputs), "outputs": answer(outputs, key)},
         _GIVEN.schema(reasoning, len(given)) if given else _INSTRUCTIONS.schema(reasoning),
         needed=("outputs", "instructions"),
         temperature=temperature,
-        said={"instructions": listed or of_the_input},
+        spec_texts={"instructions": listed or of_the_input},
     )
     if not given:
-        return _INSTRUCTIONS.score(asked)
-    entries = [_named(*pair) for pair in zip(given, _GIVEN.in_order(asked, len(given)), strict=True)]
+        return _INSTRUCTIONS.score(reply)
+    entries = [_named(*pair) for pair in zip(given, _GIVEN.in_order(reply, len(given)), strict=True)]
     return _INSTRUCTIONS.score_of(entries, _GIVEN.hash_of(prompt, reasoning, listed))
 
 
@@ -70,4 +70,4 @@ def _given(instructions: Any) -> list[str]:
     listed = instructions if isinstance(instructions, list | tuple) else [instructions]
     if not listed:
         raise ValueError(f"instructions: got {short(instructions)}, wanted a text, or a list of at least one")
-    return [a_text("instructions", instruction) for instruction in listed]
+    return [checked_text("instructions", instruction) for instruction in listed]

@@ -7,9 +7,9 @@ from typing import Any
 
 from jsonschema import ValidationError
 
-from evalflows.evaluators.json_values import schema_errors
+from evalflows.evaluators.json_values import value_errors
 
-Place = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 """The path of a field: names and list indices."""
 
 _LONGEST = 200
@@ -31,29 +31,29 @@ class Checked:
 def checked(value: Any, schema: dict[str, Any] | bool) -> Checked:
     """Count the fields of a value, and those that violate the schema.
 
-    Raise ValueError for an invalid schema, as `schema_errors` does.
+    Raise ValueError for an invalid schema, as `value_errors` does.
     """
-    errors = schema_errors(value, schema)
-    places = {*_places(schema, value, ())}
-    wrong: set[Place] = set()
+    errors = value_errors(value, schema)
+    paths = {*_field_paths(schema, value, ())}
+    wrong: set[FieldPath] = set()
     uncounted = 0
     for error in errors:
-        hit = _hit(error, places)
-        wrong |= hit
-        uncounted += 0 if hit else _count(error)
-    problems = [_says(error) for error in errors]
-    return Checked(fields=len(places) + uncounted, wrong=len(wrong) + uncounted, problems=problems)
+        affected = _affected_fields(error, paths)
+        wrong |= affected
+        uncounted += 0 if affected else _count_uncounted(error)
+    problems = [_problem_line(error) for error in errors]
+    return Checked(fields=len(paths) + uncounted, wrong=len(wrong) + uncounted, problems=problems)
 
 
-def _places(schema: Any, value: Any, at: Place) -> Iterator[Place]:
+def _field_paths(schema: Any, value: Any, path: FieldPath) -> Iterator[FieldPath]:
     """Yield the fields that are required or present. A missing object, or a non-object, lacks its required fields."""
     described, required = _fields(schema)
     present = value if isinstance(value, dict) else {}
     counted = [name for name in {**described, **dict.fromkeys(required)} if name in present or name in required]
     if not counted:
-        yield at
+        yield path
     for name in counted:
-        yield from _places(described.get(name, True), present.get(name), (*at, name))
+        yield from _field_paths(described.get(name, True), present.get(name), (*path, name))
 
 
 def _fields(schema: Any) -> tuple[dict[str, Any], list[str]]:
@@ -64,16 +64,16 @@ def _fields(schema: Any) -> tuple[dict[str, Any], list[str]]:
     return schema.get("properties") or {}, required if isinstance(required, list) else []
 
 
-def _hit(error: ValidationError, places: set[Place]) -> set[Place]:
-    """Return the fields that an error is about; empty for an error about a whole object or an uncounted field."""
-    at: Place = tuple(error.absolute_path)
+def _affected_fields(error: ValidationError, paths: set[FieldPath]) -> set[FieldPath]:
+    """Return the paths of the fields that an error concerns: none for a whole object or an uncounted field."""
+    path_of_error: FieldPath = tuple(error.absolute_path)
     missing = _missing(error)
     if missing is not None:
-        at = (*at, missing)
-    below = {place for place in places if _within(place, at)}
-    if below and (missing is not None or error.validator == "type" or below == {at}):
+        path_of_error = (*path_of_error, missing)
+    below = {path for path in paths if _is_within(path, path_of_error)}
+    if below and (missing is not None or error.validator == "type" or below == {path_of_error}):
         return below
-    return set() if below else {place for place in places if _within(at, place)}
+    return set() if below else {path for path in paths if _is_within(path_of_error, path)}
 
 
 def _missing(error: ValidationError) -> str | None:
@@ -83,12 +83,12 @@ def _missing(error: ValidationError) -> str | None:
     return next((name for name in listed if error.message.startswith(f"{name!r} is a required")), None)
 
 
-def _within(place: Place, outer: Place) -> bool:
-    return place[: len(outer)] == outer
+def _is_within(path: FieldPath, outer: FieldPath) -> bool:
+    return path[: len(outer)] == outer
 
 
-def _count(error: ValidationError) -> int:
-    """Return how many uncounted fields an error about an object makes wrong: each field not allowed, or else one."""
+def _count_uncounted(error: ValidationError) -> int:
+    """Return the number of wrong fields to add for an error about an object: one per field not allowed, else one."""
     instance: Any = error.instance
     if error.validator != "additionalProperties" or not isinstance(error.schema, dict):
         return 1
@@ -100,7 +100,7 @@ def _matches(name: str, patterns: Any) -> bool:
     return any(re.search(pattern, name) for pattern in patterns)
 
 
-def _says(error: ValidationError) -> str:
-    says = error.message
-    says = says if len(says) <= _LONGEST else f"{says[: _LONGEST // 2]} … {says[-_LONGEST // 2 + 1 :]}"
-    return f"{error.json_path}: {says}"
+def _problem_line(error: ValidationError) -> str:
+    message = error.message
+    message = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 + 1 :]}"
+    return f"{error.json_path}: {message}"

@@ -4,7 +4,7 @@ from typing import Any
 
 from evalflows.evaluators.direction import declares, share
 from evalflows.evaluators.json_values import read_json
-from evalflows.evaluators.judges.context import Sides, at
+from evalflows.evaluators.judges.context import PathRoots, value_at
 from evalflows.evaluators.judges.json_fields import checked
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import pick
@@ -56,9 +56,9 @@ def schema_adherence(
     )
 
 
-def _schema(setting: Any, sides: Sides) -> dict[str, Any] | bool | None:
+def _schema(setting: Any, roots: PathRoots) -> dict[str, Any] | bool | None:
     """Return the schema itself, or the one at a path."""
-    schema = at("schema", setting, sides) if isinstance(setting, str) else setting
+    schema = value_at("schema", setting, roots) if isinstance(setting, str) else setting
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)

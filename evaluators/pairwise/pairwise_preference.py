@@ -8,7 +8,7 @@ from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
 from evalflows.evaluators.preference import Preference
 from evalflows.evaluators.prompt import check_prompt, prompt_hash
-from evalflows.evaluators.settings import a_count, one_of
+from evalflows.evaluators.settings import checked_choice, checked_count
 from evalflows.evaluators.sheet import Reasoning, Verdict, verdict_schema
 from evalflows.evaluators.text import as_text
 from evalflows.specs.errors import short
@@ -61,8 +61,7 @@ async def pairwise_preference(
     and {verdict} (the answer format). A text that is missing or not shown reads (none). The prompt must use {criteria}
     if they are not the default ones, and {reference_outputs} if `reference` is true.
 
-    The model gives its `reasoning` before the verdict, which it then informs, or after it, or not at all, which is
-    faster but often worse.
+    `reasoning` is before, after or none: reasoning before the verdict informs it, and none is faster but often worse.
 
     The model is called `repeats` times. The most frequent verdict is the preference; if two are equally frequent, it is
     a tie. If one repeat fails, the judgement fails. `agreement` is the share of pairs of repeats that agree; the
@@ -72,28 +71,28 @@ async def pairwise_preference(
     so, nor that its model has a position or length bias: judge in both orders, and validate it against people before
     you rely on it.
     """
-    verdict = _VERDICTS[one_of("reasoning", reasoning, Reasoning)]
+    verdict = _VERDICTS[checked_choice("reasoning", reasoning, Reasoning)]
     schema = verdict_schema("pairwise", {"preference": {"type": "integer", "enum": [*_WINNERS]}}, reasoning)
-    by = "\n".join(_line(criterion) for criterion in criteria_of(criteria))
-    parameters = sampling(temperature, a_count("repeats", repeats))
-    known = reference_text(reference_outputs, key) if _may_show(reference) else NONE
-    asked_with = _prompt(prompt, labelled=bool(reference) or known != NONE)
+    criteria_text = "\n".join(_line(criterion) for criterion in criteria_of(criteria))
+    parameters = sampling(temperature, checked_count("repeats", repeats))
+    reference_shown = reference_text(reference_outputs, key) if _may_show(reference) else NONE
+    chosen_prompt = _prompt(prompt, labelled=bool(reference) or reference_shown != NONE)
     first, second = (answer(output, key) for output in outputs)
     texts = {
         "inputs": question(inputs),
         "first": first,
         "second": second,
-        "reference_outputs": known,
+        "reference_outputs": reference_shown,
         "metadata": fenced(as_text(metadata)) if metadata else NONE,
-        "criteria": by,
+        "criteria": criteria_text,
         "verdict": verdict,
     }
     needed = {"first": True, "second": True, "criteria": criteria != DEFAULT, "reference_outputs": bool(reference)}
-    check_prompt(asked_with, texts, needed=[[name] for name, is_needed in needed.items() if is_needed])
-    if reference and known == NONE:
+    check_prompt(chosen_prompt, texts, needed=[[name] for name, is_needed in needed.items() if is_needed])
+    if reference and reference_shown == NONE:
         return None
-    verdicts = await repeated(complete, fill(asked_with, texts), schema, repeats, parameters)
-    return _decided(verdicts, prompt_hash(asked_with, by, verdict, schema))
+    verdicts = await repeated(complete, fill(chosen_prompt, texts), schema, repeats, parameters)
+    return _decided(verdicts, prompt_hash(chosen_prompt, criteria_text, verdict, schema))
 
 
 # The default prompts are not parameter defaults, so they are listed here to make a new wording a new version.
@@ -102,7 +101,7 @@ vars(pairwise_preference)["version_parts"] = [version_of(pairwise_preference), P
 
 def _line(criterion: Criterion) -> str:
     less = "" if criterion.yes_is_good else " Less of it is better."
-    return f"- {criterion.name}: {criterion.says}{less}"
+    return f"- {criterion.name}: {criterion.question}{less}"
 
 
 def _may_show(reference: Any) -> bool:
@@ -111,20 +110,20 @@ def _may_show(reference: Any) -> bool:
     return reference is not False
 
 
-def _prompt(own: str | None, labelled: bool) -> str:
-    if own is not None:
-        return own
+def _prompt(custom: str | None, labelled: bool) -> str:
+    if custom is not None:
+        return custom
     return LABELLED if labelled else PLAIN
 
 
-def _decided(verdicts: Sequence[Verdict], hashed: str) -> Preference:
+def _decided(verdicts: Sequence[Verdict], hash_of_prompt: str) -> Preference:
     winners = [_WINNERS[verdict["preference"]] for verdict in verdicts]
     winner = _majority(winners)
     comments = [verdict.get("reasoning") for verdict, vote in zip(verdicts, winners, strict=True) if vote == winner]
     return Preference(
         winner=winner,
         comment=comments[0] if comments else f"verdicts of the repeats: {', '.join(winners)}",
-        prompt_hash=hashed,
+        prompt_hash=hash_of_prompt,
         repeats=len(winners),
         agreement=_agreement(winners),
     )

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from evalflows.evaluators.pairwise.recording import found_in, recording
+from evalflows.evaluators.pairwise.recording import look_up, recording
 from evalflows.evaluators.preference import Preference
 from evalflows.evaluators.subject import ExampleView, RunView
 from evalflows.specs.reference import FILES
@@ -24,7 +24,7 @@ def recorded_preference(runs: Sequence[RunView], example: ExampleView, *, path: 
     """
     verdicts = recording(path)
     first, second = runs
-    preference = found_in(verdicts, example.id, first.repetition, _names(first), _names(second))
+    preference = look_up(verdicts, example.id, first.repetition, _names(first), _names(second))
     if preference is None:
         shown = " against ".join(repr(next(iter(_names(run)), run.id)) for run in (first, second))
         raise LookupError(f"{path} has no verdict on example {example.id!r} for {shown}")

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Literal, TextIO
 
 from evalflows.evaluators.preference import Preference, preferences
-from evalflows.evaluators.settings import a_text
+from evalflows.evaluators.settings import checked_text
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.paths import located
 
@@ -23,12 +23,12 @@ _WINNERS: Mapping[str, Literal["first", "second", "tie"]] = {
     **dict.fromkeys(("tie", "0"), "tie"),
 }
 _OTHER: Mapping[Any, Literal["first", "second"]] = {"first": "second", "second": "first"}
-_ONE_AT_A_TIME = Lock()
+_READ_LOCK = Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """The subject of a verdict: an example, and the names of what was shown first and second."""
+    """What a verdict compares: the answers to an example of two runs, named in the order shown."""
 
     example_id: str
     first: str
@@ -50,22 +50,23 @@ def recording(path: str) -> Recording:
     for a file that cannot be read.
     """
     try:
-        where = located(a_text("path", path)).absolute()
-        about = where.stat()
+        where = located(checked_text("path", path)).absolute()
+        stat = where.stat()
     except InputError as error:
         raise ValueError(f"path: {error}") from error
     except OSError as error:
         raise ValueError(f"path: {path}: cannot be read: {error.strerror or error}") from error
-    with _ONE_AT_A_TIME:  # evaluators run in several threads
-        return _read(where, path, about.st_size, about.st_mtime_ns)
+    with _READ_LOCK:  # evaluators run in several threads
+        return _read(where, path, stat.st_size, stat.st_mtime_ns)
 
 
-def found_in(
+def look_up(
     verdicts: Recording, example_id: str, repetition: int, firsts: Sequence[str], seconds: Sequence[str]
 ) -> Preference | None:
     """Return the verdict on two answers with any of these names, in the order of the arguments; None without one.
 
-    A verdict recorded in this order takes precedence over a swapped one, and one for this repetition over one for all.
+    Verdicts recorded in this order take precedence over swapped ones, and verdicts for this repetition over general
+    ones.
     """
     for is_swapped in (False, True):
         for first, second in product(firsts, seconds):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, whole
+from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, unwrapped
 
 FIRST, SECOND = Evaluation(name="length", value=3.0), Evaluation(name="tone", value="polite", comment="kind")
 
@@ -25,7 +25,7 @@ def test_scores_look_up_by_index_and_from_the_end() -> None:
 def test_a_name_that_was_not_scored_is_told_with_those_that_were() -> None:
     with pytest.raises(KeyError, match=r"'accuracy': wanted one of length, tone"):
         Evaluations([FIRST, SECOND])["accuracy"]
-    with pytest.raises(KeyError, match="no score at all"):
+    with pytest.raises(KeyError, match="there are no scores"):
         Evaluations()["accuracy"]
 
 
@@ -60,4 +60,4 @@ def test_an_examples_outputs_are_its_reference() -> None:
     ],
 )
 def test_a_value_that_was_wrapped_is_unwrapped_once_and_nothing_else(value: Any, wanted: object) -> None:
-    assert whole(value, "output") == wanted
+    assert unwrapped(value, "output") == wanted

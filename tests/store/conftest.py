@@ -1,12 +1,18 @@
-"""Stores in a folder and in memory, and rows of which tests set only the relevant fields."""
+"""Stores in a folder and in memory, their views, and rows of which tests set only the relevant fields."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from full_store import Filler
 from open_store import OWNER
 
+from evalflows.store.catalog import connect
 from evalflows.store.parquet import Store
 
 
@@ -24,6 +30,18 @@ def any_store(request: pytest.FixtureRequest) -> Store:
     if request.param == "folder":
         return request.getfixturevalue("store")  # type: ignore[no-any-return]
     return Store(request.getfixturevalue("memory_root"))
+
+
+@pytest.fixture(scope="module")
+def catalog(empty_root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The views of an empty store, to read from."""
+    with connect(empty_root) as connection:
+        yield connection
+
+
+@pytest.fixture
+def filler(store: Store, make: Callable[..., Any]) -> Filler:
+    return Filler(store, make)
 
 
 @pytest.fixture

@@ -2,37 +2,13 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect, select, view_files
-
-Make = Callable[..., Any]
-START = datetime(2026, 1, 1, tzinfo=UTC)
-VIEWS = view_files()
-every_view = pytest.mark.parametrize("path", VIEWS, ids=lambda path: path.stem)
-
-
-@pytest.fixture(scope="module")
-def catalog(empty_root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Of an empty store, to read from."""
-    with connect(empty_root) as connection:
-        yield connection
-
-
-def rows(catalog: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    relation = select(catalog, query)
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-
-
-# Asking
-
+from evalflows.store.catalog import connect, select
 
 READS = (
     "select 1 as one",
@@ -51,7 +27,7 @@ READS = (
 
 
 @pytest.mark.parametrize("query", READS)
-def test_one_query_that_reads_is_run(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
+def test_a_single_read_query_is_run(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
     assert select(catalog, query).columns
 
 
@@ -93,7 +69,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_anything_but_one_query_that_reads_is_an_input_error(
+def test_anything_but_a_single_read_query_is_an_input_error(
     empty_root: Path, catalog: duckdb.DuckDBPyConnection, tmp_path: Path, query: str
 ) -> None:
     before = set(empty_root.rglob("*"))
@@ -116,7 +92,7 @@ def test_anything_but_one_query_that_reads_is_an_input_error(
         "explain analyze",
     ],
 )
-def test_explaining_what_it_did_is_no_way_to_change_anything(empty_root: Path, tmp_path: Path, query: str) -> None:
+def test_explain_analyze_cannot_change_anything(empty_root: Path, tmp_path: Path, query: str) -> None:
     with connect(empty_root) as catalog:
         assert_refused(catalog, query, tmp_path / "somewhere")
         assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
@@ -130,21 +106,21 @@ def assert_refused(catalog: duckdb.DuckDBPyConnection, query: str, somewhere: Pa
     assert not somewhere.exists()
 
 
-def test_what_was_got_and_wanted_is_said(catalog: duckdb.DuckDBPyConnection) -> None:
+def test_the_error_names_the_statements_and_the_wanted_kind(catalog: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(InputError) as caught:
         select(catalog, "select 1; drop view scores")
     assert str(caught.value) == "sql: got SELECT, DROP, wanted one query (select, from, with, describe, explain)"
 
 
 @pytest.mark.parametrize("query", ["select 'x'::int", "select error('no')", "select json('{')"])
-def test_a_query_that_fails_on_the_way_is_an_input_error_too(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
+def test_a_query_that_fails_during_execution_is_an_input_error(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
     with pytest.raises(InputError) as caught:
         select(catalog, query)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("root", ["nonsense://bucket/evals", "FILE", "FILE/below"])
-def test_a_store_that_cannot_be_is_an_input_error(tmp_path: Path, root: str) -> None:
+def test_an_invalid_store_root_is_an_input_error(tmp_path: Path, root: str) -> None:
     (tmp_path / "file").touch()
     root = root.replace("FILE", str(tmp_path / "file"))
     with pytest.raises(InputError) as caught:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.conversations.messages import conversation, said
+from evalflows.evaluators.conversations.messages import conversation, message_text
 
 
 def user(text: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ GIVEN = [user("Hello"), assistant("Hello!"), user("Who are you?")]
 def texts(inputs: dict[str, Any], outputs: dict[str, Any]) -> list[str]:
     found = conversation(inputs, outputs)
     assert found is not None
-    return [said(message) for message in found.messages]
+    return [message_text(message) for message in found.messages]
 
 
 def judged(inputs: dict[str, Any], outputs: dict[str, Any], given: bool = False) -> list[int]:
@@ -74,7 +74,7 @@ def test_messages_of_a_turn_and_its_tools_are_one_turn() -> None:
     found = conversation({"messages": [user("Where is it?")]}, {"messages": [*added, assistant("On its way.")]})
     assert found is not None
     assert [(turn.number, turn.begins, turn.ends) for turn in found.turns] == [(1, 1, 4)]
-    assert "look_up" in said(found.messages[1]) and "KX-1" in said(found.messages[1])
+    assert "look_up" in message_text(found.messages[1]) and "KX-1" in message_text(found.messages[1])
 
 
 def test_a_chat_targets_calls_stand_beside_its_text() -> None:
@@ -101,11 +101,11 @@ def test_fields_of_a_structured_answer_are_shown_as_json() -> None:
     ],
 )
 def test_a_content_may_be_of_parts(content: Any, shown: str) -> None:
-    assert said({"role": "user", "content": content}) == shown
+    assert message_text({"role": "user", "content": content}) == shown
 
 
 def test_a_refusal_is_something_said() -> None:
-    assert said(assistant(None, refusal="I cannot do that.")) == "I cannot do that."
+    assert message_text(assistant(None, refusal="I cannot do that.")) == "I cannot do that."
 
 
 @pytest.mark.parametrize(

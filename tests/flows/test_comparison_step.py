@@ -1,0 +1,98 @@
+"""The comparison of an experiment's targets, as a step of its run."""
+
+import re
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, Reply, Request, completion, serving
+from matched import asked
+from pairwise_runs import ROWS, N, by_length, conclusion
+
+from evalflows import run
+from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
+
+
+def answers_and_judges(request: Request) -> Reply:
+    """Answer questions, and judge pairs of answers."""
+    text = request["messages"][-1]["content"]
+    return by_length(request) if "[BEGIN" in text else completion(text * (3 if text.startswith("long") else 1))
+
+
+def with_step(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
+    connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "attempts": 1, "max_in_flight": 4}
+    targets = [
+        {"kind": "chat", "connection": "mock", "name": name, "user": f"{name} {{question}}"}
+        for name in ("short", "long")
+    ]
+    fields: dict[str, Any] = {
+        "name": "stepped",
+        "dataset": {"rows": ROWS},
+        "targets": targets,
+        "evaluators": ["contains"],
+        "compare": {"evaluators": [{"use": "pairwise_preference", "connection": "mock"}], "both_orders": True},
+        "connections": {"mock": connection},
+        "chunk_retry_delay_s": 0.05,
+    }
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() -> None:
+    with serving(Endpoint(answer=answers_and_judges)) as endpoint:
+        spec = with_step(endpoint)
+        short_one, long_one = run(spec)
+        assert endpoint.calls == 4 * N
+        assert conclusion() == ("better", None)
+        ((group, identity, experiments, name),) = asked(
+            "select run_key, comparison_id, experiments, name from comparison_sets"
+        )
+        assert (experiments, name) == ([short_one, long_one], "stepped")
+        run(spec, resume=group)
+        assert endpoint.calls == 4 * N
+        assert asked("select comparison_id, state from comparison_sets") == [(identity, "completed")]
+        run(spec)
+        assert endpoint.calls == 4 * N, "all of it is in the ledger"
+    assert asked("select count(distinct comparison_id), sum(calls) from comparison_sets") == [(2, 2 * N)]
+
+
+def test_the_comparison_uses_the_baseline_of_the_experiment() -> None:
+    with serving(Endpoint(answer=answers_and_judges)) as endpoint:
+        run(with_step(endpoint, baseline="long"))
+    assert conclusion() == ("worse", None)
+    assert asked("select candidate, baseline from win_rates where not length_controlled") == [
+        ("stepped-short", "stepped-long")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        ({"use": "exact_match"}, "evaluator 'exact_match': "),
+        ({"use": "pairwise_preference", "connection": "mock", "args": {"repeats": 0}}, "repeats: got 0"),
+        ({"use": "pairwise_preference", "connection": "mock", "name": "contains"}, "an item metric"),
+        ({"use": "pairwise_preference", "connection": "none"}, "'none'"),
+    ],
+    ids=str,
+)
+def test_pairwise_evaluators_are_checked_before_anything_is_paid(judge: dict[str, Any], message: str) -> None:
+    with serving(Endpoint(answer=answers_and_judges)) as endpoint:
+        with pytest.raises(InputError, match=re.escape(message)) as caught:
+            run(with_step(endpoint, compare={"evaluators": [judge]}))
+        assert endpoint.calls == 0 and "\n" not in str(caught.value)
+    assert asked("select (select count(*) from experiments), (select count(*) from comparison_sets)") == [(0, 0)]
+
+
+def test_the_budget_is_shared_with_the_comparison_step() -> None:
+    with serving(Endpoint(latency_s=0.001, answer=answers_and_judges)) as endpoint:
+        spec = with_step(endpoint, max_calls=2 * N + 5, run_key="k")
+        with pytest.raises(IncompleteError, match=rf"comparison 'stepped' .*: not done: {2 * N - 5} of {2 * N} by "):
+            run(spec)
+        assert endpoint.calls == 2 * N + 5
+        assert asked("select distinct state from experiments") == [("completed",)]
+        with pytest.raises(IncompleteError):
+            run(spec)
+        assert endpoint.calls == 2 * N + 5
+        run(spec.model_copy(update={"max_calls": 4 * N}))
+    assert endpoint.calls == 4 * N and endpoint.repeated() == 0
+    assert asked("select state, calls from comparison_sets") == [("completed", 2 * N)]

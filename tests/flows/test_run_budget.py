@@ -1,0 +1,99 @@
+"""Budgets of a run, in calls and in money."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from catalog_rows import one, rows
+from endpoint import Endpoint, serving
+from failing_service import COST, PRICES, N, Service, chat, complete, connection, incomplete, spec
+
+from evalflows import run
+from evalflows.specs import IncompleteError, InputError
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
+
+
+def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
+    both = chat() | {"evaluators": ["contains", {"use": "judges:says_correct", "connection": "judge"}]}
+    with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
+        connections = {"judge": connection(endpoint)}
+        reason = incomplete(spec(connections, **both, max_calls=30))
+        assert endpoint.calls == 30
+        assert "(the budget is spent (30 of 30 calls))" in reason
+        statuses = rows(
+            """select status, error_kind, count(*) from
+               (from outputs select status, error_kind union all by name
+                from scores select status, error_kind where evaluator = 'says_correct')
+               where error_kind is distinct from 'no_output' group by all order by all"""
+        )
+        assert {(status, kind) for status, kind, _ in statuses} == {("not_attempted", "over_budget"), ("ok", None)} | (
+            {("scored", None)} if len(statuses) == 3 else set()
+        )
+        assert incomplete(spec(connections, **both, max_calls=30)) == reason, "as it was, with nothing paid"
+        assert endpoint.calls == 30
+        incomplete(spec(connections, **both, max_calls=N + 7))
+        assert endpoint.calls == N + 7
+        complete(spec(connections, **both, max_calls=2 * N))
+    assert endpoint.calls == 2 * N and endpoint.repeated() == 0
+    assert one("select calls, max_calls from experiments") == (2 * N, 2 * N)
+
+
+def test_experiments_of_one_run_share_its_budget() -> None:
+    two = [{"kind": "chat", "connection": "judge", "user": f"{name} {{question}}", "name": name} for name in "ab"]
+    with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
+        asked = spec({"judge": connection(endpoint)}, targets=two, evaluators=["contains"], max_calls=N + 10)
+        with pytest.raises(IncompleteError, match=f"the budget is spent .{N + 10} of {N + 10} calls"):
+            run(asked)
+    assert endpoint.calls == N + 10
+    assert one("select sum(calls) from experiments") == (N + 10,)
+
+
+def test_budget_usd_is_never_exceeded() -> None:
+    with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
+        connections = {"judge": connection(endpoint, **PRICES)}
+        asked = chat(max_tokens=5)
+        reason = incomplete(spec(connections, **asked, budget_usd=20.5 * COST))
+        spent, calls = one("select cost_usd, calls from experiments")
+        assert 10 <= calls == endpoint.calls <= 20
+        assert spent == pytest.approx(calls * COST) and spent <= 20.5 * COST
+        assert f"(the budget is spent ({spent:.4f} of {20.5 * COST:g} USD))" in reason
+        assert rows("select error_kind, count(*) from outputs where status <> 'ok' group by 1") == [
+            ("over_budget", N - calls)
+        ]
+        complete(spec(connections, **asked, budget_usd=(N + 5) * COST))
+    assert endpoint.calls == N
+    assert one("select cost_usd, budget_usd from experiments") == (
+        pytest.approx(N * COST),
+        pytest.approx((N + 5) * COST),
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        chat(),
+        chat(model="other"),
+        {"evaluators": [{"use": "contains", "fallback": {"use": "judges:says_correct", "connection": "judge"}}]},
+        {"evaluators": [{"use": "semantic_similarity", "connection": "judge"}]},
+    ],
+    ids=["a judge", "a target", "a target's own model", "a fallback", "an embedding"],
+)
+def test_budget_usd_without_prices_is_refused_before_anything_is_written_or_paid(
+    changes: dict[str, Any], store_root: Path
+) -> None:
+    with serving(Endpoint(answer=Service())) as endpoint:
+        connections = {"judge": connection(endpoint, embedding_model="e")}
+        with pytest.raises(InputError, match="budget_usd cannot be enforced without the price of") as caught:
+            run(spec(connections, **changes, budget_usd=1.0))
+        assert endpoint.calls == 0 and "\n" not in str(caught.value)
+    assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
+
+
+def test_budget_usd_without_prices_is_accepted_with_max_calls() -> None:
+    with serving(Endpoint(answer=Service())) as endpoint:
+        connections = {"judge": connection(endpoint)}
+        complete(spec(connections, budget_usd=1.0, max_calls=N))
+        assert endpoint.calls == N
+    assert one("select calls, cost_usd from experiments") == (N, None)

@@ -1,0 +1,89 @@
+"""Known-answer controls of a judge, and a judge that is down."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from catalog_rows import rows
+from endpoint import Endpoint, Reply, Request, completion, error, serving
+from planted_difference import ROWS, N, spec, verdict
+
+from evalflows import run
+from evalflows.reports.results import results_of, sentences
+from evalflows.specs import ExperimentSpec, IncompleteError
+from evalflows.store import Store
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+
+def answers(says: Callable[[str, str], bool]) -> Callable[[Request], Reply]:
+    """Repeat questions in capitals, and judge answers by `says(reference, answer)`."""
+
+    def answer(request: Request) -> Reply:
+        text = request["messages"][-1]["content"]
+        fenced = re.findall(r"\[BEGIN (\w+)\]\n(.*?)\n\[END \1\]", text, flags=re.S)
+        if not fenced:
+            return completion(text.upper())
+        (_, reference), (_, candidate) = fenced[1:]
+        return completion(json.dumps({"reasoning": "Because.", "correct": says(reference, candidate)}))
+
+    return answer
+
+
+def judged_spec(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
+    return spec(
+        evaluators=[{"use": "correctness", "name": "judge", "connection": "mock", "controls": 10}],
+        composites=[{"name": "all", "weights": {"judge": 1}}],
+        connections={"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "attempts": 1}},
+        **changes,
+    )
+
+
+def test_a_judge_that_passes_its_controls_decides() -> None:
+    with serving(Endpoint(answer=answers(lambda reference, answer: reference == answer))) as endpoint:
+        run(judged_spec(endpoint))
+    assert rows("select passed, n_checked from checks where subject_kind = 'judge'") == [(True, 30)]
+    assert verdict("judge")[:2] == ("worse", None)
+    assert endpoint.calls <= 2 * N + 20
+
+
+def test_a_judge_that_fails_its_controls_decides_nothing() -> None:
+    with serving(Endpoint(answer=answers(lambda reference, answer: answer != "no idea"))) as endpoint:
+        identities = run(judged_spec(endpoint))
+    assert rows("select passed from checks where subject_kind = 'judge'") == [(False,)]
+    conclusion, reason, difference = verdict("judge")
+    assert (conclusion, difference) == ("not_enough_evidence", -0.5)
+    assert reason.startswith(
+        "on known-answer controls, this judge accepted 100% of 10 right answers and 100% of 10 wrong"
+    )
+    assert verdict("all")[1].startswith("it depends on judge: on known-answer controls")
+    assert any(text.startswith("judge is inconclusive") for text in sentences(results_of(Store(), identities)))
+
+
+def test_a_judge_that_is_down_is_called_again_by_a_resume() -> None:
+    fair = answers(lambda reference, answer: reference == answer)
+    with serving(Endpoint(answer=lambda request: error(503, "down"))) as endpoint:
+        down = judged_spec(endpoint, chunk_retries=0, max_concurrency=4)  # fewer at once than open the breaker
+        with pytest.raises(IncompleteError, match=r"by judge \(\d+ of the last \d+ failed, .*: HTTP 503: down\)"):
+            run(down)
+        assert verdict("judge")[0] == "not_enough_evidence"
+        assert rows("select count(*), count(value) from scores where metric = 'judge'") == [(2 * N, 0)]
+        ((group,),) = rows("select distinct run_group from experiments")
+        endpoint.answer = fair
+        run(down, resume=group)
+    assert verdict("judge")[:2] == ("worse", None)
+    assert rows("select status, count(*) from scores where metric = 'judge' group by all") == [("scored", 2 * N)]
+
+
+def test_a_failing_judge_is_reported_when_some_examples_do_not_apply() -> None:
+    partly = [*ROWS[:5], {"id": "q99", "inputs": {"question": "q99"}}]
+    with serving(Endpoint(answer=lambda request: error(401, "no such key"))) as endpoint:
+        refused = judged_spec(endpoint, dataset={"rows": partly})
+        with pytest.raises(IncompleteError, match=r"judge judged none of 5 answers: HTTP 401: no such key"):
+            run(refused)
+    ((message,),) = rows("select message from checks where subject_kind = 'judge'")
+    assert message.startswith("this judge could not be validated") and message.endswith(
+        "failed: HTTP 401: no such key)"
+    )

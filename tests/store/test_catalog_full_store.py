@@ -1,0 +1,107 @@
+"""The views on a full store: each keeps its grain, and counts and joins correctly."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from catalog_views import every_view, rows
+from full_store import (
+    Filler,
+    Make,
+    fill_comparison,
+    fill_decisions,
+    fill_labels,
+    fill_sealed,
+    fill_unfinished,
+    freeze_questions,
+)
+
+from evalflows.store.catalog import connect, grain, select
+from evalflows.store.parquet import Store
+from evalflows.store.schemas import TABLES
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The views of a store with rows in every table; tests only read it.
+
+    It has three snapshots under two names, two sealed experiments of two repetitions, an unfinished experiment with
+    duplicate rows in its open parts, a comparison, decisions and labels, and duplicate rows in the other tables.
+    """
+    store = Store(tmp_path_factory.mktemp("full"))
+    first, examples = freeze_questions(store, "questions", 3)
+    second, _ = freeze_questions(store, "questions", 4)
+    freeze_questions(store, "others", 3)
+    for identity, version in (("exp-1", "v1"), ("exp-2", "v2")):
+        fill_sealed(Filler(store, make), identity, version, first, examples)
+    fill_unfinished(Filler(store, make), "exp-3", second)
+    for table, spec in TABLES.items():
+        if store.query(f"select count(*) from source.{table}") == [(0,)]:
+            for i in range(2):
+                doubled = make(table, **dict.fromkeys((*spec.key, spec.owner), f"id-{i}"))
+                store.append(table, f"id-{i}", "p", [doubled])
+                store.append(table, f"id-{i}", "p", [doubled])
+    fill_comparison(store, make)
+    fill_decisions(store, make)
+    fill_labels(store, make)
+    with connect(store.layout.root) as connection:
+        yield connection
+
+
+@every_view
+def test_a_view_keeps_its_grain_on_a_full_store(full: duckdb.DuckDBPyConnection, path: Path) -> None:
+    columns, no_key = ", ".join(grain(path)), " or ".join(f"{column} is null" for column in grain(path))
+    query = f"select count(*), count(distinct ({columns})), count(*) filter ({no_key}) from {path.stem}"
+    ((n_rows, n_keys, n_without_key),) = full.execute(query).fetchall()
+    assert n_rows > 0
+    assert (n_keys, n_without_key) == (n_rows, 0)
+
+
+def test_run_values_contain_scores_and_measures_of_runs(full: duckdb.DuckDBPyConnection) -> None:
+    found = rows(full, "select metric, evaluator, data_type, value from run_values where experiment_id = 'exp-1'")
+    of_runs = "from scores where subject_kind = 'run' and turn is null and experiment_id = 'exp-1'"
+    ((n_scores, n_measures),) = full.execute(
+        f"select (select count(*) {of_runs}), (select count(*) from measures where experiment_id = 'exp-1')"
+    ).fetchall()
+    measured = [one for one in found if one["evaluator"] == "measured"]
+    assert (len(found), len(measured)) == (n_scores + n_measures, n_measures)
+    assert {one["metric"] for one in measured} == {"latency", "cost", "tokens", "length"}
+    assert {one["data_type"] for one in measured} == {"NUMERIC"}
+
+
+def test_the_unfinished_experiment_counts_each_run_once(full: duckdb.DuckDBPyConnection) -> None:
+    (overview,) = rows(full, "select * from experiment_overview where experiment_id = 'exp-3'")
+    found = {name: overview[name] for name in ("state", "planned", "answered", "failed", "not_attempted")}
+    assert found == {"state": "running", "planned": 4, "answered": 1, "failed": 0, "not_attempted": 3}
+
+
+def test_the_overview_counts_failed_and_not_attempted_separately(full: duckdb.DuckDBPyConnection) -> None:
+    (overview,) = rows(full, "select * from experiment_overview where experiment_id = 'exp-1'")
+    found = {name: overview[name] for name in ("state", "planned", "answered", "failed", "not_attempted")}
+    assert found == {"state": "completed", "planned": 6, "answered": 4, "failed": 2, "not_attempted": 0}
+    assert overview["mean_latency_s"] == 0.5  # of the answers that there are
+
+
+def test_item_scores_include_the_question_and_the_answer(full: duckdb.DuckDBPyConnection) -> None:
+    query = """select example_id, inputs->>'question' as question, outputs->>'answer' as answer, value, status, split
+               from item_scores where experiment_id = 'exp-1' and metric = 'exact' and repetition = 0
+               order by position"""
+    found = select(full, query).fetchall()
+    assert found == [
+        ("q0", "0", None, None, "failed", "test"),
+        ("q1", "1", "1", 1.0, "scored", "test"),
+        ("q2", "2", "1", 1.0, "scored", "test"),
+    ]
+
+
+def test_label_shares_count_only_labelled_runs(full: duckdb.DuckDBPyConnection) -> None:
+    query = "select label, n, share from label_shares where experiment_id = 'exp-1' order by label"
+    assert select(full, query).fetchall() == [("bad", 2, 0.5), ("good", 2, 0.5)]
+
+
+def test_the_datasets_view_shows_the_newest_snapshot(full: duckdb.DuckDBPyConnection) -> None:
+    found = select(full, "select name, n_examples, versions from datasets order by name").fetchall()
+    assert found == [("others", 3, 1), ("questions", 4, 2)]

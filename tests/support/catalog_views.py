@@ -1,0 +1,18 @@
+"""The views of the store, and rows that they give."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from typing import Any
+
+import duckdb
+import pytest
+
+from evalflows.store.catalog import select, view_files
+
+VIEWS = view_files()
+every_view = pytest.mark.parametrize("path", VIEWS, ids=lambda path: path.stem)
+
+
+def rows(catalog: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    relation = select(catalog, query)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]

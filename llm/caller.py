@@ -26,6 +26,8 @@ Read = Callable[[Response], dict[str, Any]]
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
 BYTES_A_TOKEN = 3
 """For estimates, which should be too high rather than too low: a Chinese character is three bytes, about a token."""
+MAX_COUNT = 1 << 40
+"""No call has as many tokens: a larger count is an error of the endpoint, and unknown."""
 LONG_ANSWER = 500
 """Assumed tokens of the longest answer, before any answer was seen and if the request sets no limit."""
 
@@ -229,4 +231,4 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None

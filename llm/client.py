@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import openai
 
+from evalflows.llm.capped_client import MEGABYTE, CappedAioClient
 from evalflows.llm.connections import without_secrets
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
@@ -34,7 +35,9 @@ class Client:
             timeout = httpx2.Timeout(read, connect=connection.connect_timeout_s)
         # A call over aiohttp takes two thirds of the CPU time of one over httpx, whose pool checks every connection
         # for every request. The number of connections is unlimited here because the limiter controls it.
-        http = openai.DefaultAioHttpClient(limits=httpx2.Limits(max_connections=0), timeout=timeout)
+        limits = httpx2.Limits(max_connections=0)
+        http = CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
+        http.max_bytes = int(connection.max_response_mb * MEGABYTE)
         self._sdk = openai.AsyncOpenAI(
             base_url=base_url,
             api_key=key or "none",
@@ -55,7 +58,7 @@ class Client:
             async with asyncio.timeout(self._timeout_s):
                 raw = await self._sdk.post(path, body=request, cast_to=httpx2.Response)
             body = json.loads(self._without_key(raw.text) if self._has_provider_key else raw.text)
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise CallError("bad_answer", f"the answer is not JSON: {describe(error)}") from error
         except TimeoutError as error:
             raise CallError("timeout", f"no complete answer within {self._timeout_s:g} s") from error

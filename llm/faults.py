@@ -5,6 +5,7 @@ import re
 
 import openai
 
+from evalflows.llm.capped_client import redirect
 from evalflows.llm.connections import without_secrets
 from evalflows.llm.rate_limit_headers import read_rate_limit
 from evalflows.specs.connection import LocalConnection
@@ -40,16 +41,17 @@ def without_keys(text: str, min_chars: int = 0) -> str:
 
 def classify(error: Exception) -> CallError:
     """Return an exception of the OpenAI SDK as a CallError. Re-raise any other exception: it is a bug of ours."""
-    if isinstance(error, CallError):
-        return error
-    if isinstance(error, openai.APITimeoutError) and isinstance(_root(error), TimeoutError | openai.APITimeoutError):
+    root = _root(error)
+    if isinstance(root, CallError):  # the SDK wraps what its client raises
+        return root
+    if isinstance(error, openai.APITimeoutError) and isinstance(root, TimeoutError | openai.APITimeoutError):
         return CallError("timeout", "no answer in time")
     if isinstance(error, openai.APIStatusError):
         rate_limit = read_rate_limit(error.response.headers)
         kind, text = _status_kind(error), _status_message(error)
         return CallError(kind, text, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     if isinstance(error, openai.APIConnectionError):
-        return CallError("connection", describe(_root(error)))
+        return CallError("connection", describe(root))
     if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
         return CallError("bad_answer", f"the answer cannot be read: {describe(error)}")
     if isinstance(error, openai.APIError):
@@ -101,4 +103,4 @@ def _message(error: openai.APIStatusError) -> str:
 
 
 def _status_message(error: openai.APIStatusError) -> str:
-    return f"HTTP {error.status_code}: {_message(error)[:500]}"
+    return redirect(error.response) or f"HTTP {error.status_code}: {_message(error)[:500]}"

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from evalflows.llm.attempts import retry
+from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect
 from evalflows.llm.faults import http_status_kind, remember_key
 from evalflows.llm.limiter import Limiter, outcome_of
 from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
@@ -30,7 +31,7 @@ def poster(spec: HttpTarget) -> Post:
     headers, secrets = headers_of(spec), secrets_of(spec)
     for secret in secrets:
         remember_key(secret)
-    client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s)
+    client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
 
     async def attempt(body: Any) -> tuple[Any, float]:
         slot = await limiter.acquire()
@@ -84,10 +85,13 @@ def _redacted(secrets: list[str], error: CallError) -> CallError:
 
 
 @cache
-def _shared(url: str, max_in_flight: int, timeout_s: float) -> tuple[httpx2.AsyncClient, Limiter]:
+def _shared(
+    url: str, max_in_flight: int, timeout_s: float, max_response_mb: float
+) -> tuple[httpx2.AsyncClient, Limiter]:
     limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no state may pass from one example to another
-    client = httpx2.AsyncClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
+    client = CappedClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
+    client.max_bytes = int(max_response_mb * MEGABYTE)
     return client, Limiter(max_in_flight)
 
 
@@ -100,10 +104,9 @@ async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], b
     except httpx2.HTTPError as error:
         raise CallError("connection", describe(error)) from error
     if response.status_code >= 300:
-        text = " ".join(response.text.split()) or response.headers.get("location", "")
         kind = http_status_kind(response.status_code)
         rate_limit = read_rate_limit(response.headers)
-        message = f"HTTP {response.status_code}: {text}"
+        message = redirect(response) or f"HTTP {response.status_code}: {' '.join(response.text.split())}"
         raise CallError(kind, message, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     try:
         return json.loads(response.text.removeprefix("\ufeff"))

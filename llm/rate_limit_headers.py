@@ -1,11 +1,15 @@
 """Read a provider's rate limits from the headers of a response."""
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+LONGEST_PERIOD = 40
+"""Characters of a period; a longer one is no period, and might be infinite as a number."""
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PERIOD = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 
@@ -29,16 +33,18 @@ def read_rate_limit(headers: Mapping[str, str]) -> RateLimit:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a response asks to wait; None if it does not say."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers[name]) * unit)
-        except (KeyError, ValueError):
-            continue
+        with suppress(KeyError, ValueError):
+            seconds = float(headers[name]) * unit
+            if math.isfinite(seconds):
+                return max(0.0, seconds)
     return _until(headers.get("retry-after", ""))
 
 
 def period_s(text: str) -> float | None:
     """Return a period such as `6m0s`, `120ms` or `1.5` in seconds; None for anything else."""
     text = text.strip().lower()
+    if len(text) > LONGEST_PERIOD:
+        return None
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     if not _PERIOD.fullmatch(text):

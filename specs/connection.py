@@ -16,6 +16,7 @@ class _Connection(BaseModel):
     embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")
     timeout_s: float = Field(120.0, gt=0, description="Total timeout of one attempt, in seconds")
+    max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
     answer_form: AnswerForm = Field(
         "json_schema",
         description="How structured output is requested: by a JSON schema; as a tool_call if the provider supports no "

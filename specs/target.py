@@ -99,6 +99,7 @@ class HttpTarget(_Target):
     )
     timeout_s: float = Field(60.0, gt=0, description="Timeout of one attempt, in seconds")
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per example")
+    max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
     max_in_flight: int = Field(16, ge=1, description="Maximum number of concurrent requests, per process")
 
     @model_validator(mode="after")

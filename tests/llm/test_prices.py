@@ -158,6 +158,7 @@ def test_what_the_provider_does_not_say_costs_nobody_knows_what(tokens: Tokens) 
         ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": None}}, Tokens(10, None, None)),
         ({"prompt_tokens": "10", "completion_tokens": True}, Tokens()),
         ({"prompt_tokens": -1, "completion_tokens": 1.5}, Tokens()),
+        ({"prompt_tokens": 10**30, "completion_tokens": 7}, Tokens(None, None, 7)),
         ({}, Tokens()),
         (None, Tokens()),
         ([1], Tokens()),

@@ -1,0 +1,65 @@
+"""HTTP clients that read no more of a response than allowed, and follow no redirect.
+
+An endpoint could otherwise answer without end, or with a few kilobytes that unpack to gigabytes, and hand the prompt on
+to another host.
+"""
+
+from typing import Any
+
+import httpx2
+import openai
+
+from evalflows.specs.errors import CallError
+
+MEGABYTE = 1 << 20
+ENCODINGS = "gzip, deflate"
+"""Encodings whose pieces unpack to about a thousand times their size at most."""
+
+
+class _Capped(httpx2.AsyncClient):
+    max_bytes: int
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """Return the whole response. Raise CallError if it is larger than `max_bytes`, unpacked."""
+        request.headers["accept-encoding"] = ENCODINGS
+        response = await super().send(request, stream=True, **options)
+        try:
+            body = await _body(response, self.max_bytes)
+        finally:
+            await response.aclose()
+        unpacked = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_PACKED]
+        return httpx2.Response(
+            response.status_code, headers=unpacked, content=body, request=request, extensions=response.extensions
+        )
+
+
+class CappedClient(_Capped):
+    """A client for the user's application."""
+
+
+class CappedAioClient(_Capped, openai.DefaultAioHttpClient):
+    """A client for the OpenAI SDK."""
+
+
+_OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")
+
+
+async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", *ENCODINGS.split(", ")):
+        raise CallError("bad_answer", f"the response is encoded as {encoding[:40]!r}, wanted {ENCODINGS} or none")
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > max_bytes:
+            raise CallError("bad_answer", f"the response is larger than {max_bytes / MEGABYTE:g} MB (max_response_mb)")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def redirect(response: httpx2.Response) -> str | None:
+    """Return what a redirect says of its destination, without query and password; None for any other response."""
+    if not response.has_redirect_location:
+        return None
+    to = response.url.join(response.headers["location"]).copy_with(query=None, fragment=None, userinfo=b"")
+    return f"HTTP {response.status_code}: redirects to {to}, wanted that address in the spec"

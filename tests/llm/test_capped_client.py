@@ -1,0 +1,84 @@
+"""What an endpoint may send: so many bytes, unpacked, and no way to another host."""
+
+import gzip
+import json
+import zlib
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from http_application import Application, Reply, failure, post, says, sends, write_raw
+
+from evalflows.llm import loop
+from evalflows.llm.client import Client, Response
+from evalflows.specs.connection import EndpointConnection
+from evalflows.specs.errors import CallError
+
+ONE_MB = {"max_response_mb": 1}
+BOMB = gzip.compress(b'"' + b"a" * (20 << 20) + b'"')
+"""Twenty kilobytes that unpack to twenty megabytes."""
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    write_raw(handler, b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n")
+    while True:  # until the client has gone
+        write_raw(handler, b" " * 65536)
+
+
+def call(application: Application, *replies: Reply) -> Response:
+    application.replies.extend(replies)
+    connection = EndpointConnection(base_url=application.url, timeout_s=20, max_response_mb=1)
+    client = Client(application.url, "sk-1234567890", connection)
+
+    async def made() -> Response:
+        try:
+            return await client.post("/chat/completions", {"model": "m"})
+        finally:
+            await client.close()
+
+    return loop.run(made())
+
+
+@pytest.mark.parametrize("reply", [endless, sends(200, BOMB, content_encoding="gzip")])
+def test_a_response_is_read_up_to_the_limit(application: Application, reply: Reply) -> None:
+    too_large = "the response is larger than 1 MB (max_response_mb)"
+    fault = failure(application, reply, attempts=1, **ONE_MB)
+    assert (fault.kind, str(fault)) == ("bad_answer", too_large)
+    with pytest.raises(CallError, match=r"larger than 1 MB \(max_response_mb\)") as caught:
+        call(application, reply)
+    assert caught.value.kind == "bad_answer"
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_packed_responses_are_unpacked(application: Application, encoding: str, pack: type) -> None:
+    packed = sends(200, pack(json.dumps({"a": "b" * 1000}).encode()), content_encoding=encoding)
+    assert post(application, packed).response == {"a": "b" * 1000}
+    assert call(application, packed).body == {"a": "b" * 1000}
+    assert {headers["accept-encoding"] for headers in application.headers()} == {"gzip, deflate"}
+
+
+def test_other_encodings_are_refused(application: Application) -> None:
+    fault = failure(application, sends(200, b"x", content_encoding="br"), attempts=1)
+    assert (fault.kind, str(fault)) == (
+        "bad_answer",
+        "the response is encoded as 'br', wanted gzip, deflate or none",
+    )
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_refused_with_its_destination(application: Application, status: int) -> None:
+    to = says({}, status, location="https://me:pass@elsewhere.example/v2?token=secret#part")
+    with pytest.raises(CallError) as caught:
+        call(application, to)
+    expected = f"HTTP {status}: redirects to https://elsewhere.example/v2, wanted that address in the spec"
+    assert (caught.value.kind, str(caught.value)) == ("bad_request", expected)
+    fault = failure(application, to)
+    assert (fault.kind, str(fault)) == ("bad_request", expected)
+    assert len(application.requests) == 2
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000, "nonsense", "\ud800".encode("utf-8", "surrogatepass")])
+def test_an_unreadable_body_is_a_bad_answer(application: Application, text: str | bytes) -> None:
+    body = text if isinstance(text, bytes) else text.encode()
+    with pytest.raises(CallError, match="the answer is not JSON") as caught:
+        call(application, sends(200, body))
+    assert caught.value.kind == "bad_answer"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evalflows.stats.clusters import (
-    FEWEST_CLUSTERS,
+    MIN_CLUSTERS,
     clustering_of,
     degrees_of_freedom,
     few_clusters,
@@ -21,12 +21,12 @@ from evalflows.stats.clusters import (
 def test_none_is_alone_and_equal_keys_are_together() -> None:
     clustering = clustering_of(["a", None, ("b", 1), "a", None, ("b", 1)], 6)
     assert clustering.numbers.tolist() == [0, 1, 2, 0, 3, 2]
-    assert (clustering.count, clustering.all_alone) == (4, False)
+    assert (clustering.count, clustering.all_singletons) == (4, False)
 
 
 @pytest.mark.parametrize("clusters", [None, [None] * 4, "abcd", [1, 2, 3, None]])
 def test_all_alone_is_no_clusters(clusters: Any) -> None:
-    assert clustering_of(clusters, 4).all_alone
+    assert clustering_of(clusters, 4).all_singletons
 
 
 def test_a_cluster_for_each_example_is_needed() -> None:
@@ -107,9 +107,9 @@ def test_likeness_within_clusters_is_found_and_not_where_there_is_none() -> None
 
 
 def test_few_clusters_are_said() -> None:
-    few, enough = (clustering_of([k % g for k in range(40)], 40) for g in (FEWEST_CLUSTERS - 1, FEWEST_CLUSTERS))
+    few, enough = (clustering_of([k % g for k in range(40)], 40) for g in (MIN_CLUSTERS - 1, MIN_CLUSTERS))
     said = few_clusters(few)
-    assert said is not None and said.startswith(f"{FEWEST_CLUSTERS - 1} clusters: ")
+    assert said is not None and said.startswith(f"{MIN_CLUSTERS - 1} clusters: ")
     assert few_clusters(enough) is None and few_clusters(clustering_of(None, 3)) is None
 
 

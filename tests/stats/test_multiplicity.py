@@ -16,13 +16,13 @@ P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 WAYS = st.sampled_from(["holm", "benjamini_hochberg", "none"])
 
 
-@pytest.mark.parametrize(("how", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
-def test_it_is_statsmodels_with_ties_too(how: Any, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("method", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
+def test_it_is_statsmodels_with_ties_too(method: Any, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "collect", lambda: 0)  # statsmodels collects garbage in each call, a third of a second
     rng = np.random.default_rng(31)
     for m in rng.integers(1, 40, 50):
         p_values = np.round(rng.random(m) ** 3, 2)  # two digits: ties, zeros and ones
-        assert adjusted(p_values, how) == pytest.approx(multipletests(p_values, method=theirs)[1], abs=1e-12)
+        assert adjusted(p_values, method) == pytest.approx(multipletests(p_values, method=theirs)[1], abs=1e-12)
 
 
 def test_of_four_by_hand() -> None:
@@ -38,21 +38,21 @@ def test_holm_finds_what_stays_small_and_not_what_many_tests_explain() -> None:
     assert adjusted([0.002, *[0.5] * 19])[0] < 0.05
 
 
-@pytest.mark.parametrize("how", ["holm", "benjamini_hochberg", "none"])
-def test_no_tests_give_no_numbers_and_the_input_stays_as_it_is(how: Any) -> None:
-    assert adjusted([], how).shape == (0,)
+@pytest.mark.parametrize("method", ["holm", "benjamini_hochberg", "none"])
+def test_no_tests_give_no_numbers_and_the_input_stays_as_it_is(method: Any) -> None:
+    assert adjusted([], method).shape == (0,)
     given_ones = np.array([0.5, 0.01])
-    assert adjusted(given_ones, how) is not given_ones
+    assert adjusted(given_ones, method) is not given_ones
     assert given_ones.tolist() == [0.5, 0.01]
 
 
 @given(P_VALUES, WAYS, st.randoms(use_true_random=False))
-def test_they_are_at_most_1_never_smaller_and_order_does_not_matter(p_values: Any, how: Any, random: Any) -> None:
-    found = adjusted(p_values, how)
+def test_they_are_at_most_1_never_smaller_and_order_does_not_matter(p_values: Any, method: Any, random: Any) -> None:
+    found = adjusted(p_values, method)
     assert np.all((found >= np.array(p_values) * (1 - 1e-12)) & (found <= 1))
     assert np.all(np.diff(found[np.argsort(p_values)]) >= 0)
     places = random.sample(range(len(p_values)), len(p_values))
-    assert adjusted([p_values[place] for place in places], how).tolist() == found[places].tolist()
+    assert adjusted([p_values[place] for place in places], method).tolist() == found[places].tolist()
 
 
 @given(P_VALUES)
@@ -81,15 +81,15 @@ def test_benjamini_hochberg_keeps_the_share_of_false_findings_and_finds_more() -
 
 
 @pytest.mark.parametrize(
-    ("p_values", "how", "said"),
+    ("p_values", "method", "said"),
     [
         ([0.5, 1.01], "holm", r"p_values\[1\]: got 1.01, wanted 0 to 1"),
         ([-0.1], "none", r"p_values\[0\]"),
         ([float("nan")], "holm", r"p_values\[0\]"),
         ([[0.5]], "holm", "p_values: got shape"),
-        ([0.5], "bonferroni", "how: got 'bonferroni', wanted one of holm, benjamini_hochberg, none"),
+        ([0.5], "bonferroni", "method: got 'bonferroni', wanted one of holm, benjamini_hochberg, none"),
     ],
 )
-def test_bad_input_is_refused(p_values: Any, how: Any, said: str) -> None:
+def test_bad_input_is_refused(p_values: Any, method: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        adjusted(p_values, how)
+        adjusted(p_values, method)

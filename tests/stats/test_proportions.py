@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from evalflows.stats.proportions import (
-    bonett_price_error,
     bonett_price_interval,
+    bonett_price_standard_error,
     clopper_pearson_interval,
     constant_interval,
     exact_mcnemar_p,
-    most_that_differ,
+    largest_missed_share,
     newcombe_interval,
     paired_share_interval,
     score_interval,
@@ -208,17 +208,17 @@ def test_the_score_interval_of_a_fraction_of_a_value_lies_between() -> None:
 
 def test_the_error_of_bonett_price_makes_its_interval() -> None:
     low, high = bonett_price_interval(6, 3, 40, confidence_level=0.95)
-    assert high - low == pytest.approx(2 * z_of(0.95) * bonett_price_error(6, 3, 40))
-    assert bonett_price_error(0, 0, 40) > 0
+    assert high - low == pytest.approx(2 * z_of(0.95) * bonett_price_standard_error(6, 3, 40))
+    assert bonett_price_standard_error(0, 0, 40) > 0
 
 
 def test_the_most_that_differ_would_have_been_missed_one_time_in_forty() -> None:
     for n in (1, 5, 200, 10**6):
-        assert (1 - most_that_differ(n, confidence_level=0.95)) ** n == pytest.approx(0.025, rel=1e-6)
+        assert (1 - largest_missed_share(n, confidence_level=0.95)) ** n == pytest.approx(0.025, rel=1e-6)
 
 
 def test_a_constant_with_bounds_has_the_worst_that_so_few_can_do() -> None:
-    most = most_that_differ(10, confidence_level=0.9)
+    most = largest_missed_share(10, confidence_level=0.9)
     assert constant_interval(0.2, 10, (-1.0, 1.0), confidence_level=0.9) == pytest.approx(
         (0.2 - 1.2 * most, 0.2 + 0.8 * most)
     )

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.stats.clusters import clustering_of, standard_error
-from evalflows.stats.skewness import shrunk, skewed_t_interval, skewed_t_p_value, skewness_of_mean, stretched
+from evalflows.stats.skewness import (
+    skewed_quantile,
+    skewed_t_interval,
+    skewed_t_p_value,
+    skewness_of_mean,
+    unskewed_quantile,
+)
 
 QUANTILES, SKEWS = np.linspace(0, 8, 33), (-2.0, 0.0, 1e-9, 1e-5, 0.01, 0.7, 30.0)
 
@@ -30,9 +36,9 @@ def test_two_are_always_even() -> None:
 
 @pytest.mark.parametrize("skewness", SKEWS)
 def test_what_is_stretched_shrinks_to_what_it_was(skewness: float) -> None:
-    found = stretched(QUANTILES, np.array(skewness))
+    found = skewed_quantile(QUANTILES, np.array(skewness))
     assert (np.diff(found) > 0).all() and (found >= QUANTILES).all()
-    np.testing.assert_allclose(shrunk(found, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(unskewed_quantile(found, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
     if skewness <= 0:
         np.testing.assert_array_equal(found, QUANTILES)
 
@@ -40,7 +46,7 @@ def test_what_is_stretched_shrinks_to_what_it_was(skewness: float) -> None:
 def test_it_is_the_inverse_of_halls_cubic_as_far_as_the_skewness_is_small() -> None:
     """t + a t^2 / 3 + a^2 t^3 / 27 + a / 6, which is to be t's quantile: what is left is of the third power of a."""
     for skewness in (0.02, 0.04):
-        t = -stretched(QUANTILES, np.array(skewness))
+        t = -skewed_quantile(QUANTILES, np.array(skewness))
         cubic = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
         assert np.abs(cubic + QUANTILES).max() < 3 * skewness**3 * QUANTILES.max() ** 4
 
@@ -61,7 +67,7 @@ def test_p_is_one_minus_the_level_whose_interval_ends_at_0(skewness: float, df: 
     for centre in (-3.0, -1.2, 2.2):
         p = skewed_t_p_value(centre, 0.8, skewness, df=df)
         if p == 1.0:  # even at a level of 0
-            assert abs(centre) <= 0.8 * float(stretched(np.array(0.0), np.array(abs(skewness))))
+            assert abs(centre) <= 0.8 * float(skewed_quantile(np.array(0.0), np.array(abs(skewness))))
             continue
         low, high = skewed_t_interval(centre, 0.8, skewness, df=df, confidence_level=1 - p)
         assert min(abs(low), abs(high)) == pytest.approx(0.0, abs=1e-9)

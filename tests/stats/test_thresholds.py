@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 
 from evalflows.stats.distributions import clipped, normal_quantile, t_interval
 from evalflows.stats.proportions import bonett_price_interval, wilson_interval
-from evalflows.stats.thresholds import FINEST, OneSidedP, one_sided_p
+from evalflows.stats.thresholds import SMALLEST_ALPHA, OneSidedP, one_sided_p
 
 Interval = Callable[[float], tuple[float, float]]
 
@@ -54,8 +54,8 @@ def test_it_is_the_score_test_where_the_interval_is_wilsons() -> None:
 def test_p_is_told_down_to_1e_12_and_beyond(z: float) -> None:
     exact = math.erfc(z / math.sqrt(2)) / 2
     assert exact < 1e-6
-    # Alpha is a multiple of FINEST: as far as that may p be off.
-    assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=FINEST)
+    # Alpha is a multiple of SMALLEST_ALPHA: as far as that may p be off.
+    assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=SMALLEST_ALPHA)
 
 
 def test_it_finds_what_lies_beyond_and_not_what_does_not() -> None:
@@ -77,8 +77,8 @@ def test_an_interval_that_stays_as_it_is_tells_as_much_as_can_be_told() -> None:
     def fixed(confidence_level: float) -> tuple[float, float]:
         return 1.0, 2.0
 
-    assert one_sided_p(fixed, 0.5) == OneSidedP(p_above=FINEST / 2, p_below=1 - FINEST / 2)
-    assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - FINEST / 2, p_below=FINEST / 2)
+    assert one_sided_p(fixed, 0.5) == OneSidedP(p_above=SMALLEST_ALPHA / 2, p_below=1 - SMALLEST_ALPHA / 2)
+    assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - SMALLEST_ALPHA / 2, p_below=SMALLEST_ALPHA / 2)
     for held in (1.0, 1.5, 2.0):  # its ends are its own
         assert one_sided_p(fixed, held) == OneSidedP(p_above=0.5, p_below=0.5)
 
@@ -100,7 +100,7 @@ def test_a_clipped_interval_holds_its_bound_until_it_leaves_it() -> None:
 
     at_bound = one_sided_p(cut, 1.0)
     assert at_bound.p_below == pytest.approx(one_sided_p(normal(0.9, 0.1), 1.0).p_below)  # 1 standard error away
-    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == FINEST / 2  # where no value can be
+    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == SMALLEST_ALPHA / 2  # where no value can be
     assert one_sided_p(
         lambda confidence_level: wilson_interval(20, 20, confidence_level=confidence_level), 1.0
     ) == OneSidedP(p_above=0.5, p_below=0.5)

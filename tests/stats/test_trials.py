@@ -63,16 +63,16 @@ def test_no_example_gives_no_figure() -> None:
 @pytest.mark.parametrize(
     ("successes", "trials", "k", "says"),
     [
-        ([1], 4, 5, r"trials\[0\]: got 4.0, wanted at least k, 5"),
-        ([1, 1], [4, 2], 3, r"trials\[1\]: got 2.0, wanted at least k, 3"),
+        ([1], 4, 5, r"trials\[0\]: got 4.0, wanted at least k = 5"),
+        ([1, 1], [4, 2], 3, r"trials\[1\]: got 2.0, wanted at least k = 3"),
         ([1], 4, 0, "k: got 0, wanted a whole number of at least 1"),
         ([1], 4, 1.5, "k: got 1.5, wanted a whole number"),
         ([1], 4, True, "k: got True, wanted a whole number"),
-        ([5], 4, 1, r"successes\[0\]: got 5.0, wanted at most as many as there were trials"),
+        ([5], 4, 1, r"successes\[0\]: got 5.0, wanted at most the number of trials"),
         ([-1], 4, 1, r"successes\[0\]: got -1.0, wanted a whole number of at least 0"),
         ([0.5], 4, 1, r"successes\[0\]: got 0.5, wanted a whole number"),
         ([float("nan")], 4, 1, r"successes\[0\]: got nan, wanted a finite number"),
-        ([1, 2], [4], 1, "trials: got 1 counts, wanted as many as the 2 of successes"),
+        ([1, 2], [4], 1, "trials: got 1 counts, wanted one for each of 2 examples"),
         ([[1, 2]], 4, 1, r"successes: got shape \(1, 2\)"),
     ],
 )

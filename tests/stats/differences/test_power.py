@@ -238,7 +238,7 @@ WITHOUT_PARTS = Components(between=None, within=None, observed=0.5, n=2, method=
         (lambda: needed_examples(1e-9, sd=1.0), "effect: got 1e-09 with sd 1.0"),
         (lambda: needed_examples(0.1, sd=-1.0), "sd: got -1.0"),
         (lambda: plan_sizes(0.1, 0.5, repetitions=[2, 0]), "repetitions: got 0"),
-        (lambda: plan_sizes(0.1, WITHOUT_PARTS, repetitions=[1]), "spread: got components without parts.*one rep"),
+        (lambda: plan_sizes(0.1, WITHOUT_PARTS, repetitions=[1]), "spread: got components without values.*one rep"),
         (lambda: cautious_sd(0.5, 1.5), "baseline_mean: got 1.5"),
         (lambda: difference_components([1.0], [1.0]), "candidate: got shape"),
         (lambda: difference_components([[1.0]], [[1.0], [2.0]]), "candidate: got 1 examples"),

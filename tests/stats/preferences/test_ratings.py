@@ -303,7 +303,7 @@ def test_a_higher_level_holds_the_lower() -> None:
 def test_as_many_resamples_as_one_likes_are_drawn_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: Any = shuttled([-0.5, 0, 0.5], 20, 0.2, np.random.default_rng(47))
     whole = bradley_terry(*judged, entries=3, resamples=50)
-    monkeypatch.setattr("evalflows.stats.preferences.strengths.AT_ONCE", 140)  # seven resamples of 20 items
+    monkeypatch.setattr("evalflows.stats.preferences.strengths.MAX_BLOCK_SIZE", 140)  # seven resamples of 20 items
     assert bradley_terry(*judged, entries=3, resamples=50) == whole
 
 
@@ -412,7 +412,7 @@ def test_ratings_are_covered_in_the_long_run(strengths: list[float], items: int,
         (([0, 1], [1, 1], [1, 1]), {}, r"second\[1\]: got 1.0, wanted another entry than the first"),
         (([0], [1], [0.7]), {}, r"points\[0\]: got 0.7, wanted 0, 0.5 or 1"),
         (([0], [1], [float("nan")]), {}, "points"),
-        (([0, 1], [1], [1]), {}, "first: got 2, wanted as many as the 1 points"),
+        (([0, 1], [1], [1]), {}, "first: got 2 values, wanted as many as points, 1"),
         (([0], [1, 0], [1]), {}, "second: got 2"),
         (([0], [1], [1]), {"weights": [0]}, r"weights\[0\]: got 0.0, wanted more than 0"),
         (([0], [1], [1]), {"weights": [1, 1]}, "weights: got 2"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evalflows.stats import linearised, mean_estimate
 from evalflows.stats.distributions import t_interval
-from evalflows.stats.rater_agreement.prediction_powered import LEAST_LABELS, PredictionPowered, prediction_powered_mean
+from evalflows.stats.rater_agreement.prediction_powered import MIN_LABELS, PredictionPowered, prediction_powered_mean
 
 
 def judged(rng: np.random.Generator, n: int, right: float = 0.7, slip: float = 0.2) -> tuple[Any, Any]:
@@ -66,7 +66,7 @@ def test_the_bare_judge_is_wrong_and_the_labels_put_it_right() -> None:
 def test_it_covers_with_the_fewest_labels_that_give_an_interval() -> None:
     rng, covered = np.random.default_rng(4), 0
     for _ in range(300):
-        found = powered(*judged(rng, 500), LEAST_LABELS, bounds=(0, 1))
+        found = powered(*judged(rng, 500), MIN_LABELS, bounds=(0, 1))
         assert found.low is not None and found.high is not None
         covered += found.low <= 0.7 <= found.high
     assert covered / 300 >= 0.94

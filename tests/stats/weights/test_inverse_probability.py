@@ -150,7 +150,7 @@ def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_
 @pytest.mark.parametrize(
     ("values", "weights", "said"),
     [
-        ([1.0, 2.0], [1.0], "weights: got 1, wanted as many as the 2 values"),
+        ([1.0, 2.0], [1.0], "weights: got 1, wanted one for each of 2 values"),
         ([1.0], [0.0], r"weights\[0\]: got 0.0, wanted more than 0"),
         ([1.0, 2.0], [1.0, -1.0], r"weights\[1\]: got -1.0"),
         ([1.0], [float("nan")], "weights"),

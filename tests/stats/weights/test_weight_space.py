@@ -29,22 +29,22 @@ def grid(parts: int, steps: int) -> Any:
     return np.array([w for w in product(range(steps + 1), repeat=parts) if sum(w) == steps]) / steps
 
 
-def random_runs(seed: int, how: Any, *, systems: int = 3, parts: int = 3, examples: int = 12) -> RunParts:
+def random_runs(seed: int, aggregation: Any, *, systems: int = 3, parts: int = 3, examples: int = 12) -> RunParts:
     rng = np.random.default_rng(seed)
     table = rng.uniform(0.05, 1, (systems * examples, parts))
-    return run_parts(table, np.repeat(np.arange(systems), examples), how=how)
+    return run_parts(table, np.repeat(np.arange(systems), examples), aggregation=aggregation)
 
 
 # The composite of a run is what it is elsewhere
 
 
-@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean", "minimum"])
-def test_scores_are_means_of_the_composites_that_evaluators_make(how: Any) -> None:
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
+def test_scores_are_means_of_the_composites_that_evaluators_make(aggregation: Any) -> None:
     rng = np.random.default_rng(1)
     table = rng.choice([0.0, 0.25, 0.5, 1.0, math.nan], (40, 3))
     table[np.isnan(table).all(axis=1)] = 0.5
     weights = {"a": 3.0, "b": 1.0, "c": 0.5}
-    spec = CompositeSpec(name="quality", weights=weights, aggregation=how, missing="leave_out")
+    spec = CompositeSpec(name="quality", weights=weights, aggregation=aggregation, missing="leave_out")
     of_run = []
     for row in table:
         parts = {
@@ -53,7 +53,7 @@ def test_scores_are_means_of_the_composites_that_evaluators_make(how: Any) -> No
         }
         of_run.append(combined(spec, parts, dict.fromkeys(weights, MetricSpec())).value)
     systems = np.repeat([0, 1], 20)
-    runs = run_parts(table, systems, how=how)
+    runs = run_parts(table, systems, aggregation=aggregation)
     wanted = [np.mean(of_run[:20]), np.mean(of_run[20:])]
     assert runs.scores([[3, 1, 0.5]])[0] == pytest.approx(wanted)
 
@@ -135,9 +135,9 @@ def test_two_systems_agree_with_the_formula_by_divided_differences() -> None:
         assert found is not None and found[0] == pytest.approx(wanted, abs=0.02)
 
 
-@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean"])
-def test_drawn_shares_are_those_of_a_fine_grid_within_their_errors(how: Any) -> None:
-    runs = random_runs(5, how)
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean"])
+def test_drawn_shares_are_those_of_a_fine_grid_within_their_errors(aggregation: Any) -> None:
+    runs = random_runs(5, aggregation)
     inner = (grid(3, 150) * 150 + 1) / 153  # cells of the simplex by their middles, near enough
     wins = np.bincount(runs.scores(inner).argmax(axis=1), minlength=3) / len(inner)
     found = share_of_weights(runs)
@@ -158,8 +158,8 @@ def test_the_order_of_the_systems_does_not_matter(table: Any) -> None:
 
 
 def test_a_minimum_has_no_weights_and_says_so() -> None:
-    runs = run_parts([[0.9, 0.3], [0.4, 0.5]], [0, 1], how="minimum")
-    reason = "a minimum has no weights: it is the worst part whatever they are"
+    runs = run_parts([[0.9, 0.3], [0.4, 0.5]], [0, 1], aggregation="minimum")
+    reason = "a minimum has no weights: it is always the worst part"
     one, share = one_at_a_time(runs, [1, 1]), share_of_weights(runs)
     assert (one.leaders, one.scores, one.changes) == ((1,), (0.3, 0.4), ())
     assert (share.shares, share.standard_errors) == (None, None)
@@ -181,14 +181,14 @@ def test_an_unmet_requirement_is_0_whatever_the_weights() -> None:
 BAD = {
     "a part outside": (lambda: run_parts([[1.5], [0]], [0, 1]), "parts[0]: got [1.5], wanted 0 to 1"),
     "a run without parts": (lambda: run_parts([[math.nan], [0]], [0, 1]), "parts[0]: got [nan]"),
-    "one system": (lambda: run_parts([[1], [0]], [0, 0]), "systems: got [0], wanted runs of 0, 1"),
+    "one system": (lambda: run_parts([[1], [0]], [0, 0]), "systems: got [0], wanted runs of systems 0, 1"),
     "a system without runs": (lambda: run_parts([[1], [0]], [0, 2]), "systems: got [0, 2]"),
     "no count": (lambda: run_parts([[1], [0]], [0, 1], counts=[1, 0]), "counts[1]: got 0.0, wanted more than 0"),
-    "another way": (lambda: run_parts([[1], [0]], [0, 1], how="median"), "how: got 'median'"),  # type: ignore[arg-type]
+    "another way": (lambda: run_parts([[1], [0]], [0, 1], aggregation="median"), "aggregation: got 'median'"),  # type: ignore[arg-type]
     "a weight of 0": (lambda: one_at_a_time(DEMO, [1, 0]), "weights[1]: got 0.0, wanted more than 0"),
     "too few weights": (lambda: one_at_a_time(DEMO, [1]), "weights: got 1, wanted one for each of 2"),
     "a change of all": (lambda: one_at_a_time(DEMO, [1, 1], 1.0), "change: got 1.0"),
-    "few draws": (lambda: share_of_weights(DEMO, draws=5), "draws: got 5, wanted 100"),
+    "few draws": (lambda: share_of_weights(DEMO, draws=5), "draws: got 5, wanted at least 100"),
 }
 
 

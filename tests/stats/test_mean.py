@@ -18,7 +18,7 @@ STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are 
 EXAMPLES = st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "c", None])), max_size=30)
 
 
-def test_even_values_without_clusters_have_students_t(t_bisected: Callable[[Any, Any], Any]) -> None:
+def test_symmetric_values_without_clusters_have_the_t_interval(t_bisected: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(7)
     halves = [rng.normal(0, rng.exponential() + 0.1, n) for n in rng.integers(2, 50, 50).tolist()]
     samples = [np.concatenate([0.3 + one, 0.3 - one]) for one in halves]  # without skew
@@ -29,7 +29,7 @@ def test_even_values_without_clusters_have_students_t(t_bisected: Callable[[Any,
         assert (found.mean, found.method, found.n_clusters) == (pytest.approx(sample.mean()), CORRECTED, None)
 
 
-def test_with_clusters_it_is_the_sandwich_with_degrees_of_freedom_of_its_own(
+def test_clustered_intervals_match_the_sandwich_with_satterthwaite_df(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
     rng = np.random.default_rng(8)
@@ -51,13 +51,13 @@ def test_with_clusters_it_is_the_sandwich_with_degrees_of_freedom_of_its_own(
         assert (found.method, found.n_clusters) == (f"cluster-robust {CORRECTED}", len(set(one)))
 
 
-def test_binary_is_wilson() -> None:
+def test_binary_values_have_the_wilson_interval() -> None:
     found = mean_estimate([True] * 81 + [False] * 182, binary=True)
     assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
     assert (found.method, found.mean) == ("wilson", 81 / 263)
 
 
-def test_exact_is_clopper_pearson_of_yes_and_no_alone_and_else_changes_nothing() -> None:
+def test_exact_gives_clopper_pearson_for_binary_values_without_clusters_only() -> None:
     values = [1] * 24 + [0] * 6
     found, plain = mean_estimate(values, binary=True, exact=True), mean_estimate(values, binary=True)
     assert (found.low, found.high) == clopper_pearson_interval(24, 30, confidence_level=0.95)
@@ -69,7 +69,7 @@ def test_exact_is_clopper_pearson_of_yes_and_no_alone_and_else_changes_nothing()
         assert mean_estimate(values, one, binary=binary, exact=True) == mean_estimate(values, one, binary=binary)
 
 
-def test_a_long_tail_is_allowed_for_on_its_side() -> None:
+def test_intervals_are_longer_on_the_side_of_the_tail() -> None:
     values = np.array([0.1] * 12 + [0.2] * 10 + [0.4] * 5 + [3.0, 0.9, 0.6])
     found, mirrored = mean_estimate(values), mean_estimate(-values)
     half = 2.0452296 * values.std(ddof=1) / 30**0.5  # of 29 degrees of freedom, by tables
@@ -78,12 +78,12 @@ def test_a_long_tail_is_allowed_for_on_its_side() -> None:
     assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))  # type: ignore[operator]
 
 
-def test_binary_has_an_interval_even_where_all_are_right() -> None:
+def test_binary_values_have_an_interval_even_if_all_are_right() -> None:
     found = mean_estimate([1] * 20, binary=True)
     assert (found.low, found.high) == (pytest.approx(1 - 0.1611, abs=5e-5), 1.0)
 
 
-def test_binary_with_clusters_is_wilson_of_as_many_as_are_worth_it(
+def test_binary_values_with_clusters_have_wilson_of_the_effective_size(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
     rng = np.random.default_rng(21)
@@ -101,7 +101,7 @@ def test_binary_with_clusters_is_wilson_of_as_many_as_are_worth_it(
         assert found.method == "cluster-robust wilson"
 
 
-def test_binary_clusters_that_are_all_right_count_no_more_than_once_each() -> None:
+def test_binary_clusters_that_are_all_right_count_at_most_once_each() -> None:
     values, clusters = [1] * 60, [k // 3 for k in range(60)]
     found, alone = mean_estimate(values, clusters, binary=True), mean_estimate(values, binary=True)
     t = 2.0930240544082634  # of 19 degrees of freedom, by tables
@@ -113,7 +113,7 @@ def test_binary_clusters_that_are_all_right_count_no_more_than_once_each() -> No
 
 
 @pytest.mark.parametrize(("n", "clusters"), [(50, None), (100, [k // 2 for k in range(100)])])
-def test_equal_values_within_bounds_lie_where_few_differ(n: int, clusters: Any) -> None:
+def test_equal_values_with_bounds_have_an_interval_from_the_largest_missed_share(n: int, clusters: Any) -> None:
     found = mean_estimate([0.75] * n, clusters, bounds=(0, 1))
     others = 1 - 0.025 ** (1 / 50)
     assert found.low == pytest.approx(0.75 * (1 - others), abs=1e-12)
@@ -122,7 +122,7 @@ def test_equal_values_within_bounds_lie_where_few_differ(n: int, clusters: Any) 
     assert mean_estimate([0.75] * n, clusters, bounds=(0, np.inf)).low is None
 
 
-def test_bounds_clip_the_interval_and_refuse_values_beyond() -> None:
+def test_bounds_clip_the_interval_and_reject_values_outside() -> None:
     found = mean_estimate([0.0, 0.1, 0.9], bounds=(0, 1))
     assert (found.low, found.high) == (0.0, 1.0)
     with pytest.raises(ValueError, match=r"values\[1\]: got 1.5, wanted 0.0 to 1.0"):
@@ -131,7 +131,7 @@ def test_bounds_clip_the_interval_and_refuse_values_beyond() -> None:
         mean_estimate([0.1, 0.5], bounds=(1, 0))
 
 
-def test_students_sleepers_as_published() -> None:
+def test_student_sleep_data_as_published() -> None:
     # Student 1908, the second drug; R's t.test(sleep$extra[11:20])
     found = mean_estimate([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
     assert (found.mean, found.low) == pytest.approx((2.33, 0.8976775), abs=5e-7)
@@ -166,7 +166,7 @@ def test_clusters_with_one_mean_have_no_interval() -> None:
 
 
 @pytest.mark.parametrize(("binary", "method"), [(False, CORRECTED), (True, "wilson")])
-def test_clusters_of_one_are_counted_but_change_nothing(binary: bool, method: str) -> None:
+def test_singleton_clusters_are_counted_but_change_nothing(binary: bool, method: str) -> None:
     values = [0, 1, 1, 0, 1]
     alone, plain = mean_estimate(values, "abcde", binary=binary), mean_estimate(values, binary=binary)
     assert (alone.low, alone.high, alone.method) == (plain.low, plain.high, method)
@@ -189,20 +189,20 @@ def test_bad_input_is_refused(values: Any, clusters: Any, settings: dict[str, An
         mean_estimate(values, clusters, **settings)
 
 
-def test_t_finds_a_mean_above_one_half_and_does_not_where_it_is_not() -> None:
+def test_t_detects_a_mean_above_one_half_only_if_there_is_one() -> None:
     noise = np.random.default_rng(9).normal(0, 0.1, 30)
     above, level_with_it = mean_estimate(0.6 + noise - noise.mean()), mean_estimate(0.51 + noise - noise.mean())
     assert above.low is not None and above.low > 0.5
     assert level_with_it.low is not None and level_with_it.low < 0.5
 
 
-def test_wilson_finds_a_share_above_one_half_and_does_not_where_it_is_not() -> None:
+def test_wilson_detects_a_share_above_one_half_only_if_there_is_one() -> None:
     above, level_with_it = (mean_estimate(np.arange(50) < yes, binary=True) for yes in (36, 28))
     assert above.low is not None and above.low > 0.5
     assert level_with_it.low is not None and level_with_it.low < 0.5
 
 
-def test_what_ten_copies_seem_to_show_their_clusters_do_not() -> None:
+def test_copies_are_significant_only_without_their_clusters() -> None:
     copies, clusters = [0.4, 0.5, 0.55, 0.6, 0.6] * 10, [*range(5)] * 10
     naive, robust = mean_estimate(copies), mean_estimate(copies, clusters)
     assert naive.low is not None and naive.low > 0.5
@@ -211,7 +211,7 @@ def test_what_ten_copies_seem_to_show_their_clusters_do_not() -> None:
     assert (robust.low, robust.high) == pytest.approx((once.low, once.high))
 
 
-def test_clusters_find_a_mean_above_one_half() -> None:
+def test_clustered_intervals_detect_a_mean_above_one_half() -> None:
     found = mean_estimate([0.6, 0.62, 0.65, 0.7, 0.66, 0.61] * 2, [*range(6)] * 2)
     assert found.low is not None and found.low > 0.5
 
@@ -230,7 +230,7 @@ def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: b
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1e200, 1e200), max_size=8), st.floats(0.001, 0.999), st.booleans())
-def test_whatever_is_finite_gives_plain_finite_numbers_without_a_warning(
+def test_finite_input_gives_finite_floats_without_a_warning(
     assert_plain: Callable[[Any], None], values: list[float], confidence_level: float, clustered: bool
 ) -> None:
     with warnings.catch_warnings():
@@ -256,7 +256,7 @@ def test_constant_values_are_their_mean_without_an_interval(
 
 @settings(deadline=None)
 @given(st.lists(st.booleans(), min_size=2, max_size=30), st.booleans(), st.sampled_from([None, 2, 3]))
-def test_a_higher_level_holds_the_lower(values: list[bool], binary: bool, per_cluster: int | None) -> None:
+def test_intervals_widen_with_the_confidence_level(values: list[bool], binary: bool, per_cluster: int | None) -> None:
     clusters = None if per_cluster is None else [k // per_cluster for k in range(len(values))]
     wide, narrow = (
         mean_estimate(values, clusters, confidence_level=confidence_level, binary=binary)
@@ -277,13 +277,13 @@ def coverage(draw: Callable[[np.random.Generator], tuple[Any, Any, float]], runs
     return hits / runs
 
 
-def test_the_mean_of_a_long_tail_is_covered() -> None:
+def test_intervals_cover_the_mean_of_a_long_tail() -> None:
     # By t alone 90.7 % are, by simulation.
     assert coverage(lambda rng: (rng.lognormal(size=30).clip(max=10), None, 1.6053), 1500) >= 0.93
 
 
 @pytest.mark.parametrize("largest", [10, 19])
-def test_rare_no_in_clusters_is_covered(largest: int) -> None:
+def test_intervals_cover_a_share_with_rare_failures_in_clusters(largest: int) -> None:
     def draw(rng: np.random.Generator) -> tuple[Any, Any, float]:
         clusters = np.repeat(np.arange(30), rng.integers(20 - largest, largest, 30, endpoint=True))
         alike = rng.random(clusters.size) < 0.3**0.5
@@ -300,7 +300,7 @@ def test_t_covers_the_mean_of_scores(n: int, runs: int, least: float) -> None:
 
 @pytest.mark.parametrize(("g", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
 @pytest.mark.parametrize("binary", [False, True])
-def test_clusters_of_one_to_five_are_covered(g: int, runs: int, least: float, binary: bool) -> None:
+def test_intervals_cover_with_clusters_of_one_to_five(g: int, runs: int, least: float, binary: bool) -> None:
     def draw(rng: np.random.Generator) -> tuple[Any, Any, float]:
         clusters = np.repeat(np.arange(g), rng.integers(1, 6, g))
         share = rng.beta(4, 3, g)[clusters]

@@ -17,7 +17,9 @@ WAYS = st.sampled_from(["holm", "benjamini_hochberg", "none"])
 
 
 @pytest.mark.parametrize(("method", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
-def test_it_is_statsmodels_with_ties_too(method: Any, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adjusted_p_values_match_statsmodels_with_ties(
+    method: Any, theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gc, "collect", lambda: 0)  # statsmodels collects garbage in each call, a third of a second
     rng = np.random.default_rng(31)
     for m in rng.integers(1, 40, 50):
@@ -25,21 +27,21 @@ def test_it_is_statsmodels_with_ties_too(method: Any, theirs: str, monkeypatch: 
         assert adjusted(p_values, method) == pytest.approx(multipletests(p_values, method=theirs)[1], abs=1e-12)
 
 
-def test_of_four_by_hand() -> None:
+def test_four_p_values_by_hand() -> None:
     p_values = [0.03, 0.01, 0.04, 0.02]
     assert adjusted(p_values).tolist() == pytest.approx([0.06, 0.04, 0.06, 0.06])  # 4 x 0.01, then 3 x 0.02
     assert adjusted(p_values, "benjamini_hochberg").tolist() == pytest.approx([0.04] * 4)
     assert adjusted(p_values, "none").tolist() == p_values
 
 
-def test_holm_finds_what_stays_small_and_not_what_many_tests_explain() -> None:
+def test_holm_rejects_only_p_values_small_for_the_number_of_tests() -> None:
     alone, among_many = adjusted([0.004]), adjusted([0.004, *[0.5] * 19])
     assert alone[0] < 0.05 < among_many[0]
     assert adjusted([0.002, *[0.5] * 19])[0] < 0.05
 
 
 @pytest.mark.parametrize("method", ["holm", "benjamini_hochberg", "none"])
-def test_no_tests_give_no_numbers_and_the_input_stays_as_it_is(method: Any) -> None:
+def test_no_tests_give_no_p_values_and_the_input_is_not_changed(method: Any) -> None:
     assert adjusted([], method).shape == (0,)
     given_ones = np.array([0.5, 0.01])
     assert adjusted(given_ones, method) is not given_ones
@@ -47,7 +49,9 @@ def test_no_tests_give_no_numbers_and_the_input_stays_as_it_is(method: Any) -> N
 
 
 @given(P_VALUES, WAYS, st.randoms(use_true_random=False))
-def test_they_are_at_most_1_never_smaller_and_order_does_not_matter(p_values: Any, method: Any, random: Any) -> None:
+def test_adjusted_p_values_are_at_most_1_never_smaller_and_order_independent(
+    p_values: Any, method: Any, random: Any
+) -> None:
     found = adjusted(p_values, method)
     assert np.all((found >= np.array(p_values) * (1 - 1e-12)) & (found <= 1))
     assert np.all(np.diff(found[np.argsort(p_values)]) >= 0)
@@ -67,13 +71,13 @@ def simulated(rng: np.random.Generator, runs: int, true_ones: int, m: int) -> An
     return 2 * special.ndtr(-np.abs(z))
 
 
-def test_holm_seldom_errs_in_any_test_and_unadjusted_ones_often_do() -> None:
+def test_holm_controls_the_family_wise_error_rate_and_no_adjustment_does_not() -> None:
     p_values = simulated(np.random.default_rng(32), 2000, 3, 10)
     assert np.mean([adjusted(row, "holm")[3:].min() <= 0.05 for row in p_values]) <= 0.05
     assert np.mean([adjusted(row, "none")[3:].min() <= 0.05 for row in p_values]) >= 0.15
 
 
-def test_benjamini_hochberg_keeps_the_share_of_false_findings_and_finds_more() -> None:
+def test_benjamini_hochberg_controls_the_false_discovery_rate_with_more_power() -> None:
     p_values = simulated(np.random.default_rng(33), 2000, 5, 10)
     found = np.array([adjusted(row, "benjamini_hochberg") <= 0.05 for row in p_values])
     assert np.mean(found[:, 5:].sum(axis=1) / np.maximum(found.sum(axis=1), 1)) <= 0.05

@@ -29,14 +29,14 @@ def inverted(share: float, n: float, quantile: float) -> tuple[float, float]:
     return end(share, 0.0), end(share, 1.0)
 
 
-def test_alone_it_is_wilson_as_published() -> None:
+def test_without_clusters_it_is_wilson_as_published() -> None:
     found = share_estimate([True] * 81 + [False] * 182)
     assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
     assert (found.method, found.share, found.n, found.n_clusters) == ("wilson", 81 / 263, 263, None)
 
 
 @pytest.mark.parametrize(("yes", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20)])
-def test_alone_it_is_the_score_test_inverted_even_without_spread(yes: int, n: int) -> None:
+def test_without_clusters_it_inverts_the_score_test_even_for_equal_values(yes: int, n: int) -> None:
     found = share_estimate([1] * yes + [0] * (n - yes), confidence_level=0.9)
     assert (found.low, found.high) == pytest.approx(inverted(yes / n, n, NormalDist().inv_cdf(0.95)), abs=1e-9)
     assert found.reason is None
@@ -51,7 +51,7 @@ def worth(values: Any, clusters: Sequence[int], error_of: Callable[[Any, Sequenc
     return float(more.mean() * (1 - more.mean()) / error**2 * len(values) / len(more))
 
 
-def test_clusters_count_as_many_as_their_standard_error_says(
+def test_the_effective_size_follows_from_the_standard_error(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
     rng = np.random.default_rng(20)
@@ -72,7 +72,7 @@ def test_clusters_count_as_many_as_their_standard_error_says(
 
 
 @pytest.mark.parametrize("values", [[1] * 12, [0] * 12, [0, 1] * 6])
-def test_clusters_without_spread_count_no_more_than_once_each(
+def test_equal_clusters_count_at_most_once_each(
     values: list[int], t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
     clusters = [k // 2 for k in range(12)]
@@ -82,7 +82,7 @@ def test_clusters_without_spread_count_no_more_than_once_each(
     assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
 
 
-def test_copies_add_nothing() -> None:
+def test_copies_within_clusters_change_nothing() -> None:
     """Ten copies of 12 answers are worth 11: n is by the standard error with G / (G - 1)."""
     once = [1] * 9 + [0] * 3
     copies, naive = share_estimate(once * 10, [*range(12)] * 10), share_estimate(once * 10)
@@ -90,14 +90,14 @@ def test_copies_add_nothing() -> None:
     assert (copies.low, copies.high) == pytest.approx(inverted(0.75, 11, 2.200985), abs=1e-6)
 
 
-def test_more_agreement_than_chance_within_clusters_does_not_make_more_of_them() -> None:
+def test_negative_intraclass_correlation_does_not_increase_the_effective_size() -> None:
     """Each cluster has one of either but the last: the clusters' spread is so small that n is not believed to grow."""
     values, clusters = [0, 1] * 9 + [1, 1], [k // 2 for k in range(20)]
     found = share_estimate(values, clusters)
     assert (found.low, found.high) == pytest.approx(inverted(11 / 20, 20, 2.262157), abs=1e-6)
 
 
-def test_clusters_of_one_are_counted_but_change_nothing() -> None:
+def test_singleton_clusters_are_counted_but_change_nothing() -> None:
     alone, plain = share_estimate([0, 1, 1], "abc"), share_estimate([0, 1, 1])
     assert (alone.low, alone.high, alone.method) == (plain.low, plain.high, "wilson")
     assert (alone.n_clusters, plain.n_clusters) == (3, None)
@@ -133,7 +133,7 @@ def test_bad_input_is_refused(values: Any, clusters: Any, confidence_level: floa
 
 @settings(deadline=None)
 @given(ANSWERS, st.booleans())
-def test_no_and_yes_are_each_others_mirror(
+def test_swapping_yes_and_no_mirrors_the_interval(
     assert_plain: Callable[[Any], None], rows: list[Any], clustered: bool
 ) -> None:
     values, clusters = [value for value, _ in rows], [key for _, key in rows] if clustered else None
@@ -149,7 +149,7 @@ def test_no_and_yes_are_each_others_mirror(
 
 @settings(deadline=None)
 @given(ANSWERS)
-def test_a_higher_level_holds_the_lower(rows: list[Any]) -> None:
+def test_intervals_widen_with_the_confidence_level(rows: list[Any]) -> None:
     wide, narrow = (
         share_estimate([v for v, _ in rows], [k for _, k in rows], confidence_level=confidence_level)
         for confidence_level in (0.99, 0.9)
@@ -170,16 +170,16 @@ def covered(clusters: list[int], p: float, together: float, runs: int, estimate:
 
 @pytest.mark.parametrize("together", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("p", [0.5, 0.8, 0.95])
-def test_pairs_are_covered_however_much_alike(p: float, together: float) -> None:
+def test_intervals_cover_for_clusters_of_two_with_any_correlation(p: float, together: float) -> None:
     assert covered(np.repeat(np.arange(30), 2).tolist(), p, together, 500) >= 0.92
 
 
-def test_few_clusters_of_unlike_sizes_are_covered() -> None:
+def test_intervals_cover_with_few_clusters_of_unequal_sizes() -> None:
     sizes = [1, 1, 2, 2, 3, 3, 4, 4, 5, 6]
     assert covered(np.repeat(np.arange(10), sizes).tolist(), 0.8, 0.6, 800) >= 0.93
 
 
-def test_where_the_t_interval_fails_it_holds() -> None:
+def test_intervals_cover_where_the_t_interval_does_not() -> None:
     """Almost all are yes: clusters without spread have no t interval, and others one that is too short."""
 
     def by_t(values: Any, clusters: Any) -> Any:
@@ -201,7 +201,7 @@ def test_two_shares_combine_to_newcombes_interval_of_a_difference() -> None:
     assert (found.n, found.reason) == (150, None)
 
 
-def test_parts_weigh_as_they_are_told_to_whatever_their_size() -> None:
+def test_parts_count_by_their_weights_not_their_sizes() -> None:
     few, many = share_estimate([1.0, 0.0]), share_estimate([0.0] * 100)
     found = combined_share([few, many], [3, 1])
     assert found.share == pytest.approx(0.375)
@@ -209,7 +209,7 @@ def test_parts_weigh_as_they_are_told_to_whatever_their_size() -> None:
     assert (alone.share, alone.low, alone.high) == pytest.approx((few.share, few.low, few.high))
 
 
-def test_a_part_without_an_interval_leaves_none_with_its_reason() -> None:
+def test_a_part_without_an_interval_passes_on_its_reason() -> None:
     one_cluster = share_estimate([1.0, 0.0], ["a", "a"])
     found = combined_share([share_estimate([1.0]), one_cluster], [1, 1])
     assert (found.share, found.low, found.high, found.reason) == (0.75, None, None, one_cluster.reason)

@@ -21,7 +21,7 @@ def error_of(values: list[float], clusters: list[str] | None = None) -> float:
     return standard_error(np.array(values), clustering_of(clusters, len(values)), scale=1.0)
 
 
-def test_the_standard_error_of_a_mean_is_that_of_the_central_limit_theorem() -> None:
+def test_the_standard_error_of_a_mean_follows_the_central_limit_theorem() -> None:
     mean = sum(SCORES) / 6
     assert mean == 4 / 6
     squares = sum((score - mean) ** 2 for score in SCORES)  # 4 x (1/3)^2 + 2 x (2/3)^2
@@ -48,14 +48,14 @@ def test_the_clustered_standard_error_adds_the_products_within_clusters() -> Non
     assert undone == pytest.approx(paper - alone / (n - 1))
 
 
-def test_copies_within_clusters_say_nothing_new() -> None:
+def test_copies_within_clusters_add_no_information() -> None:
     five_times = [score for score in SCORES for _ in range(5)]
     clusters = [str(number // 5) for number in range(30)]
     assert error_of(five_times, clusters) == pytest.approx(error_of(SCORES))
     assert error_of(five_times) < error_of(SCORES) / 2
 
 
-def test_pairs_save_twice_the_covariance() -> None:
+def test_pairing_reduces_the_variance_by_twice_the_covariance() -> None:
     ours, theirs = error_of(CANDIDATE), error_of(BASELINE)
     means = sum(CANDIDATE) / 6, sum(BASELINE) / 6
     products = [(x - means[0]) * (y - means[1]) for x, y in zip(CANDIDATE, BASELINE, strict=True)]
@@ -69,7 +69,7 @@ def test_pairs_save_twice_the_covariance() -> None:
     assert found is not None and found < unpaired / 2
 
 
-def test_pairs_in_clusters_are_the_clustered_formula_on_differences() -> None:
+def test_clustered_pairs_use_the_clustered_formula_on_differences() -> None:
     differences = [x - y for x, y in zip(CANDIDATE, BASELINE, strict=True)]
     mean, total = sum(differences) / 6, 0.0
     for i in range(6):
@@ -80,7 +80,7 @@ def test_pairs_in_clusters_are_the_clustered_formula_on_differences() -> None:
 
 
 @pytest.mark.parametrize(("repetitions", "left"), [(1, 1), (2, 2 / 3), (4, 1 / 2), (10**9, 1 / 3)])
-def test_two_repetitions_cut_a_third_of_the_variance_and_four_a_half(repetitions: int, left: float) -> None:
+def test_two_repetitions_save_a_third_of_the_variance_and_four_half(repetitions: int, left: float) -> None:
     # Yes or no with a chance of yes spread evenly over 0 to 1: its variance is 1/12, that of an answer x (1 - x), on
     # average 1/2 - 1/3 = 1/6.
     between, within = 1 / 12, 1 / 6
@@ -90,7 +90,7 @@ def test_two_repetitions_cut_a_third_of_the_variance_and_four_a_half(repetitions
     assert planned[1].examples / planned[0].examples == pytest.approx(left, rel=1e-3)
 
 
-def test_the_parts_of_variance_are_found_again_in_drawn_answers() -> None:
+def test_variance_components_are_recovered_from_simulated_answers() -> None:
     rng = np.random.default_rng(81)
     chances = rng.random((20_000, 1))
     found = difference_components(rng.random((20_000, 3)) < chances, rng.random((20_000, 2)) < 0.5)
@@ -98,7 +98,7 @@ def test_the_parts_of_variance_are_found_again_in_drawn_answers() -> None:
     assert found.within == pytest.approx(1 / 6 + 1 / 4, abs=0.005)
 
 
-def test_the_sample_size_is_the_published_formula_and_two_more_for_students_t() -> None:
+def test_the_sample_size_is_the_published_formula_plus_two_for_students_t() -> None:
     # 3 points, with nothing but a variance of 1/9 between: 969 in the paper.
     assert math.ceil(Z**2 * (1 / 9) / 0.03**2) == 969
     assert needed_examples(0.03, sd=1 / 3) == 969 + 2
@@ -110,7 +110,7 @@ def test_the_sample_size_is_the_published_formula_and_two_more_for_students_t() 
 
 
 @pytest.mark.parametrize("repetitions", [1, 4])
-def test_the_smallest_effect_is_the_sample_size_turned_round(repetitions: int) -> None:
+def test_the_detectable_effect_inverts_the_sample_size(repetitions: int) -> None:
     variance = 1 / 9 + (1 / 6 + 1 / 6) / repetitions
     effect = detectable_effect(math.sqrt(variance / 198))
     assert effect == pytest.approx(Z * math.sqrt(variance / 198))

@@ -54,7 +54,7 @@ def flipped(differences: Any, clusters: Sequence[int]) -> float:
     return float(np.mean(np.abs(signs @ sums) >= abs(sums.sum()) - 1e-9))
 
 
-def test_students_sleepers_as_published() -> None:
+def test_student_sleep_data_as_published() -> None:
     # Student 1908; R's t.test(extra ~ group, data = sleep, paired = TRUE)
     found = paired_difference(FIRST_DRUG, SECOND_DRUG)
     by_t = plain_t(FIRST_DRUG, SECOND_DRUG)
@@ -63,7 +63,7 @@ def test_students_sleepers_as_published() -> None:
     assert (found.candidate_mean, found.baseline_mean) == pytest.approx((0.75, 2.33))
 
 
-def test_with_clusters_it_is_the_sandwich_and_without_students_t(
+def test_intervals_match_the_sandwich_with_clusters_and_student_t_without(
     t_bisected: Callable[[Any, Any], Any],
     t_probability: Callable[[Any, Any], Any],
     sandwich_error: Callable[[Any, Sequence[int]], float],
@@ -87,7 +87,7 @@ def test_with_clusters_it_is_the_sandwich_and_without_students_t(
     assert df[25:].tolist() == [len(one) - 1 for one in clusters[25:]]
 
 
-def test_by_itself_t_is_corrected_for_skew() -> None:
+def test_t_intervals_are_corrected_for_skew() -> None:
     rng = np.random.default_rng(14)
     tail, even = rng.lognormal(size=20), np.linspace(-1, 2, 20)
     for differences, clusters in ((tail, None), (-tail, None), (tail, [k // 2 for k in range(20)])):
@@ -101,7 +101,7 @@ def test_by_itself_t_is_corrected_for_skew() -> None:
     assert (found.low, found.high, found.p_value) == pytest.approx(plain_t(even, np.zeros(20)), abs=1e-12)
 
 
-def test_interval_and_p_agree_where_there_is_a_tail() -> None:
+def test_interval_and_p_agree_for_a_long_tail() -> None:
     rng = np.random.default_rng(15)
     told = []
     for shift in np.linspace(0.5, 3, 60).tolist():
@@ -110,7 +110,7 @@ def test_interval_and_p_agree_where_there_is_a_tail() -> None:
     assert 10 < sum(told) < 50
 
 
-def test_binary_is_bonett_price_and_tango_with_mcnemar() -> None:
+def test_binary_pairs_use_bonett_price_and_tango_with_mcnemar() -> None:
     found = of_counts(26, 4, 48)  # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
     low, high = tango_interval(26, 4, 48, confidence_level=0.95)
     assert (found.low, found.high) == pytest.approx((min(low, 0.2548067), max(high, 0.6251933)), abs=5e-8)
@@ -119,13 +119,13 @@ def test_binary_is_bonett_price_and_tango_with_mcnemar() -> None:
     assert (found.method, found.difference) == ("bonett-price and tango; exact mcnemar", pytest.approx(22 / 48))
 
 
-def test_binary_pairs_that_never_differ_show_no_difference() -> None:
+def test_concordant_binary_pairs_have_p_of_1() -> None:
     found = of_counts(0, 0, 40)
     assert (found.difference, found.p_value) == (0.0, 1.0)
     assert found.low is not None and found.low == -found.high < 0  # type: ignore[operator]
 
 
-def test_binary_with_clusters_is_t_of_these_and_two_more_and_stays_within_one() -> None:
+def test_binary_clusters_use_t_with_two_added_clusters_clipped_to_1() -> None:
     candidate, baseline, clusters = [1] * 6, [0, 0, 0, 0, 0, 1], [0, 0, 1, 1, 2, 2]
     found = paired_difference(candidate, baseline, clusters, binary=True)
     more = [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.6, 0.6, -0.6, -0.6]
@@ -138,7 +138,7 @@ def test_binary_with_clusters_is_t_of_these_and_two_more_and_stays_within_one() 
 
 @pytest.mark.parametrize("step", [0.0, 0.25, -3.0])
 @pytest.mark.parametrize("n", [2, 5, 10])
-def test_equal_differences_have_the_p_of_all_sign_flips(step: float, n: int) -> None:
+def test_equal_differences_have_the_exact_sign_flip_p(step: float, n: int) -> None:
     baseline = np.linspace(0, 1, n)
     found = paired_difference(baseline + step, baseline)
     assert found.p_value == pytest.approx(flipped(np.full(n, step), range(n)), abs=1e-12)
@@ -148,7 +148,7 @@ def test_equal_differences_have_the_p_of_all_sign_flips(step: float, n: int) -> 
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("candidate", [[1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0]])
-def test_clusters_that_do_not_differ_have_the_p_of_their_sign_flips(candidate: list[int], binary: bool) -> None:
+def test_equal_clusters_have_the_exact_sign_flip_p(candidate: list[int], binary: bool) -> None:
     found = paired_difference(candidate, [0] * 6, "aabbcc", binary=binary)
     assert found.p_value == flipped(candidate, [0, 0, 1, 1, 2, 2])
     if not binary:
@@ -159,7 +159,7 @@ def test_clusters_that_do_not_differ_have_the_p_of_their_sign_flips(candidate: l
     assert found.method == "clopper-pearson of clusters; exact sign-flip of clusters"
 
 
-def test_two_systems_that_are_the_same_on_200_differ_little() -> None:
+def test_equal_scores_on_200_examples_have_a_narrow_interval() -> None:
     scores = np.linspace(0, 1, 200)
     found = paired_difference(scores, scores, bounds=(0, 1))
     others = 1 - 0.025 ** (1 / 200)  # 1.8 %
@@ -168,7 +168,7 @@ def test_two_systems_that_are_the_same_on_200_differ_little() -> None:
     assert paired_difference(scores, scores, bounds=(0, np.inf)).low is None
 
 
-def test_that_interval_holds_the_difference_however_it_is_missed() -> None:
+def test_the_interval_of_equal_pairs_covers_a_difference_missed_by_the_sample() -> None:
     """One pair in a hundred differs, by all there can be: with 100 pairs none is seen in every third run."""
     rng, missed, held = np.random.default_rng(23), 0, 0
     for _ in range(600):
@@ -180,13 +180,13 @@ def test_that_interval_holds_the_difference_however_it_is_missed() -> None:
     assert missed > 150 and held == missed
 
 
-def test_bounds_are_of_values_and_clip_differences_to_twice_their_width() -> None:
+def test_bounds_of_the_values_clip_the_differences() -> None:
     candidate, baseline = [5.0, 1.0, 5.0], [1.0, 1.0, 3.0]
     found, free = paired_difference(candidate, baseline, bounds=(1, 5)), paired_difference(candidate, baseline)
     assert free.high is not None and free.high > 4 and (found.low, found.high) == (free.low, 4.0)
 
 
-def test_few_clusters_are_warned_of() -> None:
+def test_few_clusters_give_a_warning() -> None:
     rng = np.random.default_rng(24)
     ours, theirs = rng.normal(size=(2, 150))
     warned = {g: paired_difference(ours, theirs, [k % g for k in range(150)]).warning for g in (7, 10)}
@@ -202,12 +202,12 @@ def test_few_clusters_are_warned_of() -> None:
         ({"bounds": (0, 0.5)}, r"candidate\[0\]: got 1.0, wanted 0.0 to 0.5"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_bad_bounds_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         paired_difference([1, 0, 1, 0], [0, 0, 1, 1], **settings)
 
 
-def test_rounding_is_neither_spread_nor_difference() -> None:
+def test_rounding_is_neither_variation_nor_a_difference() -> None:
     found = paired_difference([0.1 + 0.2, 0.3, 0.7 + 0.1], [0.3, 0.3, 0.8])
     assert found.difference is not None and 0 < abs(found.difference) < 1e-15
     assert (found.p_value, found.low) == (1.0, None)
@@ -225,7 +225,7 @@ def test_rounding_is_neither_spread_nor_difference() -> None:
         (3, "aaa", "all 3 pairs are in one cluster: an interval needs at least 2 clusters"),
     ],
 )
-def test_too_few_have_neither_interval_nor_p(n: int, clusters: Any, reason: str, binary: bool) -> None:
+def test_too_few_pairs_have_neither_interval_nor_p(n: int, clusters: Any, reason: str, binary: bool) -> None:
     found = paired_difference([1] * n, [0] * n, clusters, binary=binary)
     assert (found.low, found.high, found.p_value, found.reason) == (None, None, None, reason)
     assert (found.difference, found.candidate_mean, found.baseline_mean) == ((1, 1, 0) if n else (None, None, None))
@@ -256,20 +256,20 @@ def finds(result: PairedDifference) -> bool:
     return one_sided_p
 
 
-def test_t_finds_a_difference_and_does_not_where_there_is_none() -> None:
+def test_t_detects_only_a_large_enough_difference() -> None:
     rng = np.random.default_rng(12)
     baseline, noise = rng.normal(0.5, 0.3, 40), rng.normal(0, 0.1, 40)
     assert finds(paired_difference(baseline + 0.1 + noise - noise.mean(), baseline))
     assert not finds(paired_difference(baseline + 0.01 + noise - noise.mean(), baseline))
 
 
-def test_mcnemar_finds_a_difference_and_does_not_where_there_is_none() -> None:
+def test_mcnemar_detects_only_a_large_enough_difference() -> None:
     assert finds(of_counts(15, 2, 60))
     assert not finds(of_counts(8, 6, 60))
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_clusters_find_a_difference_and_do_not_where_only_copies_speak(binary: bool) -> None:
+def test_clusters_detect_a_difference_but_not_one_from_copies(binary: bool) -> None:
     clusters = [*range(12)] * 5
     gained = [1] * 10 + [0] * 2
     assert finds(paired_difference(gained * 5, [0] * 60, clusters, binary=binary))
@@ -278,7 +278,7 @@ def test_clusters_find_a_difference_and_do_not_where_only_copies_speak(binary: b
     assert not finds(paired_difference(few * 5, [0] * 60, clusters, binary=binary))
 
 
-def test_sign_flips_find_a_difference_in_six_equal_ones_and_not_in_five() -> None:
+def test_sign_flips_are_significant_for_six_equal_differences_but_not_five() -> None:
     assert [paired_difference([0.5] * n, [0.0] * n).p_value for n in (5, 6)] == [0.0625, 0.03125]
 
 
@@ -294,7 +294,7 @@ def negative(number: float | None) -> float | None:
 
 @settings(deadline=None)
 @given(st.one_of(st.tuples(PAIRS, st.just(False)), st.tuples(BINARY_PAIRS, st.booleans())), st.booleans())
-def test_swapping_the_sides_flips_the_sign_and_keeps_p(data: tuple[list[Any], bool], clustered: bool) -> None:
+def test_swapping_the_sides_changes_the_sign_and_keeps_p(data: tuple[list[Any], bool], clustered: bool) -> None:
     pairs, binary = data
     one, other = (both(pairs, clustered=clustered, binary=binary, swap=swap) for swap in (False, True))
     assert one.difference == pytest.approx(negative(other.difference), abs=1e-12)
@@ -322,7 +322,7 @@ def test_the_order_of_pairs_does_not_matter(data: tuple[list[Any], bool], cluste
     st.booleans(),
     st.floats(0.001, 0.999),
 )
-def test_whatever_is_finite_gives_plain_finite_numbers_without_a_warning(
+def test_finite_input_gives_finite_floats_without_a_warning(
     assert_plain: Callable[[Any], None], pairs: list[Any], clustered: bool, confidence_level: float
 ) -> None:
     with warnings.catch_warnings():
@@ -334,7 +334,7 @@ def test_whatever_is_finite_gives_plain_finite_numbers_without_a_warning(
 
 @settings(deadline=None)
 @given(st.floats(-1e200, 1e200), st.floats(-1e200, 1e200), st.integers(2, 1500), st.booleans())
-def test_constant_sides_give_a_sign_flip_without_a_warning(
+def test_constant_sides_give_the_sign_flip_test_without_a_warning(
     assert_plain: Callable[[Any], None], ours: float, theirs: float, n: int, clustered: bool
 ) -> None:
     with warnings.catch_warnings():
@@ -347,7 +347,7 @@ def test_constant_sides_give_a_sign_flip_without_a_warning(
 
 @settings(deadline=None)
 @given(st.one_of(st.tuples(PAIRS, st.just(False)), st.tuples(BINARY_PAIRS, st.booleans())), st.booleans())
-def test_a_higher_level_holds_the_lower(data: tuple[list[Any], bool], clustered: bool) -> None:
+def test_intervals_widen_with_the_confidence_level(data: tuple[list[Any], bool], clustered: bool) -> None:
     wide, narrow = (
         both(data[0], clustered=clustered, binary=data[1], confidence_level=confidence_level)
         for confidence_level in (0.99, 0.9)
@@ -368,7 +368,7 @@ def assert_covers(found: Any, truth: float, least: float) -> None:
 
 
 @pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
-def test_t_covers_the_difference_of_scores(n: int, runs: int, least: float) -> None:
+def test_t_intervals_cover_the_difference_of_scores(n: int, runs: int, least: float) -> None:
     def draw(rng: np.random.Generator) -> tuple[Any, Any, Any]:
         baseline = rng.beta(4, 2, n)
         return baseline + rng.beta(2, 5, n), baseline, None
@@ -377,7 +377,7 @@ def test_t_covers_the_difference_of_scores(n: int, runs: int, least: float) -> N
 
 
 @pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
-def test_bonett_price_covers_and_mcnemar_seldom_errs(n: int, runs: int, least: float) -> None:
+def test_binary_intervals_cover_and_mcnemar_seldom_errs(n: int, runs: int, least: float) -> None:
     def draw(rng: np.random.Generator, better: float) -> tuple[Any, Any, Any]:
         kind = rng.random(n)
         return (kind < 0.6 + better), (kind < 0.4) | (kind > 0.8), None
@@ -389,7 +389,7 @@ def test_bonett_price_covers_and_mcnemar_seldom_errs(n: int, runs: int, least: f
 
 @pytest.mark.parametrize(("g", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
 @pytest.mark.parametrize("binary", [False, True])
-def test_clusters_cover_the_difference_and_p_seldom_errs(g: int, runs: int, least: float, binary: bool) -> None:
+def test_clustered_intervals_cover_and_tests_seldom_err(g: int, runs: int, least: float, binary: bool) -> None:
     def draw(rng: np.random.Generator) -> tuple[Any, Any, Any]:
         clusters = np.repeat(np.arange(g), rng.integers(1, 6, g))
         shares = rng.beta(4, 3, (2, g))[:, clusters]
@@ -403,7 +403,7 @@ def test_clusters_cover_the_difference_and_p_seldom_errs(g: int, runs: int, leas
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.045])
-def test_rare_differences_in_clusters_are_covered(loss: float) -> None:
+def test_intervals_cover_rare_differences_in_clusters(loss: float) -> None:
     """Five pairs in a hundred differ. Without the two clusters more, those of a loss are covered in 82 %."""
 
     def draw(rng: np.random.Generator) -> tuple[Any, Any, Any]:
@@ -417,7 +417,7 @@ def test_rare_differences_in_clusters_are_covered(loss: float) -> None:
     assert loss or np.mean(found[:, 2] <= 0.05) <= 0.05
 
 
-def test_the_mean_difference_of_a_long_tail_is_covered_and_seldom_found_where_there_is_none() -> None:
+def test_intervals_cover_a_skewed_difference_and_tests_seldom_err() -> None:
     # By t alone 90.3 % are covered, and tests err in 9.7 %, by simulation.
     found = simulate(lambda rng: (rng.lognormal(size=30).clip(max=10), 1.6053 + rng.normal(size=30) / 2, None), 1500)
     assert_covers(found, 0.0, 0.925)

@@ -28,7 +28,7 @@ def rows(kind: str, seed: int = 0) -> tuple[Any, Any]:
 @pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
 @pytest.mark.parametrize("kind", ["numbers", "yes and no", "without spread"])
 @pytest.mark.parametrize("bounds", [None, (-1.0, 2.0)], ids=["unbounded", "bounded"])
-def test_each_replicate_is_as_it_is_by_itself(kind: str, clusters: Any, bounds: Any) -> None:
+def test_each_replicate_equals_its_paired_difference(kind: str, clusters: Any, bounds: Any) -> None:
     ours, theirs = rows(kind)
     binary = kind == "yes and no"
     found = paired_differences(ours, theirs, clusters, binary=binary, bounds=bounds)
@@ -51,13 +51,13 @@ def test_each_replicate_is_as_it_is_by_itself(kind: str, clusters: Any, bounds: 
         np.testing.assert_allclose(high, [np.inf if one.high is None else one.high for one in wanted], atol=1e-9)
 
 
-def test_the_cases_are_what_they_are_called() -> None:
+def test_the_cases_match_their_names() -> None:
     ours, theirs = rows("without spread")
     found = paired_differences(ours, theirs)
     assert found.has_interval.tolist() == [False] * (R // 2) + [True] * (R - R // 2)
 
 
-def test_weights_are_those_of_linearised() -> None:
+def test_weights_linearise_the_rows() -> None:
     ours, theirs = rows("numbers")
     weights = np.where(np.arange(N) % 2, 1.0, 5.0)
     found = paired_differences(ours, theirs, EVEN, weights=weights)
@@ -71,7 +71,7 @@ def test_weights_are_those_of_linearised() -> None:
 
 
 @pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
-def test_swapping_the_sides_turns_the_sign(clusters: Any) -> None:
+def test_swapping_the_sides_changes_the_sign(clusters: Any) -> None:
     ours, theirs = rows("numbers")
     one, other = paired_differences(ours, theirs, clusters), paired_differences(theirs, ours, clusters)
     np.testing.assert_allclose(one.interval_at(0.9)[0], -other.interval_at(0.9)[1], atol=1e-12)
@@ -100,7 +100,7 @@ def test_too_few_have_no_interval_and_no_nan(n: int) -> None:
     ],
     ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
-def test_what_is_no_pair_is_refused(change: dict[str, Any], said: str) -> None:
+def test_bad_pairs_are_refused(change: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"candidate": np.zeros((2, 3)), "baseline": np.zeros((2, 3))} | change
     with pytest.raises(ValueError, match=said):
         paired_differences(given.pop("candidate"), given.pop("baseline"), **given)

@@ -25,7 +25,7 @@ LEVELS = [(0.95, 0.8), (0.9, 0.9), (0.99, 0.5), (0.95, 0.99)]
 
 @pytest.mark.parametrize(("confidence_level", "power"), LEVELS)
 @pytest.mark.parametrize("d", [0.15, 0.4, 0.8, 2.0])
-def test_needed_examples_are_statsmodels(d: float, confidence_level: float, power: float) -> None:
+def test_needed_examples_match_statsmodels(d: float, confidence_level: float, power: float) -> None:
     # One-sided at half of alpha: what is found with the wrong sign does not count.
     theirs = TTestPower().solve_power(d, alpha=(1 - confidence_level) / 2, power=power, alternative="larger")
     assert needed_examples(3 * d, sd=3.0, confidence_level=confidence_level, power=power) == max(2, math.ceil(theirs))
@@ -33,27 +33,27 @@ def test_needed_examples_are_statsmodels(d: float, confidence_level: float, powe
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 60, 1000])
-def test_power_by_t_is_statsmodels(n: int) -> None:
+def test_power_by_t_matches_statsmodels(n: int) -> None:
     for d in (0.0, 0.05, 0.3, 1.0, 4.0):
         ours = power_of(d, standard_error=1 / math.sqrt(n), df=n - 1)
         assert ours == pytest.approx(TTestPower().power(d, n, 0.025, alternative="larger"), abs=1e-7)
 
 
-def test_found_with_the_wrong_sign_is_all_that_the_two_sided_power_has_more() -> None:
+def test_two_sided_power_minus_wrong_sign_results_is_the_power() -> None:
     for ratio in (0.0, 0.5, 2.0, 4.0):
         right, wrong = (TTestPower().power(sign * ratio / 5, 25, 0.025, alternative="larger") for sign in (1, -1))
         assert TTestPower().power(ratio / 5, 25, 0.05) == pytest.approx(right + wrong, abs=1e-9)
         assert power_of(-ratio, standard_error=1.0, df=24) == pytest.approx(right, abs=1e-9)
 
 
-def test_power_by_the_normal_distribution_is_statsmodels() -> None:
+def test_power_by_the_normal_distribution_matches_statsmodels() -> None:
     for ratio in (0.0, 0.5, 1.96, 2.8, 6.0):
         ours = power_of(ratio * 0.02, standard_error=0.02)
         theirs = NormalIndPower(ddof=0).power(ratio, 1, 0.025, ratio=0, alternative="larger")
         assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-def test_the_detectable_effect_is_two_quantiles_of_the_normal_distribution() -> None:
+def test_the_detectable_effect_is_a_sum_of_two_normal_quantiles() -> None:
     assert detectable_effect(0.01) == pytest.approx(0.01 * (1.959963985 + 0.841621234), abs=1e-10)
     assert detectable_effect(1, confidence_level=0.9, power=0.9) == pytest.approx(1.644853627 + 1.281551566, abs=1e-8)
     assert detectable_effect(0.0) == 0.0
@@ -69,20 +69,20 @@ def test_the_detectable_effect_has_the_power(df: float | None, confidence_level:
     assert power_of(0.99 * effect, standard_error=0.3, df=df, confidence_level=confidence_level) < power
 
 
-def test_few_degrees_of_freedom_hide_more_and_many_are_normal() -> None:
+def test_few_degrees_of_freedom_increase_the_detectable_effect() -> None:
     effects = [detectable_effect(1.0, df=df) for df in (3, 10, 100, 99_000)]
     assert effects == sorted(effects, reverse=True)
     assert effects[-1] == pytest.approx(detectable_effect(1.0), abs=1e-4)
 
 
-def test_needed_examples_have_the_power_and_one_less_has_not() -> None:
+def test_needed_examples_have_the_power_and_one_fewer_do_not() -> None:
     for effect, sd in ((0.1, 0.5), (0.03, 0.4), (1.0, 0.7)):
         n = needed_examples(effect, sd=sd)
         powers = [power_of(effect, standard_error=sd / math.sqrt(m), df=m - 1) for m in (n - 1, n)]
         assert powers[0] < 0.8 <= powers[1]
 
 
-def test_simulated_t_tests_find_as_often_as_said() -> None:
+def test_simulated_t_tests_have_the_computed_power() -> None:
     rng = np.random.default_rng(51)
     n = needed_examples(0.5, sd=1.0)
     drawn = rng.normal(0.5, 1.0, (6000, n))
@@ -95,14 +95,14 @@ def test_simulated_t_tests_find_as_often_as_said() -> None:
     assert np.mean(nothing) == pytest.approx(power_of(0.0, standard_error=1.0, df=n - 1), abs=0.01)
 
 
-def test_where_nothing_varies_two_examples_do_and_very_many_are_reckoned_too() -> None:
+def test_two_examples_suffice_without_variance_and_large_numbers_work() -> None:
     assert needed_examples(0.1, sd=0.0) == 2
     assert needed_examples(1e-5, sd=1.0) == math.ceil((1.959963984540054 + 0.8416212335729143) ** 2 * 1e10)
 
 
 @given(st.floats(0.01, 5), st.floats(0.01, 5), st.floats(0.5, 0.999), st.floats(0.5, 0.99))
 @settings(deadline=None)
-def test_more_spread_or_more_power_never_needs_less(
+def test_more_variance_or_power_never_needs_fewer_examples(
     effect: float, sd: float, confidence_level: float, power: float
 ) -> None:
     n = needed_examples(effect, sd=sd, confidence_level=confidence_level, power=power)
@@ -130,7 +130,7 @@ def noisy(rng: np.random.Generator, n: int = 80, *, between: float = 0.3) -> tup
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_components_are_the_true_variances_on_average_with_missing_ones_too(missing: float) -> None:
+def test_components_are_unbiased_also_with_missing_values(missing: float) -> None:
     rng, found = np.random.default_rng(52), []
     for _ in range(400):
         candidate, baseline = noisy(rng)
@@ -140,7 +140,7 @@ def test_components_are_the_true_variances_on_average_with_missing_ones_too(miss
     assert np.mean([one.within for one in found]) == pytest.approx(0.29, abs=0.006)
 
 
-def test_no_true_variance_comes_out_as_little_and_never_below_0() -> None:
+def test_without_true_variance_the_component_is_small_and_not_negative() -> None:
     rng = np.random.default_rng(53)
     found = [difference_components(*noisy(rng, between=0.0)) for _ in range(200)]
     assert 0.3 < np.mean([one.between == 0.0 for one in found]) < 0.7
@@ -148,7 +148,7 @@ def test_no_true_variance_comes_out_as_little_and_never_below_0() -> None:
     assert max(one.between or 0.0 for one in found) < 0.06
 
 
-def test_a_row_without_numbers_on_a_side_and_columns_of_nan_do_not_matter() -> None:
+def test_rows_missing_on_one_side_and_nan_columns_are_ignored() -> None:
     candidate, baseline = noisy(np.random.default_rng(54), 20)
     plain = difference_components(candidate, baseline)
     gap = np.full((1, 5), np.nan)
@@ -167,7 +167,9 @@ def test_a_row_without_numbers_on_a_side_and_columns_of_nan_do_not_matter() -> N
         (np.empty((0, 2)), np.empty((0, 2)), None, "no examples: a variance needs at least 2"),
     ],
 )
-def test_too_few_have_no_parts_and_a_reason(candidate: Any, baseline: Any, observed: Any, reason: str) -> None:
+def test_too_few_examples_have_no_components_and_a_reason(
+    candidate: Any, baseline: Any, observed: Any, reason: str
+) -> None:
     found = difference_components(candidate, baseline)
     assert (found.between, found.within, found.observed) == (None, None, observed)
     assert found.reason is not None and found.reason.startswith(reason)
@@ -193,7 +195,7 @@ def test_swapping_sides_and_the_order_of_examples_change_nothing(seed: int) -> N
         assert (other.between, other.within) == (pytest.approx(one.between, abs=1e-12), pytest.approx(one.within))
 
 
-def test_more_repetitions_save_examples_until_only_examples_differ() -> None:
+def test_more_repetitions_save_examples_down_to_the_variance_between_examples() -> None:
     components = difference_components(*noisy(np.random.default_rng(55), 4000))
     plans = plan_sizes(0.05, components, repetitions=[1, 2, 8, 1000])
     assert [plan.repetitions for plan in plans] == [1, 2, 8, 1000]
@@ -204,7 +206,7 @@ def test_more_repetitions_save_examples_until_only_examples_differ() -> None:
     assert limit <= plans[3].examples <= 1.01 * limit
 
 
-def test_with_an_sd_repetitions_are_not_counted_on() -> None:
+def test_with_an_sd_repetitions_save_nothing() -> None:
     n = needed_examples(0.1, sd=0.5)
     assert plan_sizes(0.1, 0.5, repetitions=[1, 4]) == [Plan(1, n), Plan(4, n)]
     assert plan_sizes(0.1, 0.5, repetitions=[]) == []

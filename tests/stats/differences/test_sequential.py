@@ -46,7 +46,7 @@ def capital(parts: Any, mean: float) -> list[float]:
 
 
 @pytest.mark.parametrize("confidence_level", [0.8, 0.95, 0.999])
-def test_the_ends_are_where_capital_has_just_been_enough(confidence_level: float) -> None:
+def test_the_ends_are_where_the_capital_reaches_its_limit(confidence_level: float) -> None:
     rng = np.random.default_rng(61)
     for lowest, highest in ((-1.0, 1.0), (-0.5, 3.0)):
         values = np.clip(rng.normal(0.4, 0.3, 80), lowest, highest)
@@ -63,7 +63,7 @@ def test_the_ends_are_where_capital_has_just_been_enough(confidence_level: float
                 assert max(capital(seen, mean + 2 * CLOSE)) < 2 / (1 - confidence_level)
 
 
-def test_no_capital_grows_on_average_when_the_mean_is_the_true_one() -> None:
+def test_the_expected_capital_is_1_at_the_true_mean() -> None:
     # All 3 ** 5 ways in which five pairs may come out: exact, so that false alarms are bounded (Ville 1939).
     shares, parts = {0.0: 0.2, 0.5: 0.5, 1.0: 0.3}, np.meshgrid(*[[0.0, 0.5, 1.0]] * 5)
     ways = np.stack([one.ravel() for one in parts], axis=1)
@@ -73,7 +73,7 @@ def test_no_capital_grows_on_average_when_the_mean_is_the_true_one() -> None:
     assert means == pytest.approx([1.0, 1.0])
 
 
-def test_without_bounds_it_is_the_published_formula() -> None:
+def test_without_bounds_the_interval_is_the_published_formula() -> None:
     values = np.random.default_rng(62).normal(3, 2, 300) + 1e6
     found = confidence_sequence(values, bounds=None, confidence_level=0.9, interim_analyses=[100, 150, 300])
     assert (found.method, found.reason, found.confidence_level) == ("asymptotic gaussian mixture", None, 0.9)
@@ -89,7 +89,7 @@ def test_without_bounds_it_is_the_published_formula() -> None:
 
 
 @pytest.mark.parametrize("differ", [0.05, 0.5])
-def test_looking_every_batch_seldom_errs_for_yes_and_no(differ: float) -> None:
+def test_repeated_analyses_of_binary_differences_seldom_err(differ: float) -> None:
     rng = np.random.default_rng(63)
     runs = [yes_no(rng, 400, differ=differ) for _ in range(250)]
     assert (
@@ -99,7 +99,7 @@ def test_looking_every_batch_seldom_errs_for_yes_and_no(differ: float) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(-1, 1), None])
-def test_looking_every_batch_seldom_errs_for_scores_and_with_plain_t_it_would(bounds: Any) -> None:
+def test_repeated_analyses_of_scores_seldom_err_unlike_t_tests(bounds: Any) -> None:
     rng = np.random.default_rng(64)
     runs = rng.uniform(-0.9, 0.9, (250, 400))
     found = [stop(confidence_sequence(run, bounds=bounds, interim_analyses=EVERY_20)) for run in runs]
@@ -110,7 +110,7 @@ def test_looking_every_batch_seldom_errs_for_scores_and_with_plain_t_it_would(bo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHARES)
-def test_all_intervals_together_hold_the_true_mean_as_often_as_said(kind: str) -> None:
+def test_intervals_cover_the_true_mean_simultaneously(kind: str) -> None:
     rng = np.random.default_rng(65)
     for mean in (0.0, 0.04):
         held = []
@@ -124,7 +124,7 @@ def test_all_intervals_together_hold_the_true_mean_as_often_as_said(kind: str) -
         assert np.mean(held) >= 0.95
 
 
-def test_a_true_difference_is_found_early_and_a_smaller_one_not() -> None:
+def test_a_large_difference_is_detected_early_and_a_small_one_is_not() -> None:
     rng = np.random.default_rng(66)
     stops = [
         stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.1), bounds=(-1, 1), interim_analyses=EVERY_20))
@@ -139,14 +139,14 @@ def test_a_true_difference_is_found_early_and_a_smaller_one_not() -> None:
     assert np.mean([one is not None for one in small]) < 0.3
 
 
-def test_unbounded_differences_are_found_when_they_are_there() -> None:
+def test_unbounded_differences_are_detected() -> None:
     rng = np.random.default_rng(67)
     found = confidence_sequence(rng.normal(200, 500, 400), bounds=None, interim_analyses=EVERY_20)
     assert stop(found) is not None
     assert stop(confidence_sequence(rng.normal(0, 500, 400), bounds=None, interim_analyses=EVERY_20)) is None
 
 
-def test_before_the_smallest_n_unbounded_differences_have_none_and_say_why() -> None:
+def test_unbounded_differences_have_no_interval_below_the_smallest_n() -> None:
     values = np.random.default_rng(68).normal(size=SMALLEST_N)
     found = confidence_sequence(values, bounds=None, interim_analyses=[1, SMALLEST_N - 1, SMALLEST_N])
     assert found.low[:2] == found.high[:2] == (None, None)
@@ -164,13 +164,13 @@ def test_before_the_smallest_n_unbounded_differences_have_none_and_say_why() -> 
         ([1.0] * 200 + [-1.0] * 200, (-1, 1), "the intervals do not overlap: the mean seems to have changed"),
     ],
 )
-def test_where_nothing_can_be_said_there_is_a_reason(values: Any, bounds: Any, reason: str) -> None:
+def test_a_missing_interval_has_a_reason(values: Any, bounds: Any, reason: str) -> None:
     found = confidence_sequence(values, bounds=bounds)
     assert (found.n, found.low, found.high, found.reason) == ((len(values),), (None,), (None,), reason)
     assert found.estimate == ((sum(values) / len(values),) if values else (None,)) or len({*values}) == 1
 
 
-def test_differences_that_are_all_equal_and_bounded_are_closed_in_on() -> None:
+def test_intervals_of_equal_bounded_differences_shrink() -> None:
     found = confidence_sequence([0.0] * 300, bounds=(-1, 1), interim_analyses=[1, 20, 300])
     widths = [(high or 0) - (low or 0) for low, high in zip(found.low, found.high, strict=True)]
     assert widths[0] > 1.9 and widths[1] < 1.0 and 0 < widths[2] < 0.1
@@ -181,7 +181,7 @@ def test_differences_that_are_all_equal_and_bounded_are_closed_in_on() -> None:
 
 @given(WINS, st.data())
 @settings(deadline=None)
-def test_a_look_does_not_depend_on_the_others_or_on_what_comes_later(values: list[float], data: Any) -> None:
+def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: list[float], data: Any) -> None:
     interim_analyses = sorted(data.draw(st.sets(st.integers(1, len(values)), min_size=1)))
     together = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
     assert together.n == tuple(interim_analyses)
@@ -192,7 +192,7 @@ def test_a_look_does_not_depend_on_the_others_or_on_what_comes_later(values: lis
 
 @given(WINS)
 @settings(deadline=None)
-def test_swapping_the_sides_flips_the_ends_and_later_ones_lie_within(values: list[float]) -> None:
+def test_swapping_sides_mirrors_the_intervals_and_they_are_nested(values: list[float]) -> None:
     interim_analyses = range(1, len(values) + 1)
     one = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
     other = confidence_sequence([-value for value in values], bounds=(-1, 1), interim_analyses=interim_analyses)
@@ -204,9 +204,7 @@ def test_swapping_the_sides_flips_the_ends_and_later_ones_lie_within(values: lis
 
 @given(st.lists(st.floats(-1e200, 1e200), max_size=150), st.booleans(), st.floats(0.001, 0.9999))
 @settings(deadline=None, max_examples=60)
-def test_whatever_is_finite_gives_plain_numbers_in_order(
-    values: list[float], bounded: bool, confidence_level: float
-) -> None:
+def test_finite_input_gives_ordered_floats(values: list[float], bounded: bool, confidence_level: float) -> None:
     found = confidence_sequence(values, bounds=(-1e200, 1e200) if bounded else None, confidence_level=confidence_level)
     for low, high, estimate in zip(found.low, found.high, found.estimate, strict=True):
         assert (low is None) == (high is None) == (found.reason is not None)
@@ -215,7 +213,7 @@ def test_whatever_is_finite_gives_plain_numbers_in_order(
             assert type(low) is type(high) is float and math.isfinite(low) and math.isfinite(high) and low <= high
 
 
-def test_a_higher_level_holds_the_lower() -> None:
+def test_intervals_widen_with_the_confidence_level() -> None:
     values = np.random.default_rng(69).uniform(-0.5, 0.9, 200)
     for bounds in ((-1.0, 1.0), None):
         wide, narrow = (
@@ -225,14 +223,14 @@ def test_a_higher_level_holds_the_lower() -> None:
         assert (wide.low[0] or 0) < (narrow.low[0] or 0) < 0.2 < (narrow.high[0] or 0) < (wide.high[0] or 0)
 
 
-def test_5000_differences_and_100_looks_take_well_under_a_second() -> None:
+def test_5000_differences_and_100_analyses_take_under_a_second() -> None:
     values = np.random.default_rng(70).uniform(-0.9, 1.0, 5000)
     started = time.process_time()
     confidence_sequence(values, bounds=(-1, 1), interim_analyses=range(50, 5001, 50))
     assert time.process_time() - started < 1.0  # less than 0.1 s measured
 
 
-def test_cluster_values_are_sums_by_the_average_size_in_order_of_appearance() -> None:
+def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:
     found = cluster_values([1.0, 0.5, -1.0, 0.0, 1.0], ["b", "a", "b", None, "a"], average_size=5 / 3)
     assert found.values.tolist() == pytest.approx([0.0, 0.9, 0.0])
     assert found.values.mean() == pytest.approx(np.mean([1.0, 0.5, -1.0, 0.0, 1.0]))
@@ -242,7 +240,7 @@ def test_cluster_values_are_sums_by_the_average_size_in_order_of_appearance() ->
     assert cluster_values([], [], average_size=2.0).values.shape == (0,)
 
 
-def test_with_clusters_looking_every_batch_seldom_errs_and_without_them_copies_do() -> None:
+def test_repeated_analyses_of_clusters_seldom_err_unlike_those_of_copies() -> None:
     rng, clustered, copied = np.random.default_rng(71), [], []
     for _ in range(150):
         sizes = rng.integers(1, 10, 80)

@@ -50,7 +50,7 @@ def judged(
 
 @pytest.mark.parametrize("with_order", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_largest_likelihood_written_out(seed: int, with_order: bool) -> None:
+def test_the_fit_maximises_the_explicit_likelihood(seed: int, with_order: bool) -> None:
     rng = np.random.default_rng(70 + seed)
     points, longer_by, order = judged(rng, 40, 0.5, 1.0, 0.5)
     points = np.where(rng.random(40) < 0.3, rng.random(40), points)
@@ -60,7 +60,7 @@ def test_it_is_the_largest_likelihood_written_out(seed: int, with_order: bool) -
     assert found.method == f"logistic on length{' and order' if with_order else ''}; cluster-robust t"
 
 
-def test_the_interval_is_that_of_the_sandwich(t_bisected: Callable[[Any, Any], Any]) -> None:
+def test_the_interval_matches_the_sandwich_matrices(t_bisected: Callable[[Any, Any], Any]) -> None:
     """Matrix by matrix, cluster by cluster; the halves that hold the coefficients are rows and clusters too."""
     rng = np.random.default_rng(75)
     points, longer_by, order = judged(rng, 60, 0.5, 1.0, 0.5)
@@ -81,7 +81,7 @@ def test_the_interval_is_that_of_the_sandwich(t_bisected: Callable[[Any, Any], A
     assert (found.n, found.n_clusters, found.confidence_level) == (60, 15, 0.9)
 
 
-def test_a_judge_who_only_likes_length_gives_half_the_wins_to_equals() -> None:
+def test_a_judge_that_only_prefers_length_gives_a_rate_of_one_half() -> None:
     points, longer_by, _ = judged(np.random.default_rng(76), 1500, 0.0, 3.0)
     found = length_controlled(points, longer_by)
     assert points.mean() > 0.68
@@ -89,20 +89,20 @@ def test_a_judge_who_only_likes_length_gives_half_the_wins_to_equals() -> None:
     assert found.low is not None and found.high is not None and found.low < 0.5 < found.high
 
 
-def test_a_judge_who_does_not_care_for_length_leaves_the_rate_as_it_is() -> None:
+def test_a_judge_indifferent_to_length_leaves_the_rate_unchanged() -> None:
     points, longer_by, _ = judged(np.random.default_rng(77), 1500, 0.8, 0.0)
     found = length_controlled(points, longer_by)
     assert found.rate == pytest.approx(points.mean(), abs=0.03)
 
 
-def test_length_may_hide_that_the_candidate_is_better() -> None:
+def test_length_can_mask_a_better_candidate() -> None:
     points, longer_by, _ = judged(np.random.default_rng(78), 1500, 0.8, 2.0, longer=-0.8)
     found = length_controlled(points, longer_by)
     assert points.mean() < 0.5
     assert found.rate == pytest.approx(chance(0.8), abs=0.06) and found.low is not None and found.low > 0.5
 
 
-def test_an_uneven_order_is_controlled_for_and_one_that_does_not_vary_cannot_be() -> None:
+def test_order_is_controlled_for_only_if_it_varies() -> None:
     rng = np.random.default_rng(79)
     longer_by, order = rng.normal(0, 50, 2000), rng.choice([1.0, -1.0, 0.0], 2000, p=[0.8, 0.1, 0.1])
     points = (rng.random(2000) < chance(0.3 + 1.5 * order)).astype(float)
@@ -113,13 +113,13 @@ def test_an_uneven_order_is_controlled_for_and_one_that_does_not_vary_cannot_be(
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e150])
-def test_the_unit_of_length_does_not_count(unit: float) -> None:
+def test_the_unit_of_length_does_not_matter(unit: float) -> None:
     points, longer_by, _ = judged(np.random.default_rng(80), 50, 0.5, 1.0)
     one, other = length_controlled(points, longer_by), length_controlled(points, unit * longer_by)
     assert (one.rate, one.low, one.high) == pytest.approx((other.rate, other.low, other.high), abs=1e-9)
 
 
-def test_half_a_win_and_a_loss_hold_what_has_no_bound() -> None:
+def test_half_a_win_and_a_loss_keep_estimates_finite() -> None:
     rng = np.random.default_rng(81)
     longer_by = rng.normal(0, 10, 100)
     all_won, by_length = length_controlled(np.ones(100), longer_by), length_controlled(longer_by > 0, longer_by)
@@ -128,7 +128,7 @@ def test_half_a_win_and_a_loss_hold_what_has_no_bound() -> None:
     assert by_length.low is not None and by_length.high is not None and by_length.low < 0.5 < by_length.high
 
 
-def test_without_a_difference_in_length_it_is_the_plain_rate() -> None:
+def test_equal_lengths_give_the_plain_rate() -> None:
     found = length_controlled([1.0] * 9 + [0.0] * 4 + [0.5], [0.0] * 14)
     assert found.rate == pytest.approx((9.5 + 0.5) / 15)
     assert found.low is not None and found.high is not None and found.low < 0.5 < 0.85 < found.high
@@ -149,7 +149,7 @@ def test_without_a_difference_in_length_it_is_the_plain_rate() -> None:
         ([0.5] * 12, [*range(12)], None, None, True, "the points of all 12 clusters are fitted exactly"),
     ],
 )
-def test_what_is_not_there_has_a_reason(
+def test_missing_estimates_have_a_reason(
     points: Any, longer_by: Any, clusters: Any, order: Any, rated: bool, said: str
 ) -> None:
     found = length_controlled(points, longer_by, clusters, order=order)
@@ -160,7 +160,7 @@ def test_what_is_not_there_has_a_reason(
 
 @settings(deadline=None)
 @given(st.lists(ROW, max_size=40), st.booleans(), st.booleans())
-def test_the_other_side_has_the_rest(rows: list[Any], clustered: bool, ordered: bool) -> None:
+def test_the_rates_of_both_sides_add_up_to_1(rows: list[Any], clustered: bool, ordered: bool) -> None:
     points, longer_by, clusters, order = ([row[k] for row in rows] for k in range(4))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -200,7 +200,7 @@ def coverage(clusters: list[int], quality: float, together: float, runs: int) ->
 
 @pytest.mark.parametrize(("quality", "least"), [(0.0, 0.92), (1.5, 0.9)])
 @pytest.mark.parametrize(("count", "size", "together"), [(60, 1, 0.0), (50, 4, 0.5)])
-def test_the_rate_is_covered(count: int, size: int, together: float, quality: float, least: float) -> None:
+def test_intervals_cover_the_rate(count: int, size: int, together: float, quality: float, least: float) -> None:
     assert coverage(np.repeat(np.arange(count), size).tolist(), quality, together, 300) >= least
 
 
@@ -209,7 +209,9 @@ def test_the_rate_is_covered(count: int, size: int, together: float, quality: fl
     ("count", "size", "together", "least"), [(10, 4, 0.5, 0.87), (20, 4, 0.5, 0.91), (100, 3, 0.5, 0.93)]
 )
 @pytest.mark.parametrize("quality", [0.0, 1.5])
-def test_it_is_covered_in_the_long_run(count: int, size: int, together: float, least: float, quality: float) -> None:
+def test_intervals_cover_the_rate_in_long_simulations(
+    count: int, size: int, together: float, least: float, quality: float
+) -> None:
     assert coverage(np.repeat(np.arange(count), size).tolist(), quality, together, 2000) >= least
 
 

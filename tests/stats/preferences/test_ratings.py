@@ -75,7 +75,7 @@ def shuttled(strengths: Sequence[float], items: int, order: float, rng: np.rando
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_choix_with_half_a_win_each_way_added(seed: int) -> None:
+def test_ratings_match_choix_with_half_a_win_added_each_way(seed: int) -> None:
     rng = np.random.default_rng(seed)
     entries = int(rng.integers(3, 8))
     judged = played(rng, entries, 40 * entries)
@@ -93,7 +93,7 @@ def test_it_is_choix_with_half_a_win_each_way_added(seed: int) -> None:
 
 @pytest.mark.parametrize("order_term", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_is_the_largest_likelihood_written_out(seed: int, order_term: bool) -> None:
+def test_the_fit_maximises_the_explicit_likelihood(seed: int, order_term: bool) -> None:
     rng = np.random.default_rng(100 + seed)
     judged, weights = played(rng, 4, 60, order=0.7), rng.choice([0.5, 1.0, 2.0], 60)
     found = bradley_terry(*judged, entries=4, weights=weights, resamples=1, order_term=order_term)
@@ -102,14 +102,14 @@ def test_it_is_the_largest_likelihood_written_out(seed: int, order_term: bool) -
     assert ours == pytest.approx(brute(judged, 4, weights, order_term=order_term), abs=1e-5)
 
 
-def test_with_two_entries_it_is_the_log_of_the_odds() -> None:
+def test_ratings_of_two_entries_are_their_log_odds() -> None:
     """0 has 3 wins and a tie of 5: with the added halves the odds are 4 to 2."""
     judged = [0, 1, 0, 1, 0], [1, 0, 1, 0, 1], [1, 0, 1, 0.5, 0]
     found = bradley_terry(*judged, entries=2, resamples=1).ratings
     assert found == pytest.approx((math.log(4 / 2) / 2, -math.log(4 / 2) / 2))
 
 
-def test_who_wins_all_is_rated() -> None:
+def test_an_entry_that_wins_everything_has_a_rating() -> None:
     judged = [2, 2, 0, 0, 1, 2], [0, 1, 1, 1, 0, 0], [1, 1, 1, 0, 1, 1]
     found = bradley_terry(*judged, entries=3)
     assert found.ratings is not None and found.lows is not None and found.highs is not None
@@ -118,12 +118,12 @@ def test_who_wins_all_is_rated() -> None:
     assert all(low < rating < high for low, rating, high in zip(found.lows, found.ratings, found.highs, strict=True))
 
 
-def test_the_more_are_won_of_all_the_higher_the_rating() -> None:
+def test_the_rating_of_a_constant_winner_grows_with_its_wins() -> None:
     found = [bradley_terry([0] * n, [1] * n, [1] * n, entries=2).ratings for n in (1, 5, 50)]
     assert [each[0] * 2 for each in found if each] == pytest.approx([math.log((n + 0.5) / 0.5) for n in (1, 5, 50)])
 
 
-def test_who_was_never_compared_is_on_no_scale() -> None:
+def test_unconnected_entries_have_no_ratings() -> None:
     found = bradley_terry([0, 1, 2, 3, 0, 2], [1, 0, 3, 2, 1, 3], [1, 1, 0, 1, 0, 0.5], entries=4)
     assert (found.ratings, found.lows, found.seed, found.resamples) == (None, None, None, None)
     assert found.reason == "entries 0 and 2 are not connected by comparisons: no common scale"
@@ -136,7 +136,9 @@ def test_who_was_never_compared_is_on_no_scale() -> None:
 
 @settings(deadline=None)
 @given(st.lists(JUDGEMENT, min_size=1, max_size=25), st.permutations(range(4)), st.booleans())
-def test_entries_are_rated_whatever_their_number(rows: list[Any], numbers: list[int], order_term: bool) -> None:
+def test_renumbering_entries_does_not_change_their_ratings(
+    rows: list[Any], numbers: list[int], order_term: bool
+) -> None:
     (first, second), points = np.array([pair for pair, *_ in rows]).T, [won for _, won, _ in rows]
     again = np.array(numbers)
     with warnings.catch_warnings():
@@ -153,7 +155,7 @@ def test_entries_are_rated_whatever_their_number(rows: list[Any], numbers: list[
 
 @settings(deadline=None)
 @given(st.lists(JUDGEMENT, max_size=25), st.lists(st.booleans(), min_size=25, max_size=25))
-def test_without_an_order_term_who_was_shown_first_is_all_one(rows: list[Any], turned: list[bool]) -> None:
+def test_without_an_order_term_the_order_does_not_matter(rows: list[Any], turned: list[bool]) -> None:
     one, other = (
         [(pair[::-1], 1 - won) if turn else (pair, won) for (pair, won, _), turn in zip(rows, turns, strict=False)]
         for turns in ([False] * 25, turned)
@@ -172,7 +174,7 @@ def test_without_an_order_term_who_was_shown_first_is_all_one(rows: list[Any], t
     assert found == same
 
 
-def test_weights_are_how_often_a_judgement_was_made() -> None:
+def test_weights_count_like_repeated_judgements() -> None:
     rng = np.random.default_rng(40)
     times, items = rng.integers(1, 4, 50), list(range(50))
     judged: Any = (*played(rng, 4, 50), items)
@@ -185,7 +187,7 @@ def test_weights_are_how_often_a_judgement_was_made() -> None:
 # The order
 
 
-def test_a_judge_that_likes_what_comes_first_is_found_out() -> None:
+def test_position_bias_is_estimated() -> None:
     judged: Any = shuttled([-1, 0, 0.2, 0.8], 400, 0.9, np.random.default_rng(41))
     found = bradley_terry(*judged, entries=4, order_term=True)
     assert found.ratings == pytest.approx((-1, 0, 0.2, 0.8), abs=0.2)
@@ -198,7 +200,7 @@ def test_a_judge_that_likes_what_comes_first_is_found_out() -> None:
     )
 
 
-def test_it_bends_no_ratings_where_who_was_first_more_often_is_not_the_better() -> None:
+def test_the_order_term_removes_position_bias_from_ratings() -> None:
     """Two equals; 0 was first 90 times of 100, and the first wins 3 times of 4."""
     judged = [0] * 90 + [1] * 10, [1] * 90 + [0] * 10, [1, 1, 1, 0] * 25
     blind, seeing = (bradley_terry(*judged, entries=2, order_term=yes, resamples=1).ratings for yes in (False, True))
@@ -206,14 +208,14 @@ def test_it_bends_no_ratings_where_who_was_first_more_often_is_not_the_better() 
     assert seeing is not None and abs(seeing[0] - seeing[1]) < 0.2
 
 
-def test_an_order_that_decides_all_has_a_finite_effect() -> None:
+def test_an_order_that_decides_everything_has_a_finite_effect() -> None:
     judged = [0, 1, 2, 1, 2, 0] * 5, [1, 0, 1, 2, 0, 2] * 5, [1] * 30
     found = bradley_terry(*judged, entries=3, order_term=True)
     assert found.ratings == pytest.approx((0, 0, 0), abs=1e-9)
     assert found.order_effect == pytest.approx(math.log(30.5 / 0.5)) and found.order_low is not None
 
 
-def test_pairs_in_one_order_only_do_not_show_what_the_order_does() -> None:
+def test_pairs_in_one_order_do_not_identify_the_order_effect() -> None:
     judged = [0, 0, 1, 0, 0, 1], [1, 2, 2, 1, 2, 2], [1, 1, 0, 0, 0.5, 1]
     found, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in (True, False))
     said = "no two entries were shown in both orders: the order effect cannot be separated from strength"
@@ -222,7 +224,7 @@ def test_pairs_in_one_order_only_do_not_show_what_the_order_does() -> None:
     assert {**asdict(found), "order_reason": None} == {**asdict(plain), "order_reason": None}
 
 
-def test_one_pair_in_both_orders_does() -> None:
+def test_one_pair_in_both_orders_identifies_the_order_effect() -> None:
     judged = [0, 0, 1, 0, 0, 1, 1], [1, 2, 2, 1, 2, 2, 0], [1, 1, 0, 0, 0.5, 1, 1]
     found = bradley_terry(*judged, entries=3, order_term=True)
     assert found.ratings is not None
@@ -241,7 +243,7 @@ def percentiles(judged: Sequence[Any], items: list[int], entries: int, draws: in
     return np.quantile(found, [0.1, 0.9], axis=0)
 
 
-def test_they_are_about_the_percentiles_of_refits_one_by_one() -> None:
+def test_intervals_match_percentiles_of_separate_refits() -> None:
     judged: Any = shuttled([-0.5, 0, 0.5], 30, 0.3, np.random.default_rng(43))
     found = bradley_terry(*judged, entries=3, confidence_level=0.8, order_term=True, resamples=4000)
     low, high = percentiles(judged[:3], judged[3], 3, 120, order_term=True)
@@ -250,7 +252,7 @@ def test_they_are_about_the_percentiles_of_refits_one_by_one() -> None:
     assert [*found.highs, found.order_high] == pytest.approx(high, abs=0.09)
 
 
-def test_copies_within_an_item_add_nothing_and_as_items_of_their_own_seem_to() -> None:
+def test_copies_within_an_item_do_not_narrow_intervals() -> None:
     rng = np.random.default_rng(44)
     judged: Any = played(rng, 3, 60)
     once = bradley_terry(*judged, entries=3)
@@ -262,7 +264,7 @@ def test_copies_within_an_item_add_nothing_and_as_items_of_their_own_seem_to() -
     assert np.subtract(apart.highs, apart.lows).max() < 0.5 * np.subtract(once.highs, once.lows).min()  # type: ignore[arg-type]
 
 
-def test_who_wins_all_of_50_has_about_the_interval_of_jeffreys() -> None:
+def test_winning_all_50_gives_about_the_jeffreys_interval() -> None:
     """Beta(50.5, 0.5) has 2.5 % below 0.95121 and above 0.99999022 (scipy): odds of e to the 2.97 and 11.5."""
     found = bradley_terry([0] * 50, [1] * 50, [1] * 50, entries=2, resamples=20_000)
     assert found.lows is not None and found.highs is not None
@@ -271,7 +273,7 @@ def test_who_wins_all_of_50_has_about_the_interval_of_jeffreys() -> None:
 
 
 @pytest.mark.parametrize("weight", [1e-200, 1e-9, 1e9, 1e20, 1e50, 1e150, 1e199])
-def test_weights_of_any_size_give_figures_or_a_reason(weight: float) -> None:
+def test_weights_of_any_size_give_ratings_or_a_reason(weight: float) -> None:
     judged = [0, 1, 2, 0, 1, 2], [1, 2, 0, 2, 0, 1], [1, 1, 0, 1, 0, 1]
     for weights in ([weight] * 6, [1, 1, 1, 1, 1, weight]):
         with warnings.catch_warnings():
@@ -281,7 +283,7 @@ def test_weights_of_any_size_give_figures_or_a_reason(weight: float) -> None:
         assert found.ratings is not None or found.reason == "the likelihood maximisation did not converge"
 
 
-def test_a_seed_is_a_figure_and_another_seed_hardly_another() -> None:
+def test_a_seed_determines_the_interval_and_another_hardly_changes_it() -> None:
     judged: Any = shuttled([-0.5, 0, 0.5], 60, 0.0, np.random.default_rng(45))
     one, same, other = (bradley_terry(*judged, entries=3, seed=seed) for seed in (1, 1, 2))
     assert one == same and one.lows != other.lows and one.ratings == other.ratings
@@ -289,7 +291,7 @@ def test_a_seed_is_a_figure_and_another_seed_hardly_another() -> None:
     assert (one.seed, one.resamples, one.confidence_level, one.n, one.n_clusters) == (1, 1000, 0.95, 360, 60)
 
 
-def test_a_higher_level_holds_the_lower() -> None:
+def test_intervals_widen_with_the_confidence_level() -> None:
     judged: Any = shuttled([-0.5, 0, 0.5], 20, 0.2, np.random.default_rng(46))
     wide, narrow = (
         bradley_terry(*judged, entries=3, order_term=True, confidence_level=confidence_level)
@@ -300,7 +302,7 @@ def test_a_higher_level_holds_the_lower() -> None:
     assert wide.order_low < narrow.order_low < narrow.order_high < wide.order_high  # type: ignore[operator]
 
 
-def test_as_many_resamples_as_one_likes_are_drawn_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_resamples_give_the_same_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: Any = shuttled([-0.5, 0, 0.5], 20, 0.2, np.random.default_rng(47))
     whole = bradley_terry(*judged, entries=3, resamples=50)
     monkeypatch.setattr("evalflows.stats.preferences.strengths.MAX_BLOCK_SIZE", 140)  # seven resamples of 20 items
@@ -314,7 +316,7 @@ def test_as_many_resamples_as_one_likes_are_drawn_a_few_at_a_time(monkeypatch: p
         (([0, 1], [1, 0], [1, 1]), "aa", "all 2 judgements are in one cluster: an interval needs at least 2"),
     ],
 )
-def test_no_interval_has_a_reason(judged: Any, clusters: Any, said: str) -> None:
+def test_a_missing_interval_has_a_reason(judged: Any, clusters: Any, said: str) -> None:
     first, second, points = judged
     found = bradley_terry(first, second, points, clusters, entries=2)
     assert found.ratings is not None
@@ -333,7 +335,7 @@ def assert_whole(found: Ratings, entries: int) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(JUDGEMENT, st.sampled_from([1e-3, 0.5, 1.0, 1e4])), max_size=25), st.booleans())
-def test_whatever_was_judged_gives_finite_figures_or_a_reason(rows: list[Any], order_term: bool) -> None:
+def test_any_judgements_give_finite_ratings_or_a_reason(rows: list[Any], order_term: bool) -> None:
     judged = [(*pair, won, key, weight) for (pair, won, key), weight in rows]
     first, second, points, clusters, weights = zip(*judged, strict=True) if judged else [()] * 5
     with warnings.catch_warnings():
@@ -369,17 +371,17 @@ def coverage(strengths: Sequence[float], items: int, order: float, runs: int, **
     return held / runs, order_held / runs
 
 
-def test_ratings_are_covered() -> None:
+def test_intervals_cover_the_ratings() -> None:
     of_ratings, of_order = coverage([-0.6, -0.2, 0.2, 0.6], 40, 0.4, 200, resamples=300)
     assert of_ratings >= 0.91 and of_order >= 0.9
 
 
-def test_they_are_where_some_win_or_lose_almost_all() -> None:
+def test_intervals_cover_when_some_win_or_lose_almost_everything() -> None:
     """With the added halves as they are, and not drawn, the strongest and the weakest would be in half of them."""
     assert coverage([-4.0, 0.0, 0.5, 3.0], 20, 0.0, 200, resamples=300)[0] >= 0.9
 
 
-def test_without_clusters_they_are_not() -> None:
+def test_intervals_without_clusters_do_not_cover() -> None:
     """What clusters are for: both orders and all pairs of an item share its answers."""
     rng, truth, held = np.random.default_rng(49), np.array([-0.6, -0.2, 0.2, 0.6]), 0.0
     for _ in range(100):
@@ -393,7 +395,7 @@ def test_without_clusters_they_are_not() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("items", "least"), [(10, 0.89), (20, 0.92), (50, 0.93), (100, 0.935)])
 @pytest.mark.parametrize("strengths", [[-0.6, -0.2, 0.2, 0.6], [-4.0, 0.0, 0.5, 3.0]], ids=["even", "uneven"])
-def test_ratings_are_covered_in_the_long_run(strengths: list[float], items: int, least: float) -> None:
+def test_intervals_cover_the_ratings_in_long_simulations(strengths: list[float], items: int, least: float) -> None:
     of_ratings, of_order = coverage(strengths, items, 0.4, 1000, resamples=500)
     assert of_ratings >= least - 0.03 * (max(strengths) > 1 and items < 20) and of_order >= least - 0.02
 

@@ -46,7 +46,7 @@ def test_the_diagnoses_of_fleiss() -> None:
     assert (found.n, found.n_labels, found.reason) == (100, 3, None)
 
 
-def test_another_table_as_published() -> None:
+def test_a_second_table_as_published() -> None:
     """SAS's PROC FREQ and statsmodels' tests have of it: kappa 0.4842, error 0.1380, interval 0.2137 to 0.7547."""
     found = agreement(*of_table([[0, 4, 1], [0, 8, 0], [0, 1, 5]]))
     figures = (found.kappa, found.standard_error, found.low, found.high)
@@ -59,7 +59,7 @@ def test_by_hand() -> None:
     assert (found.share, found.kappa) == pytest.approx((0.7, (0.7 - 0.5) / 0.5))
 
 
-def test_the_standard_error_is_the_formula_in_full() -> None:
+def test_the_standard_error_matches_the_full_formula() -> None:
     rng = np.random.default_rng(30)
     for _ in range(50):
         n, k = int(rng.integers(5, 80)), int(rng.integers(2, 6))
@@ -77,13 +77,13 @@ def test_the_standard_error_is_the_formula_in_full() -> None:
             assert (found.low, found.high) == pytest.approx(ends, abs=1e-9)
 
 
-def test_much_agreement_may_be_what_chance_gives() -> None:
+def test_high_agreement_can_be_chance_agreement() -> None:
     """90 of 100 agree, all but for what two raters who say yes 95 times of 100 would."""
     found = agreement(*of_table([[90, 5], [5, 0]]))
     assert found.share == 0.9 and found.kappa is not None and found.kappa < 0
 
 
-def test_any_labels_will_do() -> None:
+def test_labels_can_be_any_hashables() -> None:
     labels = [("a", 1), "b", 3, True, frozenset("c")]
     found = agreement(labels, [*labels[:4], "b"])
     assert (found.share, found.n_labels) == (0.8, 5)
@@ -94,7 +94,7 @@ def rated(rng: np.random.Generator, n: int) -> tuple[list[int], list[int]]:
     return ours.tolist(), np.where(rng.random(n) < 0.75, ours, 1 - ours).tolist()
 
 
-def test_clusters_that_repeat_one_item_are_as_sure_as_the_items() -> None:
+def test_clusters_of_copies_have_the_interval_of_single_items() -> None:
     """Without them, five times as many items would seem more than twice as sure."""
     ours, theirs = rated(np.random.default_rng(32), 80)
     alone, five = agreement(ours, theirs), (ours * 5, theirs * 5)
@@ -107,7 +107,7 @@ def test_clusters_that_repeat_one_item_are_as_sure_as_the_items() -> None:
     assert (alone.n_clusters, alone.resamples, alone.method) == (None, None, "cohen; fleiss-cohen-everitt")
 
 
-def test_where_all_are_alone_clusters_change_nothing() -> None:
+def test_singleton_clusters_change_nothing() -> None:
     ours, theirs = rated(np.random.default_rng(33), 50)
     alone, together = agreement(ours, theirs), agreement(ours, theirs, [None] * 50)
     assert (together.low, together.high, together.seed) == (alone.low, alone.high, None)
@@ -122,7 +122,7 @@ def test_where_all_are_alone_clusters_change_nothing() -> None:
         ("a" * 60 + "bb", "a" * 60 + "bb", [*range(30)] * 2 + [30, 30], 1.0, "one label dominates"),
     ],
 )
-def test_clusters_that_show_no_spread_give_no_interval(
+def test_clusters_without_variation_give_no_interval(
     ours: str, theirs: str, clusters: Any, kappa: float, said: str
 ) -> None:
     found = agreement(ours, theirs, list(clusters))
@@ -131,7 +131,7 @@ def test_clusters_that_show_no_spread_give_no_interval(
     assert found.reason is not None and found.reason.startswith(said)
 
 
-def test_clustered_intervals_cover_where_those_of_single_items_do_not() -> None:
+def test_clustered_intervals_cover_and_unclustered_ones_do_not() -> None:
     """Conversations of eight turns, of which raters see all alike or all differently: kappa is 0.5."""
     rng, covered, naive = np.random.default_rng(34), 0, 0
     for _ in range(120):
@@ -158,7 +158,7 @@ def test_clustered_intervals_cover_where_those_of_single_items_do_not() -> None:
         ("aaa", "bbb", 0.0, 0.0, "the standard error of kappa over 3 items is 0"),
     ],
 )
-def test_what_is_not_there_has_a_reason(ours: Any, theirs: Any, share: Any, kappa: Any, said: str) -> None:
+def test_missing_estimates_have_a_reason(ours: Any, theirs: Any, share: Any, kappa: Any, said: str) -> None:
     found = agreement(ours, theirs)
     assert (found.share, found.standard_error, found.low, found.high) == (share, None, None, None)
     assert found.kappa == pytest.approx(kappa)
@@ -181,7 +181,7 @@ def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, s
 
 @settings(deadline=None)
 @given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
-def test_neither_sides_nor_names_nor_order_matter(
+def test_sides_label_names_and_order_do_not_matter(
     assert_plain: Callable[[Any], None], rows: list[Any], names: list[str], random: Any
 ) -> None:
     renamed = dict(zip("abcd", names, strict=True))
@@ -194,7 +194,7 @@ def test_neither_sides_nor_names_nor_order_matter(
     assert (one.kappa, one.low, one.high) == pytest.approx((other.kappa, other.low, other.high), abs=1e-9)
 
 
-def test_intervals_cover_the_kappa_that_the_raters_have() -> None:
+def test_intervals_cover_the_true_kappa() -> None:
     """Three labels, 0.5, 0.3, 0.2; theirs is ours with 0.6, else drawn anew: kappa is 0.6."""
     rng, hits = np.random.default_rng(31), 0
     for _ in range(600):

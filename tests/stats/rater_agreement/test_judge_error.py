@@ -25,7 +25,7 @@ def test_a_generous_judge_by_hand() -> None:
     assert (found.low, found.high, found.n) == (paired.low, paired.high, 8)
 
 
-def test_a_judge_without_bias_is_not_found_to_have_one() -> None:
+def test_an_unbiased_judge_has_no_significant_bias() -> None:
     rng = np.random.default_rng(1)
     people = rng.normal(size=300)
     fair, strict = people + rng.normal(0, 0.5, 300), people + rng.normal(-0.3, 0.5, 300)
@@ -35,20 +35,20 @@ def test_a_judge_without_bias_is_not_found_to_have_one() -> None:
 
 
 @pytest.mark.parametrize("step", [0.01, 1.0])
-def test_the_correlation_is_that_of_scipy_with_ties_and_without(step: float) -> None:
+def test_the_correlation_matches_scipy_with_and_without_ties(step: float) -> None:
     rng = np.random.default_rng(2)
     people = np.round(rng.normal(size=60) / step) * step
     judge = np.round((people + rng.normal(size=60)) / step) * step
     assert judge_error(judge, people).correlation == pytest.approx(scipy_stats.spearmanr(judge, people).statistic)
 
 
-def test_order_is_all_that_the_correlation_sees() -> None:
+def test_the_correlation_depends_on_ranks_only() -> None:
     people = [1.0, 2.0, 3.0, 5.0]
     assert judge_error([0.1, 10.0, 11.0, 1e6], people).correlation == 1
     assert judge_error([4.0, 3.0, 2.0, 1.0], people).correlation == -1
 
 
-def test_clusters_count_as_one_draw_each() -> None:
+def test_clusters_widen_the_interval_of_the_bias() -> None:
     rng = np.random.default_rng(3)
     judge, people = rng.normal(size=(2, 40))
     alone = judge_error(judge, people)
@@ -57,7 +57,7 @@ def test_clusters_count_as_one_draw_each() -> None:
     assert five.n_clusters == 40
 
 
-def test_weights_are_those_of_the_weighted_mean() -> None:
+def test_weights_give_the_weighted_mean() -> None:
     rng = np.random.default_rng(4)
     judge, people, weights = rng.normal(size=50), rng.normal(size=50), rng.uniform(1, 4, 50)
     found, mean = judge_error(judge, people, weights=weights), mean_estimate(linearised(judge - people, weights))
@@ -75,7 +75,7 @@ def test_weights_are_those_of_the_weighted_mean() -> None:
         ([2.0, 3.0], [1.0, 2.0], 1.0, "all 2 differences are equal", None),
     ],
 )
-def test_what_is_not_there_has_a_reason(judge: Any, people: Any, bias: Any, why: Any, why_none: Any) -> None:
+def test_missing_estimates_have_a_reason(judge: Any, people: Any, bias: Any, why: Any, why_none: Any) -> None:
     found = judge_error(judge, people)
     assert found.bias == bias
     assert (found.low is None, found.correlation is None) == (why is not None, why_none is not None)
@@ -87,7 +87,7 @@ def test_what_is_not_there_has_a_reason(judge: Any, people: Any, bias: Any, why:
 # confusion
 
 
-def test_a_table_of_yes_and_no_by_hand() -> None:
+def test_a_binary_confusion_matrix_by_hand() -> None:
     people, judge = [1.0] * 30 + [0.0] * 20, [1.0] * 27 + [0.0] * 3 + [1.0] * 4 + [0.0] * 16
     found = confusion(judge, people, labels=[1.0, 0.0])
     assert (found.labels, found.counts, found.n) == ((1.0, 0.0), ((27, 3), (4, 16)), 50)
@@ -98,7 +98,7 @@ def test_a_table_of_yes_and_no_by_hand() -> None:
     assert [one.share for one in found.right] == pytest.approx([27 / 31, 16 / 19])
 
 
-def test_labels_stand_as_they_come_and_those_that_are_named_first() -> None:
+def test_labels_keep_their_order_with_given_ones_first() -> None:
     found = confusion(["b", "x"], ["a", "b"], labels=["tie"])
     assert found.labels == ("tie", "a", "b", "x")
     assert found.counts == ((0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
@@ -146,7 +146,7 @@ VALUES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 1.0])] * 2), max_size=
 
 @settings(deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
-def test_sides_swapped_change_the_sign_and_order_nothing(
+def test_swapping_sides_changes_the_sign_and_order_does_not_matter(
     assert_plain: Callable[[Any], None], pairs: list[Any], random: Any
 ) -> None:
     mixed = random.sample(pairs, len(pairs))

@@ -65,7 +65,7 @@ def test_the_worked_example_of_two_observers_and_five_labels() -> None:
 
 
 @pytest.mark.parametrize("metric", ["nominal", "ordinal", "interval"])
-def test_alpha_is_what_the_pairs_counted_one_by_one_give(metric: Any) -> None:
+def test_alpha_matches_counting_all_pairs(metric: Any) -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         shape = int(rng.integers(3, 12)), int(rng.integers(2, 5))
@@ -76,7 +76,7 @@ def test_alpha_is_what_the_pairs_counted_one_by_one_give(metric: Any) -> None:
             assert found.alpha == pytest.approx(of_pairs(units, metric), abs=1e-12)
 
 
-def test_raters_who_guess_agree_by_chance_and_those_who_know_do_not() -> None:
+def test_guessing_raters_have_alpha_near_0_and_informed_ones_do_not() -> None:
     rng = np.random.default_rng(6)
     truth, guesses = rng.integers(0, 3, 300), rng.integers(0, 3, (300, 2))
     guessed = krippendorff_alpha(guesses.tolist())
@@ -86,7 +86,7 @@ def test_raters_who_guess_agree_by_chance_and_those_who_know_do_not() -> None:
     assert known.low is not None and known.low > 0.4
 
 
-def test_clusters_that_repeat_one_unit_are_as_sure_as_the_units() -> None:
+def test_clusters_of_copies_have_the_interval_of_single_units() -> None:
     rng = np.random.default_rng(7)
     units = rng.integers(0, 2, (40, 2))
     units[:, 1] = np.where(rng.random(40) < 0.8, units[:, 0], units[:, 1])
@@ -100,7 +100,7 @@ def test_clusters_that_repeat_one_unit_are_as_sure_as_the_units() -> None:
     assert naive.high - naive.low < 0.6 * (alone.high - alone.low)
 
 
-def test_of_two_raters_and_many_units_it_is_near_scotts_pi_and_kappa() -> None:
+def test_alpha_of_two_raters_is_near_scotts_pi_and_kappa() -> None:
     rng = np.random.default_rng(8)
     ours = rng.integers(0, 2, 2000)
     theirs = np.where(rng.random(2000) < 0.7, ours, 1 - ours)
@@ -119,7 +119,7 @@ def test_of_two_raters_and_many_units_it_is_near_scotts_pi_and_kappa() -> None:
         ([["a", "a"]] * 40 + [["a", "b"]], -0.0, "one value dominates"),
     ],
 )
-def test_what_is_not_there_has_a_reason(units: Any, alpha: float | None, said: str) -> None:
+def test_missing_estimates_have_a_reason(units: Any, alpha: float | None, said: str) -> None:
     found = krippendorff_alpha(units)
     assert found.alpha == pytest.approx(alpha, abs=0.02)
     assert (found.low, found.high, found.resamples, found.seed) == (None, None, None, None)
@@ -148,7 +148,7 @@ RATINGS = st.lists(st.tuples(*[st.sampled_from([1, 2, 5, None])] * 3), max_size=
 
 @settings(deadline=None, max_examples=40)
 @given(RATINGS, st.randoms(use_true_random=False), st.sampled_from(["nominal", "ordinal", "interval"]))
-def test_neither_the_order_of_units_nor_of_raters_matters(
+def test_the_order_of_units_and_raters_does_not_matter(
     assert_plain: Callable[[Any], None], units: list[Any], random: Any, metric: Any
 ) -> None:
     one = krippendorff_alpha(units, metric=metric, resamples=50)

@@ -34,7 +34,7 @@ def published(labels: Any, judged_: Any, rest: Any) -> tuple[float, float, float
     return float(estimate), math.sqrt(variance), float(tuned)
 
 
-def test_without_the_guard_it_is_the_published_formula() -> None:
+def test_the_unguarded_estimate_is_the_published_formula() -> None:
     rng = np.random.default_rng(1)
     labels = rng.normal(3, 1, 4000)
     said = 0.5 * labels + rng.normal(1, 0.5, 4000)
@@ -46,7 +46,7 @@ def test_without_the_guard_it_is_the_published_formula() -> None:
     assert (found.n_labels, found.n_judged, found.method) == (1000, 4000, "ppi++; t")
 
 
-def test_the_bare_judge_is_wrong_and_the_labels_put_it_right() -> None:
+def test_labels_correct_a_biased_judge() -> None:
     """Says yes to a fifth of wrong answers: of 2,000 it is sure of a mean that is 6 points too high."""
     for n, seed in ((50, 2), (200, 3)):
         rng = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ def test_the_bare_judge_is_wrong_and_the_labels_put_it_right() -> None:
         assert narrower / 400 >= 0.98
 
 
-def test_it_covers_with_the_fewest_labels_that_give_an_interval() -> None:
+def test_intervals_cover_with_the_minimum_number_of_labels() -> None:
     rng, covered = np.random.default_rng(4), 0
     for _ in range(300):
         found = powered(*judged(rng, 500), MIN_LABELS, bounds=(0, 1))
@@ -72,7 +72,7 @@ def test_it_covers_with_the_fewest_labels_that_give_an_interval() -> None:
     assert covered / 300 >= 0.94
 
 
-def test_unguarded_it_would_take_a_judge_without_an_error_so_far_for_infallible() -> None:
+def test_the_unguarded_interval_trusts_a_judge_without_observed_errors() -> None:
     rng, covered = np.random.default_rng(5), {True: 0, False: 0}
     for _ in range(300):
         truth, said = judged(rng, 1000, right=0.9)
@@ -83,7 +83,7 @@ def test_unguarded_it_would_take_a_judge_without_an_error_so_far_for_infallible(
     assert covered[True] / 300 >= 0.94
 
 
-def test_differences_and_win_rates_are_means_too() -> None:
+def test_differences_and_win_rates_work_as_means() -> None:
     rng = np.random.default_rng(6)
     (new, new_said), (old, old_said) = judged(rng, 3000, 0.7), judged(rng, 3000, 0.6)
     found = powered(new - old, new_said - old_said, 300, bounds=(-1, 1))
@@ -94,7 +94,7 @@ def test_differences_and_win_rates_are_means_too() -> None:
     assert rate.low is not None and rate.high is not None and rate.low <= 0.65 <= rate.high < flatters.mean()
 
 
-def test_a_judge_that_knows_nothing_does_no_harm_and_one_that_knows_all_makes_labels_of_judgements() -> None:
+def test_an_uninformative_judge_does_no_harm_and_a_perfect_one_replaces_labels() -> None:
     rng = np.random.default_rng(7)
     labels = rng.normal(size=2200)
     useless = powered(labels, rng.normal(size=2200), 200, guard=False)
@@ -114,14 +114,14 @@ def by_t(values: Any) -> tuple[float, float, float]:
     return values.mean(), *t_interval(values.mean(), error, df=values.size - 1, confidence_level=0.95)
 
 
-def test_with_nothing_but_labels_it_is_their_mean() -> None:
+def test_without_unlabelled_items_it_is_the_mean_of_the_labels() -> None:
     labels = np.random.default_rng(8).normal(size=60)
     found = prediction_powered_mean(labels, labels + 1, [], guard=False)
     assert (found.mean, found.low, found.high) == pytest.approx(by_t(labels))
     assert (found.weight, found.gain) == (0.0, 1.0)
 
 
-def test_labels_drawn_with_different_chances_need_their_weights() -> None:
+def test_labels_sampled_unequally_need_their_weights() -> None:
     """Wrong answers are drawn three times as often: unweighted, all seem worse than they are."""
     rng, covered, naive = np.random.default_rng(9), 0, 0
     for _ in range(200):
@@ -138,14 +138,14 @@ def test_labels_drawn_with_different_chances_need_their_weights() -> None:
     assert naive / 200 < 0.5
 
 
-def test_weights_alone_are_those_of_the_weighted_mean() -> None:
+def test_weights_without_unlabelled_items_give_the_weighted_mean() -> None:
     rng = np.random.default_rng(10)
     labels, weights = rng.normal(size=80), rng.uniform(1, 5, 80)
     found = prediction_powered_mean(labels, np.zeros(80), np.zeros(500), weights=weights, guard=False)
     assert (found.mean, found.low, found.high) == pytest.approx(by_t(linearised(labels, weights)))
 
 
-def test_clusters_widen_the_interval_by_as_much_as_they_repeat() -> None:
+def test_copies_within_clusters_do_not_narrow_the_interval() -> None:
     rng = np.random.default_rng(11)
     truth, said = judged(rng, 400)
     alone = powered(truth, said, 60, guard=False)
@@ -172,7 +172,7 @@ def test_too_few_labels_give_no_interval(labels: Any, said: Any, rest: Any, clus
     assert found.reason is not None and found.reason.startswith(reason)
 
 
-def test_labels_that_are_all_yes_still_leave_room() -> None:
+def test_equal_labels_have_an_interval_with_width() -> None:
     found = prediction_powered_mean([1.0] * 40, [1.0] * 40, [1.0] * 200 + [0.0] * 5, bounds=(0, 1))
     assert found.low is not None and 0.8 < found.low < 0.97 and found.high == 1.0
 
@@ -203,7 +203,7 @@ def test_bad_input_is_refused(changes: dict[str, Any], said: str) -> None:
     st.lists(st.sampled_from([0.0, 1.0]), max_size=40),
     st.randoms(use_true_random=False),
 )
-def test_turned_round_it_is_the_other_sides_and_order_does_not_matter(
+def test_mirroring_mirrors_the_interval_and_order_does_not_matter(
     assert_plain: Callable[[Any], None], pairs: list[Any], rest: list[float], random: Any
 ) -> None:
     labels, said = (list(side) for side in zip(*pairs, strict=True))

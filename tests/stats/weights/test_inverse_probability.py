@@ -25,7 +25,7 @@ def plainly(weighed: list[tuple[float, float]]) -> float:
 
 @settings(deadline=None)
 @given(WEIGHED)
-def test_the_plain_mean_of_what_comes_out_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
+def test_the_mean_of_linearised_values_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
     assert linearised(*zip(*weighed, strict=True)).mean() == pytest.approx(plainly(weighed), abs=1e-9)
 
 
@@ -37,32 +37,32 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("weight", [1.0, 4.0, 1e-9, 1e9])
-def test_weights_that_are_all_the_same_change_nothing(weight: float) -> None:
+def test_equal_weights_change_nothing(weight: float) -> None:
     values = np.array([0.1, 0.7, 0.30000000000000004, 1.0])
     assert np.array_equal(linearised(values, np.full(4, weight)), values), "not by one bit: 0 and 1 stay 0 and 1"
 
 
-def test_nothing_stays_nothing() -> None:
+def test_no_values_stay_empty() -> None:
     assert linearised([], []).shape == (0,)
 
 
 @settings(deadline=None)
 @given(WEIGHED, st.floats(0.01, 100))
-def test_the_unit_of_the_weights_does_not_count(weighed: list[tuple[float, float]], factor: float) -> None:
+def test_the_scale_of_the_weights_does_not_matter(weighed: list[tuple[float, float]], factor: float) -> None:
     values, weights = (np.array(each) for each in zip(*weighed, strict=True))
     assert linearised(values, factor * weights) == pytest.approx(linearised(values, weights), abs=1e-6)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(VALUES, VALUES, WEIGHTS), min_size=1, max_size=12))
-def test_the_difference_of_two_is_the_weighted_mean_of_differences(rows: list[tuple[float, float, float]]) -> None:
+def test_the_mean_difference_of_two_is_the_weighted_mean_of_differences(rows: list[tuple[float, float, float]]) -> None:
     ours, theirs, weights = (np.array(each) for each in zip(*rows, strict=True))
     difference = linearised(ours, weights) - linearised(theirs, weights)
     assert difference == pytest.approx(linearised(ours - theirs, weights), abs=1e-9)
     assert difference.mean() == pytest.approx(plainly([(a - b, w) for a, b, w in rows]), abs=1e-9)
 
 
-def test_over_all_draws_of_a_small_population_the_mean_is_unbiased() -> None:
+def test_the_mean_is_unbiased_over_all_samples_of_a_small_population() -> None:
     """2 of 3 of one kind and 2 of 5 of the other: the mean over all 3 x 10 draws is that of the population."""
     flush, cheap = [0.3, 0.1, 0.2], [1.0, 0.0, 0.5, 0.25, 0.75]
     weights = [3 / 2, 3 / 2, 5 / 2, 5 / 2]
@@ -96,7 +96,7 @@ def regression_error(values: Any, weights: Any) -> float:
     return float(np.sqrt(n / (n - 1) * (bread @ meat @ bread)[0, 0]))
 
 
-def test_the_standard_error_is_that_of_a_ratio_and_of_a_weighted_regression() -> None:
+def test_the_standard_error_matches_the_ratio_estimator_and_a_weighted_regression() -> None:
     rng = np.random.default_rng(3)
     for n in (2, 3, 10, 200):
         values, weights = rng.normal(size=n), rng.choice([1.0, 4.0, 10.0], n) + rng.uniform(0, 0.1, n)
@@ -126,7 +126,7 @@ def test_intervals_of_a_sample_with_unequal_rates_cover_the_truth() -> None:
     assert plainly_covered / 2000 < 0.2
 
 
-def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_none() -> None:
+def test_intervals_of_a_difference_cover_the_truth_and_tests_seldom_err() -> None:
     rng, covered, found_one = np.random.default_rng(12), 0, 0
     for _ in range(1000):
         risky = rng.random(200) < 0.3

@@ -39,7 +39,7 @@ def random_runs(seed: int, aggregation: Any, *, systems: int = 3, parts: int = 3
 
 
 @pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
-def test_scores_are_means_of_the_composites_that_evaluators_make(aggregation: Any) -> None:
+def test_scores_are_means_of_the_evaluators_composites(aggregation: Any) -> None:
     rng = np.random.default_rng(1)
     table = rng.choice([0.0, 0.25, 0.5, 1.0, math.nan], (40, 3))
     table[np.isnan(table).all(axis=1)] = 0.5
@@ -58,7 +58,7 @@ def test_scores_are_means_of_the_composites_that_evaluators_make(aggregation: An
     assert runs.scores([[3, 1, 0.5]])[0] == pytest.approx(wanted)
 
 
-def test_a_run_counts_as_much_as_it_is_given() -> None:
+def test_counts_weight_the_runs() -> None:
     runs = run_parts([[1, 0], [0, 0], [0.5, 0.5]], [0, 0, 1], counts=[3, 1, 7])
     assert runs.scores([[1, 0]])[0] == pytest.approx([0.75, 0.5])
 
@@ -66,7 +66,7 @@ def test_a_run_counts_as_much_as_it_is_given() -> None:
 # One weight at a time
 
 
-def test_a_narrow_win_is_lost_when_a_weight_changes_and_a_clear_one_is_not() -> None:
+def test_a_changed_weight_reverses_a_narrow_win_but_not_a_clear_one() -> None:
     narrow = one_at_a_time(DEMO, [9, 1])  # 0.65 against 0.63; level where 0.1 a = 0.7 (1 - a), at a = 0.875
     assert narrow.leaders == (0,) and narrow.scores == pytest.approx((0.65, 0.63))
     turned = [(one.part, round(one.factor, 1), one.leaders) for one in narrow.changes if one.changes_winner]
@@ -84,7 +84,7 @@ def test_the_other_weights_keep_their_ratios_and_no_weight_is_above_one() -> Non
 
 @given(TABLES, st.data())
 @settings(max_examples=50, deadline=None)
-def test_every_change_is_the_weighted_mean_by_hand(table: Any, data: Any) -> None:
+def test_every_change_matches_the_weighted_mean_by_hand(table: Any, data: Any) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(table[0]), max_size=len(table[0])))
     found = one_at_a_time(table, weights, 0.1)
     whole = sum(weights)
@@ -98,7 +98,7 @@ def test_every_change_is_the_weighted_mean_by_hand(table: Any, data: Any) -> Non
 # All weights
 
 
-def test_the_demo_case_is_known_in_closed_form() -> None:
+def test_the_demo_case_matches_its_closed_form() -> None:
     """Contains favours plain by 0.1, short favours brief by 0.7: level where contains weighs 0.7 / 0.8."""
     found = share_of_weights(DEMO)
     assert found.shares is not None and found.standard_errors is not None
@@ -107,12 +107,12 @@ def test_the_demo_case_is_known_in_closed_form() -> None:
     assert (found.draws, found.ties, found.reason) == (10_000, (), None)
 
 
-def test_who_is_better_in_every_part_wins_under_all_weights() -> None:
+def test_a_system_that_is_better_in_every_part_wins_for_all_weights() -> None:
     assert share_of_weights([[0.9, 0.8, 0.7], [0.8, 0.7, 0.6]]).shares == (1.0, 0.0)
     assert share_of_weights([[0.1, 0.2], [0.8, 0.7]]).shares == (0.0, 1.0)
 
 
-def test_the_same_systems_are_level_everywhere_and_named() -> None:
+def test_equal_systems_are_tied_for_all_weights() -> None:
     assert share_of_weights([[0.5, 0.5, 0.1]] * 2).ties == (((0, 1), 1.0),)
     three = share_of_weights([[0.5, 0.2], [0.5, 0.2], [0.1, 0.4]])
     assert three.shares == pytest.approx((0, 0, 0.2 / 0.6), abs=0.02)
@@ -121,7 +121,7 @@ def test_the_same_systems_are_level_everywhere_and_named() -> None:
     assert (drawn.ties, drawn.shares) == ((((0, 1), 1.0),), (0.0, 0.0, 0.0))
 
 
-def test_two_systems_agree_with_the_formula_by_divided_differences() -> None:
+def test_shares_of_two_systems_match_the_divided_difference_formula() -> None:
     """P(sum of d w > 0) = sum over d_j > 0 of d_j^(J-1) / prod over k of (d_j - d_k), for distinct d (Ali 1973)."""
     rng = np.random.default_rng(4)
     for parts in (2, 3, 5, 7):
@@ -136,7 +136,7 @@ def test_two_systems_agree_with_the_formula_by_divided_differences() -> None:
 
 
 @pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean"])
-def test_drawn_shares_are_those_of_a_fine_grid_within_their_errors(aggregation: Any) -> None:
+def test_drawn_shares_match_a_fine_grid_within_their_errors(aggregation: Any) -> None:
     runs = random_runs(5, aggregation)
     inner = (grid(3, 150) * 150 + 1) / 153  # cells of the simplex by their middles, near enough
     wins = np.bincount(runs.scores(inner).argmax(axis=1), minlength=3) / len(inner)
@@ -157,7 +157,7 @@ def test_the_order_of_the_systems_does_not_matter(table: Any) -> None:
 # No weights
 
 
-def test_a_minimum_has_no_weights_and_says_so() -> None:
+def test_a_minimum_has_no_weights() -> None:
     runs = run_parts([[0.9, 0.3], [0.4, 0.5]], [0, 1], aggregation="minimum")
     reason = "a minimum has no weights: it is always the worst part"
     one, share = one_at_a_time(runs, [1, 1]), share_of_weights(runs)
@@ -166,7 +166,7 @@ def test_a_minimum_has_no_weights_and_says_so() -> None:
     assert {one.reason, share.reason} == {reason}
 
 
-def test_one_part_leaves_no_other_weights() -> None:
+def test_a_single_part_has_no_other_weights() -> None:
     assert one_at_a_time([[0.2], [0.3]], [5]).reason == share_of_weights([[0.2], [0.3]]).reason is not None
     assert one_at_a_time([[0.2], [0.3]], [5]).changes == ()
 

@@ -1,4 +1,4 @@
-"""What is taken, and what is said of the rest."""
+"""Validation of vectors, lengths and confidence levels."""
 
 import numpy as np
 import pytest
@@ -46,5 +46,5 @@ def test_a_confidence_level_is_between_0_and_1(bad: float) -> None:
 
 
 def test_the_mean_of_equal_numbers_is_exact() -> None:
-    assert np.full(3, 0.1).mean() != 0.1  # what rounding would make of it
+    assert np.full(3, 0.1).mean() != 0.1  # because of rounding
     assert mean_of(np.full(3, 0.1)) == 0.1

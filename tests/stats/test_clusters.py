@@ -1,4 +1,4 @@
-"""Who is with whom, and the standard error that follows from it."""
+"""Clusterings and cluster-robust standard errors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,8 +47,8 @@ def test_the_standard_error_matches_the_sandwich_matrices(
         n = int(rng.integers(4, 80))
         clusters = [0, 1, *rng.integers(0, max(2, n // 3), n - 2).tolist()]
         values = rng.normal(rng.normal(), 1, n) + rng.normal(0, 1, n)[clusters]
-        found = standard_error(values, clustering_of(clusters, n), scale=10)
-        assert found == pytest.approx(sandwich_error(values, clusters), abs=1e-9)
+        result = standard_error(values, clustering_of(clusters, n), scale=10)
+        assert result == pytest.approx(sandwich_error(values, clusters), abs=1e-9)
 
 
 def test_the_standard_error_matches_statsmodels() -> None:
@@ -64,7 +64,7 @@ def test_the_standard_error_matches_statsmodels() -> None:
 
 
 def brute_force_df(clusters: list[int], alike: float) -> float:
-    """Satterthwaite's, 2 E[V]^2 / Var[V] of V = y' B y, matrix by matrix."""
+    """Return Satterthwaite's degrees of freedom, 2 E[V]^2 / Var[V] of V = y' B y, by matrices."""
     n, together = len(clusters), np.equal.outer(clusters, clusters).astype(float)
     centring = np.eye(n) - 1 / n
     form = centring @ together @ centring
@@ -99,8 +99,8 @@ def test_intraclass_correlation_is_estimated_and_0_without_correlation() -> None
     clusters = np.repeat(np.arange(2000), rng.integers(1, 6, 2000))
     of_clusters, alone = rng.normal(size=2000)[clusters], rng.normal(size=clusters.size)
     clustering = clustering_of(clusters.tolist(), clusters.size)
-    found = intraclass_correlation(of_clusters * 0.3**0.5 + alone * 0.7**0.5, clustering)
-    assert found == pytest.approx(0.3, abs=0.05)
+    result = intraclass_correlation(of_clusters * 0.3**0.5 + alone * 0.7**0.5, clustering)
+    assert result == pytest.approx(0.3, abs=0.05)
     assert intraclass_correlation(alone, clustering) < 0.05
     assert intraclass_correlation(np.ones(clusters.size), clustering) == 0.0
     assert intraclass_correlation(of_clusters, clustering) == pytest.approx(1.0)
@@ -108,8 +108,8 @@ def test_intraclass_correlation_is_estimated_and_0_without_correlation() -> None
 
 def test_few_clusters_give_a_warning() -> None:
     few, enough = (clustering_of([k % g for k in range(40)], 40) for g in (MIN_CLUSTERS - 1, MIN_CLUSTERS))
-    said = few_clusters(few)
-    assert said is not None and said.startswith(f"{MIN_CLUSTERS - 1} clusters: ")
+    warning = few_clusters(few)
+    assert warning is not None and warning.startswith(f"{MIN_CLUSTERS - 1} clusters: ")
     assert few_clusters(enough) is None and few_clusters(clustering_of(None, 3)) is None
 
 

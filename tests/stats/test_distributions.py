@@ -1,4 +1,4 @@
-"""Quantiles and tails against integration, the standard library's normal distribution, and counting."""
+"""Quantiles and tail probabilities against integration, the standard library and enumeration."""
 
 import subprocess
 import sys
@@ -53,8 +53,8 @@ def test_the_t_quantile_matches_published_tables() -> None:
 def test_the_t_p_value_is_the_probability_outside(t_probability: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(5)
     centres, errors, df = rng.normal(size=50), rng.exponential(size=50) + 0.1, rng.integers(1, 200, 50)
-    found = [t_p_value(*one, df=k) for *one, k in zip(centres.tolist(), errors.tolist(), df.tolist(), strict=True)]
-    assert found == pytest.approx(1 - t_probability(centres / errors, df), abs=1e-9)
+    result = [t_p_value(*value, df=k) for *value, k in zip(centres.tolist(), errors.tolist(), df.tolist(), strict=True)]
+    assert result == pytest.approx(1 - t_probability(centres / errors, df), abs=1e-9)
 
 
 def test_an_interval_ends_where_p_is_one_minus_the_level() -> None:

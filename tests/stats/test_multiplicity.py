@@ -1,4 +1,4 @@
-"""adjusted: many p-values read together, against statsmodels, the definitions, and simulated false findings."""
+"""adjusted: against statsmodels, the definitions, and simulated error rates."""
 
 import gc
 from typing import Any
@@ -52,11 +52,11 @@ def test_no_tests_give_no_p_values_and_the_input_is_not_changed(method: Any) -> 
 def test_adjusted_p_values_are_at_most_1_never_smaller_and_order_independent(
     p_values: Any, method: Any, random: Any
 ) -> None:
-    found = adjusted(p_values, method)
-    assert np.all((found >= np.array(p_values) * (1 - 1e-12)) & (found <= 1))
-    assert np.all(np.diff(found[np.argsort(p_values)]) >= 0)
+    result = adjusted(p_values, method)
+    assert np.all((result >= np.array(p_values) * (1 - 1e-12)) & (result <= 1))
+    assert np.all(np.diff(result[np.argsort(p_values)]) >= 0)
     places = random.sample(range(len(p_values)), len(p_values))
-    assert adjusted([p_values[place] for place in places], method).tolist() == found[places].tolist()
+    assert adjusted([p_values[place] for place in places], method).tolist() == result[places].tolist()
 
 
 @given(P_VALUES)
@@ -65,7 +65,7 @@ def test_holm_is_never_below_benjamini_hochberg(p_values: Any) -> None:
 
 
 def simulated(rng: np.random.Generator, runs: int, true_ones: int, m: int) -> Any:
-    """z-tests that share half of their variance, of which the first so many have something to find; shape (runs, m)."""
+    """Return p-values of correlated z-tests, the first of which have a true effect; shape (runs, m)."""
     z = (rng.normal(size=(runs, m)) + rng.normal(size=(runs, 1))) / np.sqrt(2)
     z[:, :true_ones] += 4
     return 2 * special.ndtr(-np.abs(z))
@@ -79,9 +79,9 @@ def test_holm_controls_the_family_wise_error_rate_and_no_adjustment_does_not() -
 
 def test_benjamini_hochberg_controls_the_false_discovery_rate_with_more_power() -> None:
     p_values = simulated(np.random.default_rng(33), 2000, 5, 10)
-    found = np.array([adjusted(row, "benjamini_hochberg") <= 0.05 for row in p_values])
-    assert np.mean(found[:, 5:].sum(axis=1) / np.maximum(found.sum(axis=1), 1)) <= 0.05
-    assert found[:, :5].mean() > np.mean([adjusted(row)[:5] <= 0.05 for row in p_values]) + 0.02
+    result = np.array([adjusted(row, "benjamini_hochberg") <= 0.05 for row in p_values])
+    assert np.mean(result[:, 5:].sum(axis=1) / np.maximum(result.sum(axis=1), 1)) <= 0.05
+    assert result[:, :5].mean() > np.mean([adjusted(row)[:5] <= 0.05 for row in p_values]) + 0.02
 
 
 @pytest.mark.parametrize(

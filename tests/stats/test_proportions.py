@@ -1,4 +1,4 @@
-"""Intervals and tests of shares: solved, counted, reckoned exactly, and as published."""
+"""Intervals and tests of proportions, against numerical solutions, enumeration and published values."""
 
 from fractions import Fraction
 from itertools import product
@@ -31,7 +31,7 @@ def z_of(confidence_level: float) -> float:
 
 
 def solved_score(yes: int, n: int, confidence_level: float) -> tuple[float, float]:
-    """The two shares p at which (yes/n - p)^2 n = z^2 p (1 - p), by bisection."""
+    """Return the two shares p with (yes/n - p)^2 n = z^2 p (1 - p), by bisection."""
 
     def solve(inside: float, outside: float) -> float:
         for _ in range(100):
@@ -68,7 +68,7 @@ def test_wilson_reaches_0_and_1() -> None:
 
 @pytest.mark.parametrize("n", [30, 100])
 def test_wilson_has_its_nominal_coverage_on_average(n: int) -> None:
-    """Exactly: the sum of the probabilities of all counts whose interval has the share in it."""
+    """By enumeration: the total probability of the counts whose interval contains the share."""
     shares = np.linspace(0.05, 0.95, 181)
     counts = np.arange(n + 1)
     probabilities = [comb(n, k) * shares**k * (1 - shares) ** (n - k) for k in counts.tolist()]
@@ -76,7 +76,7 @@ def test_wilson_has_its_nominal_coverage_on_average(n: int) -> None:
     inside = (low[:, None] <= shares) & (shares <= high[:, None])
     covered = np.sum(np.array(probabilities) * inside, axis=0)
     assert covered.mean() == pytest.approx(0.95, abs=0.005)
-    assert covered.min() > 0.89  # of single shares it is known to go up and down
+    assert covered.min() > 0.89  # coverage is known to oscillate with the share
 
 
 def test_bonett_price_is_the_published_formula() -> None:
@@ -91,8 +91,8 @@ def test_bonett_price_is_the_published_formula() -> None:
 
 def test_bonett_price_is_as_published() -> None:
     # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
-    found = bonett_price_interval(26, 4, 48, confidence_level=0.95)
-    assert found == pytest.approx((0.2548067, 0.6251933), abs=5e-8)
+    result = bonett_price_interval(26, 4, 48, confidence_level=0.95)
+    assert result == pytest.approx((0.2548067, 0.6251933), abs=5e-8)
 
 
 def test_bonett_price_is_clipped_to_1() -> None:
@@ -101,7 +101,7 @@ def test_bonett_price_is_clipped_to_1() -> None:
 
 
 def likeliest_loss(gained: int, lost: int, n: int, difference: float) -> float:
-    """The chance of a loss under which those counts are likeliest, had the difference been that; by bisection."""
+    """Return the maximum-likelihood probability of a loss given the difference, by bisection."""
     low, high = max(0.0, -difference), (1 - difference) / 2
 
     def slope(share: float) -> float:
@@ -137,7 +137,7 @@ def test_tango_is_as_published() -> None:
 
 
 def test_the_union_interval_of_pairs_has_its_nominal_error_on_each_side() -> None:
-    """Exactly: the probabilities of all counts, 8 % of 100 pairs differing, a loss of 0.05. One alone: 3 %."""
+    """By enumeration, with 8 % of 100 pairs discordant and a loss of 0.05. One interval alone errs in 3 %."""
     n, differ, loss = 100, 0.08, 0.05
     gain, above = (differ - loss) / 2, {"joined": 0.0, "bonett-price": 0.0}
     for total in range(40):
@@ -152,7 +152,7 @@ def test_the_union_interval_of_pairs_has_its_nominal_error_on_each_side() -> Non
 
 @pytest.mark.parametrize("n", [30, 100])
 def test_clopper_pearson_has_at_most_its_nominal_error_on_each_side(n: int) -> None:
-    """Exactly, for many shares; at some of them Wilson's interval errs in twice as many on one side."""
+    """By enumeration for many shares; for some, Wilson's interval errs twice as often on one side."""
     shares = np.linspace(0.02, 0.98, 193)
     chances = np.array([comb(n, k) * shares**k * (1 - shares) ** (n - k) for k in range(n + 1)])
     worst = {}

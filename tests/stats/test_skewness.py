@@ -1,4 +1,4 @@
-"""The correction for skew, against its formulas solved otherwise, and what must hold of interval and p."""
+"""The correction for skew, against its formulas and the properties of intervals and p-values."""
 
 import numpy as np
 import pytest
@@ -23,11 +23,11 @@ def test_the_skewness_of_a_mean_is_that_of_the_values_over_sqrt_n(n: int) -> Non
 
     values = np.random.default_rng(n).exponential(2.0, n)
     alone = clustering_of(None, n)
-    found = skewness_of_mean(values, alone, standard_error(values, alone, scale=1.0))
-    assert found == pytest.approx(skew(values, bias=False) / n**0.5)
+    result = skewness_of_mean(values, alone, standard_error(values, alone, scale=1.0))
+    assert result == pytest.approx(skew(values, bias=False) / n**0.5)
     copies = clustering_of([*range(n)] * 4, 4 * n)
     fourfold = np.tile(values, 4)
-    assert skewness_of_mean(fourfold, copies, standard_error(fourfold, copies, scale=1.0)) == pytest.approx(found)
+    assert skewness_of_mean(fourfold, copies, standard_error(fourfold, copies, scale=1.0)) == pytest.approx(result)
 
 
 def test_two_values_have_no_skewness() -> None:
@@ -36,15 +36,15 @@ def test_two_values_have_no_skewness() -> None:
 
 @pytest.mark.parametrize("skewness", SKEWS)
 def test_unskewed_quantile_inverts_skewed_quantile(skewness: float) -> None:
-    found = skewed_quantile(QUANTILES, np.array(skewness))
-    assert (np.diff(found) > 0).all() and (found >= QUANTILES).all()
-    np.testing.assert_allclose(unskewed_quantile(found, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
+    result = skewed_quantile(QUANTILES, np.array(skewness))
+    assert (np.diff(result) > 0).all() and (result >= QUANTILES).all()
+    np.testing.assert_allclose(unskewed_quantile(result, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
     if skewness <= 0:
-        np.testing.assert_array_equal(found, QUANTILES)
+        np.testing.assert_array_equal(result, QUANTILES)
 
 
 def test_it_inverts_halls_cubic_to_second_order_in_the_skewness() -> None:
-    """t + a t^2 / 3 + a^2 t^3 / 27 + a / 6, which is to be t's quantile: what is left is of the third power of a."""
+    """t + a t^2 / 3 + a^2 t^3 / 27 + a / 6 is t's quantile up to an error of third order in a."""
     for skewness in (0.02, 0.04):
         t = -skewed_quantile(QUANTILES, np.array(skewness))
         cubic = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
@@ -52,7 +52,7 @@ def test_it_inverts_halls_cubic_to_second_order_in_the_skewness() -> None:
 
 
 def test_a_large_skewed_difference_is_significant() -> None:
-    """Of 12 clusters ten gain all and two nothing, against the tail's side; Hall's cubic itself would give 0.11."""
+    """Ten of 12 clusters gain 1 and two nothing, away from the tail; Hall's exact inverse would give 0.11."""
     values = np.array([1.0] * 10 + [0.0] * 2)
     alone = clustering_of(None, 12)
     error = standard_error(values, alone, scale=1.0)

@@ -1,4 +1,4 @@
-"""beyond: one-sided p-values out of two-sided intervals, against Student's t reckoned without intervals."""
+"""one_sided_p: p-values from two-sided intervals against t-tests and score tests."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_t_intervals_give_the_one_sided_t_test() -> None:
     for _ in range(50):
         sample, threshold = rng.normal(0.2, 1, rng.integers(3, 40)), float(rng.normal(0, 0.5))
         mean, error = float(sample.mean()), float(sample.std(ddof=1) / math.sqrt(sample.size))
-        found = one_sided_p(
+        result = one_sided_p(
             lambda confidence_level, m=mean, e=error, n=sample.size: t_interval(
                 m, e, df=n - 1, confidence_level=confidence_level
             ),
@@ -38,14 +38,14 @@ def test_t_intervals_give_the_one_sided_t_test() -> None:
         above, below = (
             scipy_stats.ttest_1samp(sample, threshold, alternative=which).pvalue for which in ("greater", "less")
         )
-        assert (found.p_above, found.p_below) == pytest.approx((above, below), abs=1e-9)
+        assert (result.p_above, result.p_below) == pytest.approx((above, below), abs=1e-9)
 
 
 def test_wilson_intervals_give_the_score_test() -> None:
     for yes, n, share in ((30, 40, 0.6), (3, 40, 0.2), (7, 9, 0.5)):
         z = (yes / n - share) / math.sqrt(share * (1 - share) / n)
-        found = one_sided_p(lambda confidence_level: wilson_interval(yes, n, confidence_level=confidence_level), share)  # noqa: B023
-        assert (found.p_above, found.p_below) == pytest.approx(
+        result = one_sided_p(lambda confidence_level: wilson_interval(yes, n, confidence_level=confidence_level), share)  # noqa: B023
+        assert (result.p_above, result.p_below) == pytest.approx(
             (math.erfc(z / math.sqrt(2)) / 2, math.erfc(-z / math.sqrt(2)) / 2), abs=1e-9
         )
 
@@ -54,7 +54,7 @@ def test_wilson_intervals_give_the_score_test() -> None:
 def test_small_p_values_are_accurate(z: float) -> None:
     exact = math.erfc(z / math.sqrt(2)) / 2
     assert exact < 1e-6
-    # Alpha is a multiple of SMALLEST_ALPHA: as far as that may p be off.
+    # Alpha is a multiple of SMALLEST_ALPHA, which limits the precision of p.
     assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=SMALLEST_ALPHA)
 
 
@@ -69,8 +69,8 @@ def test_p_agrees_with_an_asymmetric_interval() -> None:
         return 1 - normal_quantile(confidence_level) / 2, 1 + 3 * normal_quantile(confidence_level)
 
     for threshold in np.linspace(-1.0, 7.0, 81):
-        found, (low, high) = one_sided_p(skewed, float(threshold)), skewed(0.95)
-        assert (found.p_above < 0.025, found.p_below < 0.025) == (low > threshold, high < threshold)
+        result, (low, high) = one_sided_p(skewed, float(threshold)), skewed(0.95)
+        assert (result.p_above < 0.025, result.p_below < 0.025) == (low > threshold, high < threshold)
 
 
 def test_a_constant_interval_gives_the_smallest_p() -> None:
@@ -79,7 +79,7 @@ def test_a_constant_interval_gives_the_smallest_p() -> None:
 
     assert one_sided_p(fixed, 0.5) == OneSidedP(p_above=SMALLEST_ALPHA / 2, p_below=1 - SMALLEST_ALPHA / 2)
     assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - SMALLEST_ALPHA / 2, p_below=SMALLEST_ALPHA / 2)
-    for held in (1.0, 1.5, 2.0):  # its ends are its own
+    for held in (1.0, 1.5, 2.0):  # its ends belong to it
         assert one_sided_p(fixed, held) == OneSidedP(p_above=0.5, p_below=0.5)
 
 
@@ -100,7 +100,7 @@ def test_a_clipped_interval_contains_its_bound_while_it_is_clipped() -> None:
 
     at_bound = one_sided_p(cut, 1.0)
     assert at_bound.p_below == pytest.approx(one_sided_p(normal(0.9, 0.1), 1.0).p_below)  # 1 standard error away
-    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == SMALLEST_ALPHA / 2  # where no value can be
+    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == SMALLEST_ALPHA / 2  # outside the possible values
     assert one_sided_p(
         lambda confidence_level: wilson_interval(20, 20, confidence_level=confidence_level), 1.0
     ) == OneSidedP(p_above=0.5, p_below=0.5)
@@ -120,10 +120,10 @@ def test_mirroring_swaps_the_p_values(centre: float, down: float, up: float, thr
         low, high = interval(confidence_level)
         return -high, -low
 
-    one, other = one_sided_p(interval, threshold), one_sided_p(mirrored, -threshold)
-    assert (one.p_above, one.p_below) == (other.p_below, other.p_above)
-    assert min(one.p_above, one.p_below) > 0
-    assert one.p_above + one.p_below == 1
+    original, other = one_sided_p(interval, threshold), one_sided_p(mirrored, -threshold)
+    assert (original.p_above, original.p_below) == (other.p_below, other.p_above)
+    assert min(original.p_above, original.p_below) > 0
+    assert original.p_above + original.p_below == 1
 
 
 @given(st.floats(-5, 5), st.floats(-8, 8), st.floats(0, 3))

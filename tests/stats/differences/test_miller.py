@@ -1,4 +1,4 @@
-"""The arithmetic of "Adding Error Bars to Evals" (Miller 2024), step by step on small numbers, against ours."""
+"""The formulas of "Adding Error Bars to Evals" (Miller 2024), step by step on small numbers."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_the_standard_error_of_a_mean_follows_the_central_limit_theorem() -> Non
     squares = sum((score - mean) ** 2 for score in SCORES)  # 4 x (1/3)^2 + 2 x (2/3)^2
     assert squares == pytest.approx(4 / 9 + 8 / 9)
     assert error_of(SCORES) == pytest.approx(math.sqrt(squares / 5 / 6))
-    # For yes and no, p (1 - p) / n with n - 1 instead of n.
+    # For binary values this is p (1 - p) / n with n - 1 instead of n.
     assert error_of(SCORES) ** 2 == pytest.approx(mean * (1 - mean) / 5)
 
 
@@ -39,9 +39,9 @@ def test_the_clustered_standard_error_adds_the_products_within_clusters() -> Non
         for j in range(n):
             if i != j and PASSAGES[i] == PASSAGES[j]:
                 together += (SCORES[i] - mean) * (SCORES[j] - mean) / n**2
-    # a: 1/3, -2/3, 1/3, in pairs 2 x (-2/9 + 1/9 - 2/9); b: 1/3, -2/3, 2 x -2/9; c: nobody else.
+    # a: 1/3, -2/3, 1/3, in pairs 2 x (-2/9 + 1/9 - 2/9); b: 1/3, -2/3, 2 x -2/9; c: no other member.
     assert together == pytest.approx((-6 / 9 - 4 / 9) / 36)
-    # With the squared error of the first test in it, n - 1 stands for n. Ours corrects for G clusters: undone here.
+    # The first test's variance uses n - 1 instead of n. The correction for G clusters is undone here.
     paper = alone * n / (n - 1) + together
     undone = error_of(SCORES, PASSAGES) ** 2 * (3 - 1) / 3
     assert undone == pytest.approx(alone + together)
@@ -62,11 +62,11 @@ def test_pairing_reduces_the_variance_by_twice_the_covariance() -> None:
     covariance = sum(products) / 5 / 6  # of the two means
     correlation = covariance / (ours * theirs)
     assert 0.8 < correlation < 0.9
-    found = paired_difference(CANDIDATE, BASELINE).standard_error
-    assert found == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * covariance))
-    assert found == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * correlation * ours * theirs))
+    result = paired_difference(CANDIDATE, BASELINE).standard_error
+    assert result == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * covariance))
+    assert result == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * correlation * ours * theirs))
     unpaired = math.hypot(ours, theirs)
-    assert found is not None and found < unpaired / 2
+    assert result is not None and result < unpaired / 2
 
 
 def test_clustered_pairs_use_the_clustered_formula_on_differences() -> None:
@@ -81,7 +81,7 @@ def test_clustered_pairs_use_the_clustered_formula_on_differences() -> None:
 
 @pytest.mark.parametrize(("repetitions", "left"), [(1, 1), (2, 2 / 3), (4, 1 / 2), (10**9, 1 / 3)])
 def test_two_repetitions_save_a_third_of_the_variance_and_four_half(repetitions: int, left: float) -> None:
-    # Yes or no with a chance of yes spread evenly over 0 to 1: its variance is 1/12, that of an answer x (1 - x), on
+    # Binary with a probability x of yes uniform over 0 to 1: its variance is 1/12, that of an answer x (1 - x), on
     # average 1/2 - 1/3 = 1/6.
     between, within = 1 / 12, 1 / 6
     assert (between + within / repetitions) / (between + within) == pytest.approx(left)
@@ -93,13 +93,13 @@ def test_two_repetitions_save_a_third_of_the_variance_and_four_half(repetitions:
 def test_variance_components_are_recovered_from_simulated_answers() -> None:
     rng = np.random.default_rng(81)
     chances = rng.random((20_000, 1))
-    found = difference_components(rng.random((20_000, 3)) < chances, rng.random((20_000, 2)) < 0.5)
-    assert found.between == pytest.approx(1 / 12, abs=0.005)
-    assert found.within == pytest.approx(1 / 6 + 1 / 4, abs=0.005)
+    result = difference_components(rng.random((20_000, 3)) < chances, rng.random((20_000, 2)) < 0.5)
+    assert result.between == pytest.approx(1 / 12, abs=0.005)
+    assert result.within == pytest.approx(1 / 6 + 1 / 4, abs=0.005)
 
 
 def test_the_sample_size_is_the_published_formula_plus_two_for_students_t() -> None:
-    # 3 points, with nothing but a variance of 1/9 between: 969 in the paper.
+    # A difference of 3 points with only a variance of 1/9 between examples: 969 in the paper.
     assert math.ceil(Z**2 * (1 / 9) / 0.03**2) == 969
     assert needed_examples(0.03, sd=1 / 3) == 969 + 2
     omega, sigma_a, sigma_b = 1 / 9, 1 / 6, 0.2

@@ -18,7 +18,7 @@ SECOND_DRUG = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
 
 
 def of_counts(gained: int, lost: int, n: int, **settings: Any) -> PairedDifference:
-    """The binary difference of n pairs of which so many are right for the candidate only, or the baseline only."""
+    """Return the difference of n binary pairs with these numbers of discordant pairs."""
     candidate, baseline = np.zeros(n), np.zeros(n)
     candidate[:gained], baseline[gained : gained + lost] = 1, 1
     return paired_difference(candidate, baseline, binary=True, **settings)
@@ -31,17 +31,17 @@ class Plain(NamedTuple):
 
 
 def plain_t(candidate: Any, baseline: Any, clusters: Any = None) -> Plain:
-    """Without the correction for skew, from the standard error that was found."""
-    found = paired_difference(candidate, baseline, clusters)
-    assert found.standard_error is not None and found.difference is not None
+    """Return interval and p without the correction for skew, from the same standard error."""
+    estimate = paired_difference(candidate, baseline, clusters)
+    assert estimate.standard_error is not None and estimate.difference is not None
     differences = np.subtract(candidate, baseline).astype(float)
     df = degrees_of_freedom(differences, clustering_of(clusters, differences.size))
-    interval = t_interval(found.difference, found.standard_error, df=df, confidence_level=0.95)
-    return Plain(*interval, t_p_value(found.difference, found.standard_error, df=df))
+    interval = t_interval(estimate.difference, estimate.standard_error, df=df, confidence_level=0.95)
+    return Plain(*interval, t_p_value(estimate.difference, estimate.standard_error, df=df))
 
 
 def flipped(differences: Any, clusters: Sequence[int]) -> float:
-    """The p of flipping the signs of clusters, all 2 ** G ways tried."""
+    """Return the p-value of sign flips of clusters, by enumerating all 2 ** G."""
     sums = np.bincount(clusters, weights=differences)
     signs = 1 - 2 * (np.arange(2**sums.size)[:, None] >> np.arange(sums.size) & 1)
     return float(np.mean(np.abs(signs @ sums) >= abs(sums.sum()) - 1e-9))
@@ -49,11 +49,11 @@ def flipped(differences: Any, clusters: Sequence[int]) -> float:
 
 def test_student_sleep_data_as_published() -> None:
     # Student 1908; R's t.test(extra ~ group, data = sleep, paired = TRUE)
-    found = paired_difference(FIRST_DRUG, SECOND_DRUG)
+    estimate = paired_difference(FIRST_DRUG, SECOND_DRUG)
     by_t = plain_t(FIRST_DRUG, SECOND_DRUG)
-    assert (found.difference, by_t.low, by_t.high) == pytest.approx((-1.58, -2.4598858, -0.7001142), abs=5e-8)
+    assert (estimate.difference, by_t.low, by_t.high) == pytest.approx((-1.58, -2.4598858, -0.7001142), abs=5e-8)
     assert by_t.p_value == pytest.approx(0.002833, abs=5e-7)
-    assert (found.candidate_mean, found.baseline_mean) == pytest.approx((0.75, 2.33))
+    assert (estimate.candidate_mean, estimate.baseline_mean) == pytest.approx((0.75, 2.33))
 
 
 def test_intervals_match_the_sandwich_with_clusters_and_student_t_without(
@@ -64,20 +64,22 @@ def test_intervals_match_the_sandwich_with_clusters_and_student_t_without(
     rng = np.random.default_rng(11)
     clusters = [[0, 0, 1, *rng.integers(0, n // 3, n - 3).tolist()] for n in rng.integers(6, 100, 25).tolist()]
     clusters += [[*range(n)] for n in rng.integers(3, 100, 25).tolist()]
-    sides = [rng.normal(0.2, 1, (2, len(one))) + rng.normal(size=(2, len(one)))[:, one] for one in clusters]
+    sides = [rng.normal(0.2, 1, (2, len(labels))) + rng.normal(size=(2, len(labels)))[:, labels] for labels in clusters]
     df = np.array(
         [
-            degrees_of_freedom(ours - theirs, clustering_of(one, len(one)))
-            for (ours, theirs), one in zip(sides, clusters, strict=True)
+            degrees_of_freedom(ours - theirs, clustering_of(labels, len(labels)))
+            for (ours, theirs), labels in zip(sides, clusters, strict=True)
         ]
     )
-    errors = [sandwich_error(ours - theirs, one) for (ours, theirs), one in zip(sides, clusters, strict=True)]
-    found = [plain_t(*both, one) for both, one in zip(sides, clusters, strict=True)]
+    errors = [sandwich_error(ours - theirs, labels) for (ours, theirs), labels in zip(sides, clusters, strict=True)]
+    estimate = [plain_t(*both, labels) for both, labels in zip(sides, clusters, strict=True)]
     centres, halves = np.array([np.mean(ours - theirs) for ours, theirs in sides]), t_bisected(0.95, df) * errors
-    assert [one.low for one in found] == pytest.approx(centres - halves, abs=1e-9)
-    assert [one.high for one in found] == pytest.approx(centres + halves, abs=1e-9)
-    assert [one.p_value for one in found] == pytest.approx(1 - t_probability(centres / errors, df), abs=1e-9)
-    assert df[25:].tolist() == [len(one) - 1 for one in clusters[25:]]
+    assert [interval.low for interval in estimate] == pytest.approx(centres - halves, abs=1e-9)
+    assert [interval.high for interval in estimate] == pytest.approx(centres + halves, abs=1e-9)
+    assert [interval.p_value for interval in estimate] == pytest.approx(
+        1 - t_probability(centres / errors, df), abs=1e-9
+    )
+    assert df[25:].tolist() == [len(labels) - 1 for labels in clusters[25:]]
 
 
 def test_t_intervals_are_corrected_for_skew() -> None:
@@ -85,98 +87,102 @@ def test_t_intervals_are_corrected_for_skew() -> None:
     tail, even = rng.lognormal(size=20), np.linspace(-1, 2, 20)
     for differences, clusters in ((tail, None), (-tail, None), (tail, [k // 2 for k in range(20)])):
         zeros = np.zeros(20)
-        found, plain = paired_difference(differences, zeros, clusters), plain_t(differences, zeros, clusters)
-        assert found.low is not None and found.high is not None
-        assert found.low <= plain.low and plain.high <= found.high and found.p_value >= plain.p_value  # type: ignore[operator]
-        assert found.high - found.low > 1.05 * (plain.high - plain.low)
-        assert found.method == ("skew-corrected t" if clusters is None else "cluster-robust skew-corrected t")
-    found = paired_difference(even, np.zeros(20))
-    assert (found.low, found.high, found.p_value) == pytest.approx(plain_t(even, np.zeros(20)), abs=1e-12)
+        estimate, plain = paired_difference(differences, zeros, clusters), plain_t(differences, zeros, clusters)
+        assert estimate.low is not None and estimate.high is not None
+        assert estimate.low <= plain.low and plain.high <= estimate.high and estimate.p_value >= plain.p_value  # type: ignore[operator]
+        assert estimate.high - estimate.low > 1.05 * (plain.high - plain.low)
+        assert estimate.method == ("skew-corrected t" if clusters is None else "cluster-robust skew-corrected t")
+    estimate = paired_difference(even, np.zeros(20))
+    assert (estimate.low, estimate.high, estimate.p_value) == pytest.approx(plain_t(even, np.zeros(20)), abs=1e-12)
 
 
 def test_interval_and_p_agree_for_a_long_tail() -> None:
     rng = np.random.default_rng(15)
-    told = []
+    significant = []
     for shift in np.linspace(0.5, 3, 60).tolist():
-        found = paired_difference(rng.lognormal(size=25), np.full(25, shift))
-        told.append(finds(found))
-    assert 10 < sum(told) < 50
+        estimate = paired_difference(rng.lognormal(size=25), np.full(25, shift))
+        significant.append(finds(estimate))
+    assert 10 < sum(significant) < 50
 
 
 def test_binary_pairs_use_bonett_price_and_tango_with_mcnemar() -> None:
-    found = of_counts(26, 4, 48)  # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
+    estimate = of_counts(26, 4, 48)  # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
     low, high = tango_interval(26, 4, 48, confidence_level=0.95)
-    assert (found.low, found.high) == pytest.approx((min(low, 0.2548067), max(high, 0.6251933)), abs=5e-8)
+    assert (estimate.low, estimate.high) == pytest.approx((min(low, 0.2548067), max(high, 0.6251933)), abs=5e-8)
     outside = Fraction(2 * sum(comb(30, k) for k in range(5)), 2**30)
-    assert found.p_value == pytest.approx(float(outside), rel=1e-9)
-    assert (found.method, found.difference) == ("bonett-price and tango; exact mcnemar", pytest.approx(22 / 48))
+    assert estimate.p_value == pytest.approx(float(outside), rel=1e-9)
+    assert (estimate.method, estimate.difference) == ("bonett-price and tango; exact mcnemar", pytest.approx(22 / 48))
 
 
 def test_concordant_binary_pairs_have_p_of_1() -> None:
-    found = of_counts(0, 0, 40)
-    assert (found.difference, found.p_value) == (0.0, 1.0)
-    assert found.low is not None and found.low == -found.high < 0  # type: ignore[operator]
+    estimate = of_counts(0, 0, 40)
+    assert (estimate.difference, estimate.p_value) == (0.0, 1.0)
+    assert estimate.low is not None and estimate.low == -estimate.high < 0  # type: ignore[operator]
 
 
 def test_binary_clusters_use_t_with_two_added_clusters_clipped_to_1() -> None:
     candidate, baseline, clusters = [1] * 6, [0, 0, 0, 0, 0, 1], [0, 0, 1, 1, 2, 2]
-    found = paired_difference(candidate, baseline, clusters, binary=True)
+    estimate = paired_difference(candidate, baseline, clusters, binary=True)
     more = [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.6, 0.6, -0.6, -0.6]
     by_t = plain_t(more, [0.0] * 10, [*clusters, 3, 3, 4, 4])
-    assert (found.low, found.p_value) == pytest.approx((by_t.low, by_t.p_value))
-    assert by_t.high > 1 and found.high == 1.0
-    assert found.difference == pytest.approx(5 / 6)
-    assert (found.method, found.n_clusters, found.n_pairs) == ("adjusted cluster-robust t", 3, 6)
+    assert (estimate.low, estimate.p_value) == pytest.approx((by_t.low, by_t.p_value))
+    assert by_t.high > 1 and estimate.high == 1.0
+    assert estimate.difference == pytest.approx(5 / 6)
+    assert (estimate.method, estimate.n_clusters, estimate.n_pairs) == ("adjusted cluster-robust t", 3, 6)
 
 
 @pytest.mark.parametrize("step", [0.0, 0.25, -3.0])
 @pytest.mark.parametrize("n", [2, 5, 10])
 def test_equal_differences_have_the_exact_sign_flip_p(step: float, n: int) -> None:
     baseline = np.linspace(0, 1, n)
-    found = paired_difference(baseline + step, baseline)
-    assert found.p_value == pytest.approx(flipped(np.full(n, step), range(n)), abs=1e-12)
-    assert (found.low, found.high, found.method) == (None, None, "no interval; exact sign-flip")
-    assert found.reason == f"all {n} differences are equal: no variation to compute an interval from"
+    estimate = paired_difference(baseline + step, baseline)
+    assert estimate.p_value == pytest.approx(flipped(np.full(n, step), range(n)), abs=1e-12)
+    assert (estimate.low, estimate.high, estimate.method) == (None, None, "no interval; exact sign-flip")
+    assert estimate.reason == f"all {n} differences are equal: no variation to compute an interval from"
 
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("candidate", [[1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0]])
 def test_equal_clusters_have_the_exact_sign_flip_p(candidate: list[int], binary: bool) -> None:
-    found = paired_difference(candidate, [0] * 6, "aabbcc", binary=binary)
-    assert found.p_value == flipped(candidate, [0, 0, 1, 1, 2, 2])
+    estimate = paired_difference(candidate, [0] * 6, "aabbcc", binary=binary)
+    assert estimate.p_value == flipped(candidate, [0, 0, 1, 1, 2, 2])
     if not binary:
-        assert (found.low, found.high, found.method) == (None, None, "no interval; exact sign-flip of clusters")
+        assert (estimate.low, estimate.high, estimate.method) == (
+            None,
+            None,
+            "no interval; exact sign-flip of clusters",
+        )
         return
     mean, others = sum(candidate) / 6, 1 - 0.025 ** (1 / 3)
-    assert (found.low, found.high) == pytest.approx((mean - others * (1 + mean), mean + others * (1 - mean)))
-    assert found.method == "clopper-pearson of clusters; exact sign-flip of clusters"
+    assert (estimate.low, estimate.high) == pytest.approx((mean - others * (1 + mean), mean + others * (1 - mean)))
+    assert estimate.method == "clopper-pearson of clusters; exact sign-flip of clusters"
 
 
 def test_equal_scores_on_200_examples_have_a_narrow_interval() -> None:
     scores = np.linspace(0, 1, 200)
-    found = paired_difference(scores, scores, bounds=(0, 1))
+    estimate = paired_difference(scores, scores, bounds=(0, 1))
     others = 1 - 0.025 ** (1 / 200)  # 1.8 %
-    assert (found.low, found.high) == (pytest.approx(-others), pytest.approx(others))
-    assert (found.p_value, found.reason, found.method) == (1.0, None, "clopper-pearson; exact sign-flip")
+    assert (estimate.low, estimate.high) == (pytest.approx(-others), pytest.approx(others))
+    assert (estimate.p_value, estimate.reason, estimate.method) == (1.0, None, "clopper-pearson; exact sign-flip")
     assert paired_difference(scores, scores, bounds=(0, np.inf)).low is None
 
 
 def test_the_interval_of_equal_pairs_covers_a_difference_missed_by_the_sample() -> None:
-    """One pair in a hundred differs, by all there can be: with 100 pairs none is seen in every third run."""
+    """One pair in a hundred differs, by the maximum: a third of the samples of 100 contain none of them."""
     rng, missed, held = np.random.default_rng(23), 0, 0
     for _ in range(600):
         differs = rng.random(100) < 0.01
-        found = paired_difference(differs * 1.0, np.zeros(100), bounds=(0, 1))
+        estimate = paired_difference(differs * 1.0, np.zeros(100), bounds=(0, 1))
         if not differs.any():
             missed += 1
-            held += found.low is not None and found.high is not None and found.low <= 0.01 <= found.high
+            held += estimate.low is not None and estimate.high is not None and estimate.low <= 0.01 <= estimate.high
     assert missed > 150 and held == missed
 
 
 def test_bounds_of_the_values_clip_the_differences() -> None:
     candidate, baseline = [5.0, 1.0, 5.0], [1.0, 1.0, 3.0]
-    found, free = paired_difference(candidate, baseline, bounds=(1, 5)), paired_difference(candidate, baseline)
-    assert free.high is not None and free.high > 4 and (found.low, found.high) == (free.low, 4.0)
+    estimate, free = paired_difference(candidate, baseline, bounds=(1, 5)), paired_difference(candidate, baseline)
+    assert free.high is not None and free.high > 4 and (estimate.low, estimate.high) == (free.low, 4.0)
 
 
 def test_few_clusters_give_a_warning() -> None:
@@ -201,9 +207,9 @@ def test_bad_bounds_are_refused(settings: dict[str, Any], said: str) -> None:
 
 
 def test_rounding_is_neither_variation_nor_a_difference() -> None:
-    found = paired_difference([0.1 + 0.2, 0.3, 0.7 + 0.1], [0.3, 0.3, 0.8])
-    assert found.difference is not None and 0 < abs(found.difference) < 1e-15
-    assert (found.p_value, found.low) == (1.0, None)
+    estimate = paired_difference([0.1 + 0.2, 0.3, 0.7 + 0.1], [0.3, 0.3, 0.8])
+    assert estimate.difference is not None and 0 < abs(estimate.difference) < 1e-15
+    assert (estimate.p_value, estimate.low) == (1.0, None)
     same_step = paired_difference([0.3, 0.4, 0.7], [0.2, 0.3, 0.6])
     assert (same_step.p_value, same_step.low) == (0.25, None)
 
@@ -219,10 +225,12 @@ def test_rounding_is_neither_variation_nor_a_difference() -> None:
     ],
 )
 def test_too_few_pairs_have_neither_interval_nor_p(n: int, clusters: Any, reason: str, binary: bool) -> None:
-    found = paired_difference([1] * n, [0] * n, clusters, binary=binary)
-    assert (found.low, found.high, found.p_value, found.reason) == (None, None, None, reason)
-    assert (found.difference, found.candidate_mean, found.baseline_mean) == ((1, 1, 0) if n else (None, None, None))
-    assert found.n_clusters == (None if clusters is None else len({*clusters}))
+    estimate = paired_difference([1] * n, [0] * n, clusters, binary=binary)
+    assert (estimate.low, estimate.high, estimate.p_value, estimate.reason) == (None, None, None, reason)
+    assert (estimate.difference, estimate.candidate_mean, estimate.baseline_mean) == (
+        (1, 1, 0) if n else (None, None, None)
+    )
+    assert estimate.n_clusters == (None if clusters is None else len({*clusters}))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,7 @@ def test_bad_input_is_refused(candidate: Any, baseline: Any, settings: dict[str,
 
 
 def finds(result: PairedDifference) -> bool:
-    """Whether both interval and p speak of a difference; they must not contradict each other."""
+    """Return whether the difference is significant; interval and p must agree."""
     assert result.low is not None and result.high is not None and result.p_value is not None
     one_sided_p = result.low > 0 or result.high < 0
     assert one_sided_p == (result.p_value < 0.05)

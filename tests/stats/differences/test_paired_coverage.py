@@ -10,14 +10,14 @@ from evalflows.stats import paired_difference
 
 
 def simulate(draw: Callable[[np.random.Generator], tuple[Any, Any, Any]], runs: int, **settings: Any) -> Any:
-    """The intervals and p-values of so many draws of candidate, baseline and clusters; shape (runs, 3)."""
+    """Return the intervals and p-values of `runs` draws of candidate, baseline and clusters; shape (runs, 3)."""
     rng = np.random.default_rng(13)
-    found = [paired_difference(*draw(rng), **settings) for _ in range(runs)]
-    return np.array([(one.low, one.high, one.p_value) for one in found])
+    result = [paired_difference(*draw(rng), **settings) for _ in range(runs)]
+    return np.array([(estimate.low, estimate.high, estimate.p_value) for estimate in result])
 
 
-def assert_covers(found: Any, truth: float, least: float) -> None:
-    assert np.mean((found[:, 0] <= truth) & (truth <= found[:, 1])) >= least
+def assert_covers(result: Any, truth: float, least: float) -> None:
+    assert np.mean((result[:, 0] <= truth) & (truth <= result[:, 1])) >= least
 
 
 @pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
@@ -50,14 +50,14 @@ def test_clustered_intervals_cover_and_tests_seldom_err(g: int, runs: int, least
         ours, theirs = noise < shares if binary else shares + noise
         return ours, theirs, clusters.tolist()
 
-    found = simulate(draw, runs, binary=binary)
-    assert_covers(found, 0.0, least)
-    assert np.mean(found[:, 2] <= 0.05) <= 0.06 + (0.95 - least)
+    result = simulate(draw, runs, binary=binary)
+    assert_covers(result, 0.0, least)
+    assert np.mean(result[:, 2] <= 0.05) <= 0.06 + (0.95 - least)
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.045])
 def test_intervals_cover_rare_differences_in_clusters(loss: float) -> None:
-    """Five pairs in a hundred differ. Without the two clusters more, those of a loss are covered in 82 %."""
+    """Five per cent of pairs differ. Without the two added clusters, coverage with a loss is 82 %."""
 
     def draw(rng: np.random.Generator) -> tuple[Any, Any, Any]:
         clusters = np.repeat(np.arange(30), 10)
@@ -65,13 +65,13 @@ def test_intervals_cover_rare_differences_in_clusters(loss: float) -> None:
         lost, gained = kind < (0.05 + loss) / 2, kind > 1 - (0.05 - loss) / 2
         return ~lost, ~gained, clusters.tolist()
 
-    found = simulate(draw, 1000, binary=True)
-    assert_covers(found, -loss, 0.94)
-    assert loss or np.mean(found[:, 2] <= 0.05) <= 0.05
+    result = simulate(draw, 1000, binary=True)
+    assert_covers(result, -loss, 0.94)
+    assert loss or np.mean(result[:, 2] <= 0.05) <= 0.05
 
 
 def test_intervals_cover_a_skewed_difference_and_tests_seldom_err() -> None:
-    # By t alone 90.3 % are covered, and tests err in 9.7 %, by simulation.
-    found = simulate(lambda rng: (rng.lognormal(size=30).clip(max=10), 1.6053 + rng.normal(size=30) / 2, None), 1500)
-    assert_covers(found, 0.0, 0.925)
-    assert np.mean(found[:, 2] <= 0.05) <= 0.075
+    # Without the correction, coverage is 90.3 % and tests err in 9.7 %, by simulation.
+    result = simulate(lambda rng: (rng.lognormal(size=30).clip(max=10), 1.6053 + rng.normal(size=30) / 2, None), 1500)
+    assert_covers(result, 0.0, 0.925)
+    assert np.mean(result[:, 2] <= 0.05) <= 0.075

@@ -30,10 +30,14 @@ def negative(number: float | None) -> float | None:
 @given(st.one_of(st.tuples(PAIRS, st.just(False)), st.tuples(BINARY_PAIRS, st.booleans())), st.booleans())
 def test_swapping_the_sides_changes_the_sign_and_keeps_p(data: tuple[list[Any], bool], clustered: bool) -> None:
     pairs, binary = data
-    one, other = (both(pairs, clustered=clustered, binary=binary, swap=swap) for swap in (False, True))
-    assert one.difference == pytest.approx(negative(other.difference), abs=1e-12)
-    assert (one.low, one.high) == pytest.approx((negative(other.high), negative(other.low)), abs=1e-9)
-    assert (one.p_value, one.method, one.reason) == (pytest.approx(other.p_value), other.method, other.reason)
+    original, other = (both(pairs, clustered=clustered, binary=binary, swap=swap) for swap in (False, True))
+    assert original.difference == pytest.approx(negative(other.difference), abs=1e-12)
+    assert (original.low, original.high) == pytest.approx((negative(other.high), negative(other.low)), abs=1e-9)
+    assert (original.p_value, original.method, original.reason) == (
+        pytest.approx(other.p_value),
+        other.method,
+        other.reason,
+    )
 
 
 @settings(deadline=None)
@@ -45,9 +49,15 @@ def test_swapping_the_sides_changes_the_sign_and_keeps_p(data: tuple[list[Any], 
 def test_the_order_of_pairs_does_not_matter(data: tuple[list[Any], bool], clustered: bool, random: Any) -> None:
     pairs, binary = data
     shuffled = random.sample(pairs, len(pairs))
-    one, other = (both(some, clustered=clustered, binary=binary) for some in (pairs, shuffled))
-    assert (one.difference, one.low, one.high) == pytest.approx((other.difference, other.low, other.high), abs=1e-8)
-    assert (one.p_value, one.method, one.reason) == (pytest.approx(other.p_value), other.method, other.reason)
+    original, other = (both(some, clustered=clustered, binary=binary) for some in (pairs, shuffled))
+    assert (original.difference, original.low, original.high) == pytest.approx(
+        (other.difference, other.low, other.high), abs=1e-8
+    )
+    assert (original.p_value, original.method, original.reason) == (
+        pytest.approx(other.p_value),
+        other.method,
+        other.reason,
+    )
 
 
 @settings(deadline=None)
@@ -61,9 +71,9 @@ def test_finite_input_gives_finite_floats_without_a_warning(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = both(pairs, clustered=clustered, binary=False, confidence_level=confidence_level)
-    assert_plain(found)
-    assert found.p_value is None or 0 <= found.p_value <= 1
+        result = both(pairs, clustered=clustered, binary=False, confidence_level=confidence_level)
+    assert_plain(result)
+    assert result.p_value is None or 0 <= result.p_value <= 1
 
 
 @settings(deadline=None)
@@ -73,10 +83,10 @@ def test_constant_sides_give_the_sign_flip_test_without_a_warning(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = both([(ours, theirs, k % 2) for k in range(n)], clustered=clustered, binary=False)
-    assert_plain(found)
-    assert (found.difference, found.low) == (ours - theirs, None)
-    assert found.p_value is not None and found.method.startswith("no interval; exact sign-flip")
+        result = both([(ours, theirs, k % 2) for k in range(n)], clustered=clustered, binary=False)
+    assert_plain(result)
+    assert (result.difference, result.low) == (ours - theirs, None)
+    assert result.p_value is not None and result.method.startswith("no interval; exact sign-flip")
 
 
 @settings(deadline=None)

@@ -1,4 +1,4 @@
-"""cycles: who beats whom in a circle, against all ways to go round."""
+"""cycles: against enumeration of all cycles."""
 
 from itertools import combinations, permutations
 from typing import Any
@@ -23,7 +23,7 @@ def around(net: Any, way: tuple[int, ...]) -> bool:
 
 
 def all_ways_round(net: Any) -> list[tuple[int, ...]]:
-    """Of each group of entries that share circles, the shortest and first one through the smallest: all are tried."""
+    """Return for each component the first shortest cycle through its smallest entry, by enumeration."""
     entries = range(len(net))
     ways = [way for k in range(3, len(net) + 1) for way in permutations(entries, k) if around(net, way)]
     together = {entry: {entry} | {each for way in ways if entry in way for each in way} for entry in entries}
@@ -71,9 +71,9 @@ def test_cycles_match_enumeration(drawn: tuple[int, list[int]]) -> None:
     net = np.zeros((entries, entries))
     for (i, j), sign in zip(combinations(range(entries), 2), signs, strict=False):
         net[i, j], net[j, i] = sign, -sign
-    found = cycles(net)
-    assert found == all_ways_round(net)
-    assert all(type(entry) is int for way in found for entry in way)
+    result = cycles(net)
+    assert result == all_ways_round(net)
+    assert all(type(entry) is int for way in result for entry in way)
 
 
 def test_a_large_cycle_is_found_quickly() -> None:

@@ -1,4 +1,4 @@
-"""Shares of pairs that have members in common: as sure as so many pairs that have none, and no surer."""
+"""pair_share: effective sizes of pairs with common members, and coverage."""
 
 from itertools import combinations
 
@@ -11,9 +11,9 @@ from evalflows.stats.proportions import score_interval, wilson_interval
 
 
 def test_pairs_without_a_common_member_have_the_wilson_interval() -> None:
-    found = pair_share([1, 0, 0, 1, 0], [(f"a{i}", f"b{i}") for i in range(5)])
-    assert (found.low, found.high) == pytest.approx(wilson_interval(2, 5, confidence_level=0.95))
-    assert (found.share, found.n_yes, found.n_pairs) == (0.4, 2, 5)
+    result = pair_share([1, 0, 0, 1, 0], [(f"a{i}", f"b{i}") for i in range(5)])
+    assert (result.low, result.high) == pytest.approx(wilson_interval(2, 5, confidence_level=0.95))
+    assert (result.share, result.n_yes, result.n_pairs) == (0.4, 2, 5)
 
 
 @pytest.mark.parametrize("k", [2, 3, 10])
@@ -28,13 +28,13 @@ def test_pairs_that_all_share_a_member_are_worth_little_more_than_one() -> None:
 
 
 def test_no_pairs_give_no_share_and_a_reason() -> None:
-    found = pair_share([], [])
-    assert (found.share, found.low, found.high, found.reason) == (None, None, None, "no pairs")
+    result = pair_share([], [])
+    assert (result.share, result.low, result.high, result.reason) == (None, None, None, "no pairs")
 
 
 @pytest.mark.parametrize(("threshold", "seed"), [(0.0, 0), (1.0, 1), (1.5, 2)])
 def test_the_interval_covers_the_true_share_of_all_pairs(threshold: float, seed: int) -> None:
-    """How often one of two is lower by more than the threshold, in either direction of the pair."""
+    """Return how often one of two values is lower by more than the threshold, in either direction."""
     rng, k = np.random.default_rng(seed), 14
     pairs = list(combinations(range(k), 2))
     first, second = np.array(pairs).T
@@ -43,12 +43,12 @@ def test_the_interval_covers_the_true_share_of_all_pairs(threshold: float, seed:
     for _ in range(400):
         members = rng.normal(size=k)
         yes = members[first] - members[second] < -threshold
-        found, naive = pair_share(yes, pairs), wilson_interval(int(yes.sum()), len(pairs), confidence_level=0.95)
-        assert found.low is not None and found.high is not None
-        covered += found.low <= truth <= found.high
+        result, naive = pair_share(yes, pairs), wilson_interval(int(yes.sum()), len(pairs), confidence_level=0.95)
+        assert result.low is not None and result.high is not None
+        covered += result.low <= truth <= result.high
         plain += naive[0] <= truth <= naive[1]
-    assert covered >= 0.94 * 400  # of at least 95 %; three standard errors are 3 %
-    assert plain < 0.94 * 400  # as if pairs were independent, it would not
+    assert covered >= 0.94 * 400  # at least 95 % expected; three standard errors are 3 %
+    assert plain < 0.94 * 400  # treating pairs as independent does not cover
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,14 @@ def test_ratings_match_choix_with_half_a_win_added_each_way(seed: int) -> None:
     judged = random_judgements(rng, entries, 40 * entries)
     wins: list[tuple[int, int]] = []
     for i, j, points in zip(*(each.tolist() for each in judged), strict=True):
-        # A tie is both orders once, so that all other judgements are there twice.
+        # A tie counts as one win each way, so all other judgements count twice.
         wins += [(i, j), (j, i)] if points == 0.5 else [(i, j) if points else (j, i)] * 2
-    met = {(min(pair), max(pair)) for pair in wins}
-    wins += [*met, *((j, i) for i, j in met)]
-    found = bradley_terry(*judged, entries=entries, resamples=1)
-    assert found.ratings == pytest.approx(choix.opt_pairwise(entries, wins, alpha=0.0, tol=1e-9), abs=1e-3)
-    assert found.ratings == pytest.approx(choix.ilsr_pairwise(entries, wins, alpha=0.0), abs=1e-3)
-    assert sum(found.ratings or ()) == pytest.approx(0, abs=1e-12)
+    compared = {(min(pair), max(pair)) for pair in wins}
+    wins += [*compared, *((j, i) for i, j in compared)]
+    result = bradley_terry(*judged, entries=entries, resamples=1)
+    assert result.ratings == pytest.approx(choix.opt_pairwise(entries, wins, alpha=0.0, tol=1e-9), abs=1e-3)
+    assert result.ratings == pytest.approx(choix.ilsr_pairwise(entries, wins, alpha=0.0), abs=1e-3)
+    assert sum(result.ratings or ()) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("order_term", [False, True])
@@ -39,37 +39,37 @@ def test_ratings_match_choix_with_half_a_win_added_each_way(seed: int) -> None:
 def test_the_fit_maximises_the_explicit_likelihood(seed: int, order_term: bool) -> None:
     rng = np.random.default_rng(100 + seed)
     judged, weights = random_judgements(rng, 4, 60, order=0.7), rng.choice([0.5, 1.0, 2.0], 60)
-    found = bradley_terry(*judged, entries=4, weights=weights, resamples=1, order_term=order_term)
-    assert found.ratings is not None
-    ours = [*found.ratings, *([found.order_effect] if order_term else [])]
+    result = bradley_terry(*judged, entries=4, weights=weights, resamples=1, order_term=order_term)
+    assert result.ratings is not None
+    ours = [*result.ratings, *([result.order_effect] if order_term else [])]
     assert ours == pytest.approx(maximised_ratings(judged, 4, weights, order_term=order_term), abs=1e-5)
 
 
 def test_ratings_of_two_entries_are_their_log_odds() -> None:
-    """0 has 3 wins and a tie of 5: with the added halves the odds are 4 to 2."""
+    """Entry 0 has 3 wins and a tie in 5: with the added halves the odds are 4 to 2."""
     judged = [0, 1, 0, 1, 0], [1, 0, 1, 0, 1], [1, 0, 1, 0.5, 0]
-    found = bradley_terry(*judged, entries=2, resamples=1).ratings
-    assert found == pytest.approx((math.log(4 / 2) / 2, -math.log(4 / 2) / 2))
+    result = bradley_terry(*judged, entries=2, resamples=1).ratings
+    assert result == pytest.approx((math.log(4 / 2) / 2, -math.log(4 / 2) / 2))
 
 
 def test_an_entry_that_wins_everything_has_a_rating() -> None:
     judged = [2, 2, 0, 0, 1, 2], [0, 1, 1, 1, 0, 0], [1, 1, 1, 0, 1, 1]
-    found = bradley_terry(*judged, entries=3)
-    assert found.ratings is not None and found.lows is not None and found.highs is not None
-    assert found.ratings[2] > 0.8 > 0 > max(found.ratings[:2])
-    assert found.ratings == pytest.approx(maximised_ratings(judged, 3), abs=1e-5)
-    assert all(low < rating < high for low, rating, high in zip(found.lows, found.ratings, found.highs, strict=True))
+    result = bradley_terry(*judged, entries=3)
+    assert result.ratings is not None and result.lows is not None and result.highs is not None
+    assert result.ratings[2] > 0.8 > 0 > max(result.ratings[:2])
+    assert result.ratings == pytest.approx(maximised_ratings(judged, 3), abs=1e-5)
+    assert all(low < rating < high for low, rating, high in zip(result.lows, result.ratings, result.highs, strict=True))
 
 
 def test_the_rating_of_a_constant_winner_grows_with_its_wins() -> None:
-    found = [bradley_terry([0] * n, [1] * n, [1] * n, entries=2).ratings for n in (1, 5, 50)]
-    assert [each[0] * 2 for each in found if each] == pytest.approx([math.log((n + 0.5) / 0.5) for n in (1, 5, 50)])
+    result = [bradley_terry([0] * n, [1] * n, [1] * n, entries=2).ratings for n in (1, 5, 50)]
+    assert [each[0] * 2 for each in result if each] == pytest.approx([math.log((n + 0.5) / 0.5) for n in (1, 5, 50)])
 
 
 def test_unconnected_entries_have_no_ratings() -> None:
-    found = bradley_terry([0, 1, 2, 3, 0, 2], [1, 0, 3, 2, 1, 3], [1, 1, 0, 1, 0, 0.5], entries=4)
-    assert (found.ratings, found.lows, found.seed, found.resamples) == (None, None, None, None)
-    assert found.reason == "entries 0 and 2 are not connected by comparisons: no common scale"
+    result = bradley_terry([0, 1, 2, 3, 0, 2], [1, 0, 3, 2, 1, 3], [1, 1, 0, 1, 0, 0.5], entries=4)
+    assert (result.ratings, result.lows, result.seed, result.resamples) == (None, None, None, None)
+    assert result.reason == "entries 0 and 2 are not connected by comparisons: no common scale"
     linked = bradley_terry([0, 1, 2, 3, 0, 2, 1], [1, 0, 3, 2, 1, 3, 2], [1, 1, 0, 1, 0, 0.5, 0], entries=4)
     assert linked.ratings is not None
     left_out = bradley_terry([0, 1], [1, 0], [1, 1], entries=3)
@@ -86,24 +86,24 @@ def test_renumbering_entries_does_not_change_their_ratings(
     again = np.array(numbers)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, other = (
+        original, other = (
             bradley_terry(*sides, points, entries=4, order_term=order_term, resamples=1)
             for sides in ((first, second), (again[first], again[second]))
         )
-    assert (one.ratings is None) == (other.ratings is None)
-    if one.ratings is not None and other.ratings is not None:
-        assert one.ratings == pytest.approx([other.ratings[number] for number in numbers], abs=1e-7)
-        assert one.order_effect == pytest.approx(other.order_effect, abs=1e-7)
+    assert (original.ratings is None) == (other.ratings is None)
+    if original.ratings is not None and other.ratings is not None:
+        assert original.ratings == pytest.approx([other.ratings[number] for number in numbers], abs=1e-7)
+        assert original.order_effect == pytest.approx(other.order_effect, abs=1e-7)
 
 
 @settings(deadline=None)
 @given(st.lists(JUDGEMENT, max_size=25), st.lists(st.booleans(), min_size=25, max_size=25))
 def test_without_an_order_term_the_order_does_not_matter(rows: list[Any], turned: list[bool]) -> None:
-    one, other = (
+    original, other = (
         [(pair[::-1], 1 - won) if turn else (pair, won) for (pair, won, _), turn in zip(rows, turns, strict=False)]
         for turns in ([False] * 25, turned)
     )
-    found, same = (
+    result, same = (
         bradley_terry(
             [pair[0] for pair, _ in some],
             [pair[1] for pair, _ in some],
@@ -112,9 +112,9 @@ def test_without_an_order_term_the_order_does_not_matter(rows: list[Any], turned
             entries=4,
             resamples=20,
         )
-        for some in (one, other)
+        for some in (original, other)
     )
-    assert found == same
+    assert result == same
 
 
 def test_weights_count_like_repeated_judgements() -> None:
@@ -132,19 +132,19 @@ def test_weights_count_like_repeated_judgements() -> None:
 
 def test_position_bias_is_estimated() -> None:
     judged: Any = clustered_judgements([-1, 0, 0.2, 0.8], 400, 0.9, np.random.default_rng(41))
-    found = bradley_terry(*judged, entries=4, order_term=True)
-    assert found.ratings == pytest.approx((-1, 0, 0.2, 0.8), abs=0.2)
-    assert found.order_effect == pytest.approx(0.9, abs=0.1)
-    assert found.order_low is not None and 0.7 < found.order_low < found.order_effect  # type: ignore[operator]
-    assert found.order_high is not None and found.order_effect < found.order_high < 1.1  # type: ignore[operator]
-    assert (found.order_reason, found.method) == (
+    result = bradley_terry(*judged, entries=4, order_term=True)
+    assert result.ratings == pytest.approx((-1, 0, 0.2, 0.8), abs=0.2)
+    assert result.order_effect == pytest.approx(0.9, abs=0.1)
+    assert result.order_low is not None and 0.7 < result.order_low < result.order_effect  # type: ignore[operator]
+    assert result.order_high is not None and result.order_effect < result.order_high < 1.1  # type: ignore[operator]
+    assert (result.order_reason, result.method) == (
         None,
         "bradley-terry with an order term; cluster bootstrap percentiles",
     )
 
 
 def test_the_order_term_removes_position_bias_from_ratings() -> None:
-    """Two equals; 0 was first 90 times of 100, and the first wins 3 times of 4."""
+    """Two equal entries; entry 0 was first 90 times of 100, and the first wins 3 times of 4."""
     judged = [0] * 90 + [1] * 10, [1] * 90 + [0] * 10, [1, 1, 1, 0] * 25
     blind, seeing = (bradley_terry(*judged, entries=2, order_term=yes, resamples=1).ratings for yes in (False, True))
     assert blind is not None and blind[0] - blind[1] > 0.7
@@ -153,25 +153,25 @@ def test_the_order_term_removes_position_bias_from_ratings() -> None:
 
 def test_an_order_that_decides_everything_has_a_finite_effect() -> None:
     judged = [0, 1, 2, 1, 2, 0] * 5, [1, 0, 1, 2, 0, 2] * 5, [1] * 30
-    found = bradley_terry(*judged, entries=3, order_term=True)
-    assert found.ratings == pytest.approx((0, 0, 0), abs=1e-9)
-    assert found.order_effect == pytest.approx(math.log(30.5 / 0.5)) and found.order_low is not None
+    result = bradley_terry(*judged, entries=3, order_term=True)
+    assert result.ratings == pytest.approx((0, 0, 0), abs=1e-9)
+    assert result.order_effect == pytest.approx(math.log(30.5 / 0.5)) and result.order_low is not None
 
 
 def test_pairs_in_one_order_do_not_identify_the_order_effect() -> None:
     judged = [0, 0, 1, 0, 0, 1], [1, 2, 2, 1, 2, 2], [1, 1, 0, 0, 0.5, 1]
-    found, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in (True, False))
+    result, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in (True, False))
     said = "no two entries were shown in both orders: the order effect cannot be separated from strength"
-    assert (found.order_effect, found.order_low, found.order_reason) == (None, None, said)
+    assert (result.order_effect, result.order_low, result.order_reason) == (None, None, said)
     assert plain.order_reason == "no order term was requested"
-    assert {**asdict(found), "order_reason": None} == {**asdict(plain), "order_reason": None}
+    assert {**asdict(result), "order_reason": None} == {**asdict(plain), "order_reason": None}
 
 
 def test_one_pair_in_both_orders_identifies_the_order_effect() -> None:
     judged = [0, 0, 1, 0, 0, 1, 1], [1, 2, 2, 1, 2, 2, 0], [1, 1, 0, 0, 0.5, 1, 1]
-    found = bradley_terry(*judged, entries=3, order_term=True)
-    assert found.ratings is not None
-    assert [*found.ratings, found.order_effect] == pytest.approx(
+    result = bradley_terry(*judged, entries=3, order_term=True)
+    assert result.ratings is not None
+    assert [*result.ratings, result.order_effect] == pytest.approx(
         maximised_ratings(judged, 3, order_term=True), abs=1e-5
     )
 

@@ -1,4 +1,4 @@
-"""linearised: the mean of examples that were drawn with different chances is that of all, and its error is known."""
+"""linearised: unbiased means under unequal sampling probabilities, and their standard errors."""
 
 from itertools import combinations
 from typing import Any
@@ -16,7 +16,7 @@ WEIGHED = st.lists(st.tuples(VALUES, WEIGHTS), min_size=1, max_size=12)
 
 
 def plainly(weighed: list[tuple[float, float]]) -> float:
-    """sum(w x) / sum(w), one after the other."""
+    """Return sum(w x) / sum(w), term by term."""
     return sum(weight * value for value, weight in weighed) / sum(weight for _, weight in weighed)
 
 
@@ -30,10 +30,10 @@ def test_the_mean_of_linearised_values_is_the_weighted_mean(weighed: list[tuple[
 
 
 def test_by_hand() -> None:
-    """Of 1, 0, 0 with weights 1, 4, 4 the mean is 1/9; each is 1/9 + 3 w (x - 1/9) / 9."""
-    found = linearised([1, 0, 0], [1, 4, 4])
-    assert found == pytest.approx([1 / 9 + 8 / 27, 1 / 9 - 4 / 27, 1 / 9 - 4 / 27])
-    assert found.mean() == pytest.approx(1 / 9)
+    """The mean of 1, 0, 0 with weights 1, 4, 4 is 1/9; the values become 1/9 + 3 w (x - 1/9) / 9."""
+    result = linearised([1, 0, 0], [1, 4, 4])
+    assert result == pytest.approx([1 / 9 + 8 / 27, 1 / 9 - 4 / 27, 1 / 9 - 4 / 27])
+    assert result.mean() == pytest.approx(1 / 9)
 
 
 @pytest.mark.parametrize("weight", [1.0, 4.0, 1e-9, 1e9])
@@ -63,7 +63,7 @@ def test_the_mean_difference_of_two_is_the_weighted_mean_of_differences(rows: li
 
 
 def test_the_mean_is_unbiased_over_all_samples_of_a_small_population() -> None:
-    """2 of 3 of one kind and 2 of 5 of the other: the mean over all 3 x 10 draws is that of the population."""
+    """Samples of 2 of 3 and 2 of 5: the mean over all 3 x 10 samples is that of the population."""
     flush, cheap = [0.3, 0.1, 0.2], [1.0, 0.0, 0.5, 0.25, 0.75]
     weights = [3 / 2, 3 / 2, 5 / 2, 5 / 2]
     draws = [[*a, *b] for a in combinations(flush, 2) for b in combinations(cheap, 2)]
@@ -117,10 +117,10 @@ def test_intervals_of_a_sample_with_unequal_rates_cover_the_truth() -> None:
         right = rng.random(400) < np.where(risky, 0.5, 0.9)
         judged = np.where(risky, True, rng.random(400) < 0.25)
         weights = np.where(risky, 1.0, 4.0)[judged]
-        found = mean_estimate(linearised(right[judged], weights))
+        result = mean_estimate(linearised(right[judged], weights))
         plain = mean_estimate(right[judged], binary=True)
-        assert found.low is not None and found.high is not None and plain.low is not None and plain.high is not None
-        covered += found.low <= 0.82 <= found.high
+        assert result.low is not None and result.high is not None and plain.low is not None and plain.high is not None
+        covered += result.low <= 0.82 <= result.high
         plainly_covered += plain.low <= 0.82 <= plain.high
     assert 0.925 <= covered / 2000 <= 0.975
     assert plainly_covered / 2000 < 0.2
@@ -135,10 +135,10 @@ def test_intervals_of_a_difference_cover_the_truth_and_tests_seldom_err() -> Non
         theirs, same = rng.normal(0.0, 1.0, 200), rng.normal(0.0, 1.0, 200)
         judged = risky | (rng.random(200) < 0.2)
         ours, theirs, same, weights = (each[judged] for each in (ours, theirs, same, weights))
-        found = paired_difference(linearised(ours, weights), linearised(theirs, weights))
+        result = paired_difference(linearised(ours, weights), linearised(theirs, weights))
         none = paired_difference(linearised(same, weights), linearised(theirs, weights))
-        assert found.low is not None and found.high is not None and none.p_value is not None
-        covered += found.low <= 0.22 <= found.high  # 0.3 x 0.5 + 0.7 x 0.1
+        assert result.low is not None and result.high is not None and none.p_value is not None
+        covered += result.low <= 0.22 <= result.high  # 0.3 x 0.5 + 0.7 x 0.1
         found_one += none.p_value < 0.05
     assert 0.92 <= covered / 1000 <= 0.975
     assert 0.03 <= found_one / 1000 <= 0.08

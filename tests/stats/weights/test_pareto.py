@@ -1,4 +1,4 @@
-"""The Pareto front, and how sure it is."""
+"""The Pareto front and its resamples."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ NAN = float("nan")
 
 
 def test_dominated_systems_are_off_the_front_and_best_ones_on_it() -> None:
-    found = pareto_front([[0.9, 2.0], [0.5, 1.0], [0.4, 1.5]], [True, False])
-    assert found.on_front == (True, True, False)
-    assert found.dominated_by == (None, None, 1)
-    assert (found.shares, found.resamples) == (None, None)
+    result = pareto_front([[0.9, 2.0], [0.5, 1.0], [0.4, 1.5]], [True, False])
+    assert result.on_front == (True, True, False)
+    assert result.dominated_by == (None, None, 1)
+    assert (result.shares, result.resamples) == (None, None)
 
 
 def test_lower_is_better_reverses_the_front() -> None:
@@ -50,15 +50,15 @@ def test_the_front_matches_the_definition_pair_by_pair(table: list[list[float]],
         pairs = list(zip(one, other, strict=True))
         return all(x >= y for x, y in pairs) and any(x > y for x, y in pairs)
 
-    found = pareto_front(table, higher)
+    result = pareto_front(table, higher)
     for place, row in enumerate(signed):
         beaten = [other for other in range(len(signed)) if beats(signed[other], row)]
-        assert found.on_front[place] == (not beaten)
-        dominator = found.dominated_by[place]
+        assert result.on_front[place] == (not beaten)
+        dominator = result.dominated_by[place]
         assert (dominator is None) == (not beaten)
         if dominator is not None:
-            assert dominator in beaten and found.on_front[dominator]
-    assert any(found.on_front)
+            assert dominator in beaten and result.on_front[dominator]
+    assert any(result.on_front)
 
 
 @given(SMALL)
@@ -69,7 +69,7 @@ def test_the_order_of_the_systems_does_not_matter(table: list[list[float]]) -> N
 
 
 def test_resamples_give_the_share_on_the_front() -> None:
-    """The second is behind by a hair in one and by far in the other criterion: on the front in about half."""
+    """The second system is barely behind by one criterion: on the front of about half of the resamples."""
     rng = np.random.default_rng(0)
     values = np.zeros((3, 2, 200))
     values[0] = 0.5
@@ -77,10 +77,10 @@ def test_resamples_give_the_share_on_the_front() -> None:
     values[1, 0] -= values[1, 0].mean() - 0.4999
     values[2] = 0.1
     means, drawn = means_of_examples(values, resamples=2000)
-    found = pareto_front(means, [True, True], resamples=drawn)
-    assert found.on_front == (True, False, False) and found.shares is not None
-    assert found.shares[0] == 1.0 and found.shares[2] == 0.0
-    assert 0.4 < found.shares[1] < 0.6
+    result = pareto_front(means, [True, True], resamples=drawn)
+    assert result.on_front == (True, False, False) and result.shares is not None
+    assert result.shares[0] == 1.0 and result.shares[2] == 0.0
+    assert 0.4 < result.shares[1] < 0.6
 
 
 def test_means_use_the_examples_that_all_systems_have_per_criterion() -> None:

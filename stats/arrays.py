@@ -41,7 +41,7 @@ def vector_of_size(name: str, values: ArrayLike, n: int) -> FloatArray:
     """Return a finite vector with one value for each of n points. Raise ValueError for another length."""
     array = finite_vector(name, values)
     if array.size != n:
-        raise ValueError(f"{name}: got {array.size} values, wanted as many as points, {n}")
+        raise ValueError(f"{name}: got {array.size} values, wanted {n}, as many as points")
     return array
 
 

@@ -26,7 +26,7 @@ BATCH, MAX_N = 20, 400
 ANALYSES = tuple(range(BATCH, MAX_N + 1, BATCH))
 FALSE = Figure(name="false positives at any analysis", at_most=0.05)
 NAIVE = Figure(name="false positives with a t-test at each analysis")
-EVERY = Figure(name="simultaneous coverage", at_least=0.95)
+SIMULTANEOUS = Figure(name="simultaneous coverage", at_least=0.95)
 USED = Figure(name="mean sample size", is_share=False)
 PASSES = Figure(name="PASS at any analysis", at_most=0.025)
 
@@ -88,7 +88,7 @@ def _sequence(setting: Setting, *, bounded: bool) -> Cell:
         world=setting.name,
         n=f"up to {MAX_N} by {BATCH}",
         difference=difference_text(setting.difference),
-        figures=(POWER, EVERY, USED) if setting.loss else (FALSE, EVERY, USED, NAIVE),
+        figures=(POWER, SIMULTANEOUS, USED) if setting.loss else (FALSE, SIMULTANEOUS, USED, NAIVE),
         rows=rows,
     )
 
@@ -122,7 +122,7 @@ class Judge:
 
     name: str
     sensitivity: float  # the probability of yes if the label is yes
-    false_alarms: float  # and if it is no
+    false_alarms: float  # the probability of yes if the label is no
     is_biased: bool  # too much for the interval of its mean score to cover
 
     def labelled(self, rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
@@ -164,7 +164,7 @@ def _powered(judge: Judge, n: int) -> Cell:
 
 
 def _powered_numbers(n: int) -> Cell:
-    """Grades from 1 to 5; the judge adds half a grade to labels of 3 and below."""
+    """Grades from 1 to 5; the judge scores labels of 3 and below half a grade higher."""
     world, truth = FivePoint(), FivePoint().means(0.0)[1]
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:

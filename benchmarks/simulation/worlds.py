@@ -203,8 +203,8 @@ class Setting:
 
     def effective_size(self) -> float:
         """Return the number of independent examples with the same standard error, by the design effect."""
-        size = EVEN_SIZE / (1 + (EVEN_SIZE - 1) * ICC)
-        return self.n if self.sizes is None else self.n * size
+        per_cluster = EVEN_SIZE / (1 + (EVEN_SIZE - 1) * ICC)
+        return self.n if self.sizes is None else self.n * per_cluster
 
     def draws(self, rng: np.random.Generator, runs: int) -> Iterator[Draw]:
         for start in range(0, runs, AT_ONCE):

@@ -1,15 +1,16 @@
 """The simulation: all cells with few runs and correspondingly wide bounds, and the page."""
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.simulate import simulate
 from benchmarks.simulation.catalogue import KINDS, all_cells
-from benchmarks.simulation.cells import Cell, Figure
+from benchmarks.simulation.cells import TOLERANCE, Cell, Figure
 from benchmarks.simulation.gates import estimates as gate_estimate
-from benchmarks.simulation.page import TITLES, WHY, page
+from benchmarks.simulation.page import INTRODUCTION, TITLES, WHY, page
 from benchmarks.simulation.sequences import ANALYSES, MAX_N, first_rejection, last_interval
 from benchmarks.simulation.table import SHOWN_AS, Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
@@ -190,3 +191,17 @@ def test_tables_reword_methods_and_worlds_without_changing_the_draws() -> None:
     texts = {text for cell in all_cells() for text in (cell.method, cell.world)}
     assert {*SHOWN_AS} <= texts
     assert texts.isdisjoint(SHOWN_AS.values())
+
+
+def test_the_page_in_docs_has_every_figure_and_the_present_words() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[:6] for line in text.partition("## Paired: ")[2].splitlines() if line.startswith("| ")]
+    expected = [
+        Measure(cell=cell, figure=figure, by_seed=[0.0], runs=1).row()[:6]
+        for cell in all_cells()
+        for figure in cell.figures
+    ]
+    assert [[row[0].removeprefix("| "), *row[1:]] for row in rows if row[0] != "| method"] == expected
+    assert text.startswith(
+        INTRODUCTION.format(runs=4000, seeds="0, 1, 2, 3, 4", cells=len(all_cells()), tolerance=TOLERANCE)
+    )

@@ -101,7 +101,7 @@ def test_interval_and_p_agree_for_a_long_tail() -> None:
     significant = []
     for shift in np.linspace(0.5, 3, 60).tolist():
         estimate = paired_difference(rng.lognormal(size=25), np.full(25, shift))
-        significant.append(finds(estimate))
+        significant.append(is_significant(estimate))
     assert 10 < sum(significant) < 50
 
 
@@ -249,34 +249,34 @@ def test_bad_input_is_refused(candidate: Any, baseline: Any, settings: dict[str,
         paired_difference(candidate, baseline, **settings)
 
 
-def finds(result: PairedDifference) -> bool:
+def is_significant(result: PairedDifference) -> bool:
     """Return whether the difference is significant; interval and p must agree."""
     assert result.low is not None and result.high is not None and result.p_value is not None
-    one_sided_p = result.low > 0 or result.high < 0
-    assert one_sided_p == (result.p_value < 0.05)
-    return one_sided_p
+    excludes_0 = result.low > 0 or result.high < 0
+    assert excludes_0 == (result.p_value < 0.05)
+    return excludes_0
 
 
 def test_t_detects_only_a_large_enough_difference() -> None:
     rng = np.random.default_rng(12)
     baseline, noise = rng.normal(0.5, 0.3, 40), rng.normal(0, 0.1, 40)
-    assert finds(paired_difference(baseline + 0.1 + noise - noise.mean(), baseline))
-    assert not finds(paired_difference(baseline + 0.01 + noise - noise.mean(), baseline))
+    assert is_significant(paired_difference(baseline + 0.1 + noise - noise.mean(), baseline))
+    assert not is_significant(paired_difference(baseline + 0.01 + noise - noise.mean(), baseline))
 
 
 def test_mcnemar_detects_only_a_large_enough_difference() -> None:
-    assert finds(of_counts(15, 2, 60))
-    assert not finds(of_counts(8, 6, 60))
+    assert is_significant(of_counts(15, 2, 60))
+    assert not is_significant(of_counts(8, 6, 60))
 
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_clusters_detect_a_difference_but_not_one_from_copies(binary: bool) -> None:
     clusters = [*range(12)] * 5
     gained = [1] * 10 + [0] * 2
-    assert finds(paired_difference(gained * 5, [0] * 60, clusters, binary=binary))
+    assert is_significant(paired_difference(gained * 5, [0] * 60, clusters, binary=binary))
     few = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-    assert finds(paired_difference(few * 5, [0] * 60, binary=binary))
-    assert not finds(paired_difference(few * 5, [0] * 60, clusters, binary=binary))
+    assert is_significant(paired_difference(few * 5, [0] * 60, binary=binary))
+    assert not is_significant(paired_difference(few * 5, [0] * 60, clusters, binary=binary))
 
 
 def test_sign_flips_are_significant_for_six_equal_differences_but_not_five() -> None:

@@ -221,7 +221,7 @@ def test_intervals_cover_the_rate_in_long_simulations(
         ([1.5], [0], {}, r"points\[0\]: got 1.5, wanted 0 to 1"),
         ([float("nan")], [0], {}, "points"),
         ([1], [float("inf")], {}, "longer_by"),
-        ([1], [0, 1], {}, "longer_by: got 2 values, wanted as many as points, 1"),
+        ([1], [0, 1], {}, "longer_by: got 2 values, wanted 1, as many as points"),
         ([1], [0], {"order": [1, 1]}, "order: got 2"),
         ([1, 0], [0, 1], {"order": [1, 2]}, r"order\[1\]: got 2.0, wanted 1, -1 or 0"),
         ([1], [0], {"clusters": "ab"}, "clusters: got 2"),

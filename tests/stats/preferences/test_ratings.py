@@ -190,7 +190,7 @@ def test_one_pair_in_both_orders_identifies_the_order_effect() -> None:
         (([0, 1], [1, 1], [1, 1]), {}, r"second\[1\]: got 1.0, wanted another entry than the first"),
         (([0], [1], [0.7]), {}, r"points\[0\]: got 0.7, wanted 0, 0.5 or 1"),
         (([0], [1], [float("nan")]), {}, "points"),
-        (([0, 1], [1], [1]), {}, "first: got 2 values, wanted as many as points, 1"),
+        (([0, 1], [1], [1]), {}, "first: got 2 values, wanted 1, as many as points"),
         (([0], [1, 0], [1]), {}, "second: got 2"),
         (([0], [1], [1]), {"weights": [0]}, r"weights\[0\]: got 0.0, wanted more than 0"),
         (([0], [1], [1]), {"weights": [1, 1]}, "weights: got 2"),

@@ -43,8 +43,7 @@ def test_without_clusters_it_inverts_the_score_test_even_for_equal_values(yes: i
 
 
 def worth(values: Any, clusters: Sequence[int], error_of: Callable[[Any, Sequence[int]], float]) -> float:
-    """How many values that stand alone are worth as much by the standard error, after two clusters of average size are
-    added, one all 0, one all 1."""
+    """Return the effective sample size implied by the standard error after adding two clusters of average size."""
     size, count = round(len(values) / len({*clusters})), max(clusters) + 1
     more = np.array([*values, *[0.0] * size, *[1.0] * size])
     error = error_of(more, [*clusters, *[count] * size, *[count + 1] * size])

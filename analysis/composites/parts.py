@@ -119,7 +119,7 @@ def _run_parts(found: Sequence[OfExample], shared: Sequence[str], composite: Com
         [_parts(score, tuple(composite.weights)) for _, score, _ in runs],
         [system for system, _, _ in runs],
         counts=[count for _, _, count in runs],
-        how=composite.aggregation,
+        aggregation=composite.aggregation,
     )
 
 

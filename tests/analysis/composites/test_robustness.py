@@ -224,7 +224,7 @@ def test_an_unmet_requirement_is_reported_and_costs_under_all_weights() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"aggregation": "minimum"}, "a minimum has no weights: it is the worst part whatever they are"),
+        ({"aggregation": "minimum"}, "a minimum has no weights: it is always the worst part"),
         ({"function": "statistics:fmean"}, "statistics:fmean computes it, without weights"),
     ],
 )

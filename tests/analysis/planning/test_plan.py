@@ -553,7 +553,7 @@ def test_what_cannot_be_planned_is_refused(given: dict[str, Any], message: str) 
 def test_an_effect_too_small_for_any_dataset_has_a_reason() -> None:
     keep(normal(100, 1, between=1.0, within=1.0), spec_of(100))
     found = plan(spec_of(100), 1e-12)
-    assert wanted(found).ways == () and "wanted one found with" in (wanted(found).reason or "")
+    assert wanted(found).ways == () and "wanted one detectable with" in (wanted(found).reason or "")
     assert json.dumps(sentences_of(found))
 
 

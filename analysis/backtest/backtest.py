@@ -36,8 +36,10 @@ def backtest(
     limit: int = LIMIT,
     seed: int = SEED,
 ) -> Backtest:
-    """Evaluate a gate on the newest `limit` pairs, on pairs of the same target, and on `replicates` simulations of each
-    pair without a difference and with a planted regression. Makes no calls and stores nothing.
+    """Evaluate a gate on the newest `limit` pairs, on pairs of the same target, and on simulated replicates.
+
+    Each pair is simulated `replicates` times without a difference, and as often with each planted regression. Makes no
+    calls and stores nothing.
 
     `spec` declares the metrics and the confidence level; by default, each candidate's own spec does.
     """

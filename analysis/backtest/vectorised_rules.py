@@ -18,7 +18,7 @@ Ends = tuple[Values, Values]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateEstimates:
-    """The estimates that a rule tests in each of R replicates, turned so that more is better."""
+    """The estimates that a rule tests in each of R replicates, negated if less is better."""
 
     worst_case_interval_at: Callable[[float], Ends]  # by confidence level; infinite without an interval
     is_known: npt.NDArray[np.bool_]  # whether there is an interval

@@ -122,7 +122,7 @@ def _test_of(
 
     n_missing = np.isnan(points)
     return DifferenceTest(
-        found=difference(points),
+        estimate=difference(points),
         lowest=difference(np.where(n_missing, 0.0, points)) if points.size else None,
         highest=difference(np.where(n_missing, 1.0, points)) if points.size else None,
         n_missing=int(n_missing.sum()),
@@ -182,7 +182,7 @@ class _Matchup:
         points = np.asarray(by_example, dtype=np.float64)
         cluster_ids = list(by_example.index.get_level_values(0))
         test = _test_of(points, cluster_ids, self.confidence_level, self.exclusion)
-        row = self._row(outcomes, test.found, Verdict(conclusion="not_enough_evidence"), name)
+        row = self._row(outcomes, test.estimate, Verdict(conclusion="not_enough_evidence"), name)
         return _Pending(replace(row, **_test_columns(test)), test)
 
     def _length_controlled(self, outcomes: pd.DataFrame) -> VerdictRow:

@@ -34,11 +34,11 @@ class MetricPlan:
     """The plan of one metric."""
 
     metric: str
-    variance: VarianceEstimate | None
-    reason: str | None  # why the variance is unknown
+    variance: VarianceEstimate | None = None
+    reason: str | None = None  # why the variance is unknown
     judged_share: float  # of the examples
-    minimum_detectable: float | None  # with the dataset and the repetitions of the spec
-    sample_sizes: tuple[SampleSizes, ...]
+    minimum_detectable: float | None = None  # with the dataset and the repetitions of the spec
+    sample_sizes: tuple[SampleSizes, ...] = ()
 
 
 def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list[str]:
@@ -75,18 +75,10 @@ def planned_metric(
     current = replace(current, judged_share=_judged_share(evaluator, examples))
     estimate = estimate_variance(history, _properties(history.prepared.spec, name, evaluator))
     if isinstance(estimate, str):
-        return MetricPlan(
-            metric=name,
-            variance=None,
-            reason=estimate,
-            judged_share=current.judged_share,
-            minimum_detectable=None,
-            sample_sizes=(),
-        )
+        return MetricPlan(metric=name, reason=estimate, judged_share=current.judged_share)
     return MetricPlan(
         metric=name,
         variance=estimate,
-        reason=None,
         judged_share=current.judged_share,
         minimum_detectable=minimum_detectable(estimate, current),
         sample_sizes=tuple(

@@ -187,21 +187,19 @@ def _other_dataset_note(history: HistoryQuery, experiment: MeasuredBefore) -> st
 
 
 def _paired_variance(ours: RunValues, theirs: RunValues, clusters: Clusters) -> VarianceEstimate | None:
-    """The variance of the paired differences per example, or per cluster: that of their mean times their number.
+    """The variance of the paired differences per example, or cluster: that of their mean times the number of these.
 
     Noise between repetitions is independent of clusters, so the design effect applies to the rest only.
     """
-    scored = np.flatnonzero(~(np.isnan(ours).all(axis=1) | np.isnan(theirs).all(axis=1)))
-    ours, theirs = ours[scored], theirs[scored]
+    ours, theirs, cluster_ids = _scored_on_both_sides(ours, theirs, clusters)
     parts = difference_components(ours, theirs)
     if parts.observed is None:
         return None
-    cluster_ids = None if clusters is None else [clusters[place] for place in scored.tolist()]
     test = paired_difference(np.nanmean(ours, axis=1), np.nanmean(theirs, axis=1), cluster_ids)
     if test.p_value is None:
         return None
     units = parts.n if test.n_clusters is None else test.n_clusters
-    per_example = parts.n * (test.standard_error or 0.0) ** 2  # the variance if examples were independent
+    per_example = parts.n * (test.standard_error or 0.0) ** 2  # of independent examples whose mean has this error
     noise = 0.0 if parts.between is None else parts.observed - parts.between
     scale = units / parts.n
     return VarianceEstimate(
@@ -217,6 +215,14 @@ def _paired_variance(ours: RunValues, theirs: RunValues, clusters: Clusters) -> 
         design_effect=None if test.n_clusters is None or not parts.observed else per_example / parts.observed,
         is_yes_no=False,
     )
+
+
+def _scored_on_both_sides(
+    ours: RunValues, theirs: RunValues, clusters: Clusters
+) -> tuple[RunValues, RunValues, list[str | None] | None]:
+    scored = np.flatnonzero(~(np.isnan(ours).all(axis=1) | np.isnan(theirs).all(axis=1)))
+    cluster_ids = None if clusters is None else [clusters[place] for place in scored.tolist()]
+    return ours[scored], theirs[scored], cluster_ids
 
 
 def _from_one_experiment(history: HistoryQuery, metric: str, experiment: MeasuredBefore) -> VarianceEstimate | None:

@@ -37,7 +37,7 @@ def _family(metrics: int, correlation: float, differing: int, *, yes_no: bool) -
                 paired_difference(*paired, binary=yes_no)
                 for paired in _metrics(rng, metrics, correlation, differing, yes_no)
             ]
-            said = classify([DifferenceTest(found=one) for one in found], "holm")
+            said = classify([DifferenceTest(estimate=one) for one in found], "holm")
             is_found = np.array([one.conclusion in ("better", "worse") for one in said])
             alone = [one.p_value is not None and one.p_value <= 0.05 for one in found[differing:]]
             row = [float(is_found[differing:].any()), float(any(alone))]

@@ -60,6 +60,11 @@ class Verdict:
     p_adjusted: float | None = None
     adjustment: Adjustment | None = None
 
+    @classmethod
+    def undecided(cls, why: Reason) -> "Verdict":
+        """The verdict without a conclusion, for this reason."""
+        return cls(conclusion="not_enough_evidence", reason=why.text, reason_code=why.code)
+
 
 def classify(tests: Sequence[DifferenceTest], adjustment: Adjustment) -> list[Verdict]:
     """Return a verdict per test, their p-values adjusted together; tests without a p-value or excluded do not count."""

@@ -11,20 +11,17 @@ import pandas as pd
 from evalflows.analysis.differences.metric_pairs import difference_columns
 from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
 from evalflows.analysis.pairwise.judge_biases import as_check, biases_of, exclusion, shown_in_one_order
+from evalflows.analysis.pairwise.length_controlled import LENGTH_CONTROLLED, as_difference, length_controlled_verdict
 from evalflows.analysis.pairwise.preferences import Preferences
 from evalflows.analysis.pairwise.ratings import intransitive_cycles, ratings_of
 from evalflows.execution.pair_chunks import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.stats import LengthControlled, PairedDifference, length_controlled, paired_difference
-from evalflows.store.reasons import Reason, ReasonCode
+from evalflows.stats import PairedDifference, length_controlled, paired_difference
+from evalflows.store.reasons import Reason
 from evalflows.store.records import CheckRow, RatingRow, VerdictRow, derived_id, to_json
 
 FloatArray = npt.NDArray[np.float64]
-
-
-LENGTH_CONTROLLED = "length-controlled"
-"""Part of the id and of the method name of a length-controlled verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,11 +193,11 @@ class _Matchup:
             order=scored.shown,
             confidence_level=self.confidence_level,
         )
-        verdict = _length_controlled_verdict(estimate)
+        verdict = length_controlled_verdict(estimate)
         if n_missing:  # a failed run has no length
             text = f"{n_missing} of {len(counted)} pairs have no verdict or length, which could change the conclusion"
-            verdict = _undecided(Reason("missing_could_flip", text))
-        return self._row(outcomes, _as_difference(estimate), verdict, None, length_controlled=True)
+            verdict = Verdict.undecided(Reason("missing_could_flip", text))
+        return self._row(outcomes, as_difference(estimate), verdict, None, length_controlled=True)
 
     def _row(
         self,
@@ -212,7 +209,7 @@ class _Matchup:
         length_controlled: bool = False,
     ) -> VerdictRow:
         if self.exclusion is not None:
-            verdict = _undecided(self.exclusion)
+            verdict = Verdict.undecided(self.exclusion)
         kind = LENGTH_CONTROLLED if length_controlled else None
         return VerdictRow(
             verdict_id=derived_id(self.comparison_id, self.candidate, self.baseline, self.metric, name, kind),
@@ -268,39 +265,3 @@ def _counts(outcomes: pd.DataFrame) -> dict[str, Any]:
         "settled": int((~outcomes.asked & outcomes.points.notna()).sum()),
         "left_out": int(outcomes.status.isin(["left_out", "not_applicable"]).sum()),
     }
-
-
-def _as_difference(estimate: LengthControlled) -> PairedDifference:
-    """Turn a win rate and its interval into the difference between the two sides' win rates."""
-    low, rate, high = (
-        None if share is None else 2 * share - 1 for share in (estimate.low, estimate.rate, estimate.high)
-    )
-    return PairedDifference(
-        candidate_mean=estimate.rate,
-        baseline_mean=None if estimate.rate is None else 1 - estimate.rate,
-        difference=rate,
-        low=low,
-        high=high,
-        p_value=None,
-        confidence_level=estimate.confidence_level,
-        method=f"{LENGTH_CONTROLLED}: {estimate.method}",
-        n_pairs=estimate.n,
-        n_clusters=estimate.n_clusters,
-        standard_error=None,
-        warning=None,
-        reason=estimate.reason,
-    )
-
-
-def _length_controlled_verdict(estimate: LengthControlled) -> Verdict:
-    """Classify by the interval alone: a length-controlled win rate has no test."""
-    if estimate.low is None or estimate.high is None:
-        code: ReasonCode = "not_identifiable" if estimate.rate is None else "no_interval"
-        return _undecided(Reason(code, estimate.reason or "no interval"))
-    if estimate.low > 0.5 or estimate.high < 0.5:
-        return Verdict(conclusion="better" if estimate.low > 0.5 else "worse")
-    return _undecided(Reason("no_significant_difference", f"no significant difference ({estimate.n} pairs)"))
-
-
-def _undecided(why: Reason) -> Verdict:
-    return Verdict(conclusion="not_enough_evidence", reason=why.text, reason_code=why.code)

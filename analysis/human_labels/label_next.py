@@ -15,12 +15,12 @@ LOT_DIGITS = 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabellingForm:
-    """A labelling form: its rows, and how many other runs have no label."""
+    """A form of runs to label."""
 
     name: str  # of the experiment
     rows: list[dict[str, Any]]
     n_fair: int
-    left: int
+    n_unlabelled: int  # judged runs without a label that are not in the form
 
 
 def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> LabellingForm:
@@ -47,7 +47,7 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> L
     ]
     n_fair = sum(chosen.fair for chosen in selection)
     return LabellingForm(
-        name=unlabelled.name, rows=rows, n_fair=n_fair, left=int((~runs.is_labelled).sum()) - len(rows)
+        name=unlabelled.name, rows=rows, n_fair=n_fair, n_unlabelled=int((~runs.is_labelled).sum()) - len(rows)
     )
 
 

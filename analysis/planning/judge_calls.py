@@ -150,7 +150,7 @@ def _repeats(spec: FallbackSpec) -> int:
 
 def _note(history: Asked | None) -> str:
     if history is not None:
-        return f"{history.calls_each:g} calls per judgement, as in {history.times} before"
+        return f"{history.calls_each:g} calls per judgement, as in {history.times} earlier judgements"
     return "assumed: one call per judgement"
 
 

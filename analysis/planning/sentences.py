@@ -36,7 +36,7 @@ def _cost(plan: Plan) -> Iterator[str]:
     if total.unknown:
         yield f"the calls of {_listed(total.unknown)} are unknown and not counted: run it on a few examples first"
     if total.unpriced:
-        yield f"the cost of {_listed(total.unpriced)} is unknown, since the tokens or the price are"
+        yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
     if plan.spec.max_calls is not None and total.calls - total.in_ledger > plan.spec.max_calls:
@@ -87,7 +87,7 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
             f"{count(best.calls)} calls{usd} instead of {count(current.calls)}"
         )
     if len(sizes.designs) == 1 and metric.variance is not None and metric.variance.source != "guess":
-        yield Detail("  whether repetitions would save examples is unknown: that data has one answer per example")
+        yield Detail("  whether repetitions would save examples is unknown: the stored data has one answer per example")
 
 
 def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:

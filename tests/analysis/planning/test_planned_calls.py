@@ -22,9 +22,9 @@ def test_a_chat_target_is_called_once_per_example_and_repetition() -> None:
     assert old.size.basis == "upper estimate" and old.size.tokens_out == 20
     assert old.usd == pytest.approx(120 * (math.ceil(old.size.tokens_in or 0) * 100 + 20 * 1000) / 1e6)
     assert (new.usd, made.total.usd, made.total.unpriced) == (None, None, ("new",))
-    sentence = sentences_of(made)
-    assert "this run makes 240 model calls: cost unknown" in sentence
-    assert "the cost of new is unknown, since the tokens or the price are" in sentence
+    sentences = sentences_of(made)
+    assert "this run makes 240 model calls: cost unknown" in sentences
+    assert "the cost of new is unknown: no token counts or no price" in sentences
 
 
 def test_calls_in_the_ledger_are_not_paid_again_unless_the_cache_is_off() -> None:
@@ -149,4 +149,4 @@ def test_calls_per_judgement_of_a_users_judge_come_from_its_history() -> None:
     given = {name: getattr(score, name) for name in score.__slots__}
     Store().publish("scores", "exp-x", [ScoreRow(**given | {"evaluator_version": version, "calls": 2})])
     made = plan(spec).calls[-1]
-    assert (made.calls, made.note) == (160, "2 calls per judgement, as in 1 before")
+    assert (made.calls, made.note) == (160, "2 calls per judgement, as in 1 earlier judgements")

@@ -37,7 +37,7 @@ def _family(metrics: int, correlation: float, differing: int, *, yes_no: bool) -
                 paired_difference(*paired, binary=yes_no)
                 for paired in _metrics(rng, metrics, correlation, differing, yes_no)
             ]
-            verdicts = classify([DifferenceTest(found=estimate) for estimate in estimates], "holm")
+            verdicts = classify([DifferenceTest(estimate=estimate) for estimate in estimates], "holm")
             rejected = np.array([verdict.conclusion in ("better", "worse") for verdict in verdicts])
             unadjusted = [
                 estimate.p_value is not None and estimate.p_value <= 0.05 for estimate in estimates[differing:]

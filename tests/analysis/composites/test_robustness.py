@@ -177,7 +177,7 @@ def test_scores_at_the_declared_weights_are_those_of_the_results() -> None:
         assert found.runs is not None and found.n_examples == len(both)
         wanted = [np.mean([of_one[one] for one in both]) for of_one in values]
         assert found.runs.scores([[3, 1]])[0] == pytest.approx(wanted), how
-        assert sum(found.n_closed) > 0
+        assert sum(found.n_unmet) > 0
 
 
 def test_repetitions_are_averaged_within_an_example_first() -> None:

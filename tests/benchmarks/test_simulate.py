@@ -47,7 +47,7 @@ def test_tests_have_power() -> None:
     """No bound is held by never rejecting: with 100 or more, a loss of 2.5 standard errors is detected."""
     power = [measure for measure in estimates("paired") if measure.figure.name == "power"]
     means = [m.mean for m in power if m.cell.n in ("100", "300") and ", 5% differ" not in m.cell.world]
-    assert len(means) > 20 and min(means) > 0.3
+    assert len(means) >= 18 and min(means) > 0.3
 
 
 def test_an_interval_that_is_too_narrow_is_not_held() -> None:

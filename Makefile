@@ -11,7 +11,7 @@ help:
 	@echo "make test-slow   the slow ones: more than ten seconds each, or in a browser"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
-	@echo "make simulate    whether intervals cover and tests err as they say: half an hour"
+	@echo "make simulate    coverage and error rates by simulation: half an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }

@@ -1,9 +1,8 @@
-"""Do the statistics do what they say? Data from worlds whose truth is known, through what a user calls.
+"""Simulate coverage and error rates of the statistics, on data with known truth and through the public functions.
 
-Run from the repository's root: `python -m benchmarks.simulate [--runs 4000] [--seeds 0 1 2 3 4] [--only NAME]
-[--markdown]`. Prints each figure of each cell with a column a seed, what is wanted of it, and whether that is held.
-Ends with 1 where something is not, in the mean over the seeds and with the tolerance said. docs/simulation.md is what
-`--markdown` prints.
+Run from the repository's root: `python -m benchmarks.simulate [--runs 4000] [--seeds 0 1 2 3 4] [--only KIND]
+[--markdown]`. Prints each figure of each cell with one column per seed, its target, and whether that is held. Exits
+with 1 if the mean over the seeds misses a target by more than the tolerance. `--markdown` prints docs/simulation.md.
 """
 
 import argparse
@@ -13,53 +12,57 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
-from benchmarks.simulation.catalogue import KINDS, every_cell
+from benchmarks.simulation.catalogue import KINDS, all_cells
 from benchmarks.simulation.page import page
 from benchmarks.simulation.table import Measure, measures, not_held, plain
 
 Part = tuple[int, int, int]
-"""A cell's place among all, a seed, and how many runs."""
+"""The index of a cell, a seed, and the number of runs."""
 
 
-def measured(part: Part) -> list[float]:
+def cell_estimates(part: Part) -> list[float]:
     place, seed, runs = part
-    return every_cell()[place].estimates(seed, runs)
+    return all_cells()[place].estimates(seed, runs)
 
 
 def simulate(places: Sequence[int], seeds: Sequence[int], runs: int, processes: int) -> Iterator[Measure]:
-    """Every figure of the cells at those places of all."""
+    """Yield every figure of the cells with these indices."""
     parts = [(place, seed, runs) for place, seed in product(places, seeds)]
     with ProcessPoolExecutor(processes) as pool:
-        found = told_of(pool.map(measured, parts), len(parts))
+        estimates = with_progress(pool.map(cell_estimates, parts), len(parts))
         for place in places:
-            yield from measures(every_cell()[place], [next(found) for _ in seeds], runs)
+            yield from measures(all_cells()[place], [next(estimates) for _ in seeds], runs)
 
 
-def told_of(found: Iterable[list[float]], count: int) -> Iterator[list[float]]:
-    """The same; on a terminal it is told how far it has come."""
-    for number, one in enumerate(found, 1):
+def with_progress(estimates: Iterable[list[float]], count: int) -> Iterator[list[float]]:
+    """Yield the estimates unchanged, and show progress on a terminal."""
+    for number, estimate in enumerate(estimates, 1):
         if sys.stderr.isatty():
             print(f"\r{number} of {count}", end="\n" if number == count else "", file=sys.stderr, flush=True)
-        yield one
+        yield estimate
 
 
-def asked() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=4000, help="of each cell and seed")
+    parser.add_argument("--runs", type=int, default=4000, help="runs per cell and seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--only", choices=[*KINDS], help="one kind of cells")
+    parser.add_argument("--only", choices=[*KINDS], help="simulate only this kind of cells")
     parser.add_argument("--markdown", action="store_true", help="print docs/simulation.md")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     return parser.parse_args()
 
 
 def main() -> int:
-    given = asked()
-    places = [place for place, cell in enumerate(every_cell()) if given.only in (None, cell.kind)]
-    found = list(simulate(places, given.seeds, given.runs, given.processes))
-    lines = page(found, given.seeds, given.runs, len(places)) if given.markdown else plain(found, given.seeds)
+    arguments = parse_arguments()
+    places = [place for place, cell in enumerate(all_cells()) if arguments.only in (None, cell.kind)]
+    estimates = list(simulate(places, arguments.seeds, arguments.runs, arguments.processes))
+    lines = (
+        page(estimates, arguments.seeds, arguments.runs, len(places))
+        if arguments.markdown
+        else plain(estimates, arguments.seeds)
+    )
     print(*lines, sep="\n")
-    return int(bool(not_held(found)))
+    return int(bool(not_held(estimates)))
 
 
 if __name__ == "__main__":

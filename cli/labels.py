@@ -111,7 +111,8 @@ def next_(experiment: str, metric: str, people: str | None, n: int, out: str | N
             _write_new(Path(out), text.getvalue())
         unsure = len(selection.rows) - selection.n_fair
         click.echo(
-            f"{selection.n_fair} drawn at random, {unsure} with an unsure judge; {selection.left} more unlabelled",
+            f"{selection.n_fair} drawn at random, {unsure} with an unsure judge; "
+            f"{selection.n_unlabelled} more unlabelled",
             err=True,
         )
 

@@ -63,7 +63,7 @@ def print_plan(plan: "Plan") -> None:
     if plan.calls:
         out.print(_calls(plan))
         out.print()
-    if any(metric.wanted for metric in plan.metrics):
+    if any(metric.sample_sizes for metric in plan.metrics):
         out.print(_sizes(plan))
         out.print()
     for sentence in sentences_of(plan):
@@ -77,7 +77,7 @@ def _calls(plan: "Plan") -> Table:
     for call in plan.calls:
         tokens = [_whole(call.size.tokens_in), _whole(call.size.tokens_out)]
         calls = ("≤ " if call.at_most and call.calls else "") + count(call.calls)
-        cells = [call.who, call.model or "", calls, _some(call.in_ledger), *tokens, money(call.usd)]
+        cells = [call.caller, call.model or "", calls, _some(call.in_ledger), *tokens, money(call.usd)]
         out.add_row(*cells, "; ".join(text for text in (call.size.basis, call.note) if text))
     return out
 
@@ -86,15 +86,19 @@ def _sizes(plan: "Plan") -> Table:
     from evalflows.flows.api.planning import count, money
 
     columns = ("metric", "to detect", "repetitions", "examples", "clusters", "calls", "USD", "")
-    clustered = plan.present.n_clusters is not None
+    clustered = plan.design.n_clusters is not None
     out = _right(table(*(name for name in columns if clustered or name != "clusters")), 2, 7 if clustered else 6)
     for metric in plan.metrics:
-        for sizes in metric.wanted:
-            what = f"{_PURPOSES[sizes.wanted.purpose]}{figure(sizes.wanted.said, metric.metric)}"
-            for way in sizes.ways:
-                numbers = [str(way.repetitions), count(way.examples), *([_some(way.clusters)] if clustered else [])]
-                best = "cheapest" if way.is_cheapest and len(sizes.ways) > 1 else ""
-                out.add_row(metric.metric, what, *numbers, count(way.calls), money(way.usd), best)
+        for sizes in metric.sample_sizes:
+            what = f"{_PURPOSES[sizes.effect.purpose]}{figure(sizes.effect.declared, metric.metric)}"
+            for design in sizes.designs:
+                numbers = [
+                    str(design.repetitions),
+                    count(design.examples),
+                    *([_some(design.clusters)] if clustered else []),
+                ]
+                best = "cheapest" if design.is_cheapest and len(sizes.designs) > 1 else ""
+                out.add_row(metric.metric, what, *numbers, count(design.calls), money(design.usd), best)
     return out
 
 

@@ -23,8 +23,8 @@ from evalflows.stats.preferences.cycles import cycles
 from evalflows.stats.preferences.length_control import LengthControlled, length_controlled
 from evalflows.stats.preferences.ratings import Ratings, bradley_terry
 from evalflows.stats.rater_agreement.agreement import Agreement, agreement
+from evalflows.stats.rater_agreement.discrimination import Discrimination, discrimination
 from evalflows.stats.rater_agreement.prediction_powered import PredictionPowered, prediction_powered_mean
-from evalflows.stats.rater_agreement.rate import Discrimination, discrimination
 from evalflows.stats.share import ShareEstimate, combined_share, share_estimate
 from evalflows.stats.thresholds import OneSidedP, one_sided_p
 from evalflows.stats.trials import pass_at_k, pass_hat_k

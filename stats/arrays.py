@@ -37,11 +37,11 @@ def refuse_where(name: str, array: FloatArray, wrong: NDArray[np.bool_], wanted:
         raise ValueError(f"{name}[{place}]: got {float(array[place])!r}, wanted {wanted}")
 
 
-def beside(name: str, values: ArrayLike, n: int) -> FloatArray:
-    """Return a finite vector of n values. Raise ValueError for another length."""
+def vector_of_size(name: str, values: ArrayLike, n: int) -> FloatArray:
+    """Return a finite vector with one value for each of n points. Raise ValueError for another length."""
     array = finite_vector(name, values)
     if array.size != n:
-        raise ValueError(f"{name}: got {array.size}, wanted as many as the {n} points")
+        raise ValueError(f"{name}: got {array.size} values, wanted {n}, as many as points")
     return array
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from evalflows.stats.arrays import FloatArray
 
-AT_ONCE = 2_000_000
-"""Most numbers in one block of resamples."""
+MAX_BLOCK_SIZE = 2_000_000
+"""The largest size of a block of resamples, in numbers."""
 
 
 def checked_resamples(resamples: int) -> int:
@@ -24,7 +24,7 @@ def drawn_counts(count: int, resamples: int, seed: int) -> Iterator[FloatArray]:
     """
     rng, equal = np.random.default_rng(seed), np.full(count, 1 / count)
     while resamples > 0:
-        some = min(resamples, max(1, AT_ONCE // count))
+        some = min(resamples, max(1, MAX_BLOCK_SIZE // count))
         yield rng.multinomial(count, equal, size=some).astype(np.float64)
         resamples -= some
 

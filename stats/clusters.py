@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 """Deviations up to this fraction of the numbers they were computed from are rounding: 0.3 - 0.2 is not 0.4 - 0.3."""
 
 
-FEWEST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 """With fewer clusters, intervals may cover less often than stated: in simulations (1,500 runs; geometric sizes near 4;
 long-tailed values, or differences of yes and no), 95 % t intervals cover 93 to 95 % with 4 to 10 clusters, and tests
 reject falsely in up to 7 %."""
@@ -31,7 +31,7 @@ class Clustering:
     count: int  # number of clusters
 
     @property
-    def all_alone(self) -> bool:
+    def all_singletons(self) -> bool:
         """Whether every example is its own cluster, as when no clusters are given."""
         return self.count == self.numbers.size
 
@@ -91,11 +91,11 @@ def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
     count, sizes = clustering.count, np.bincount(clustering.numbers, minlength=clustering.count)
     if sizes.min() == sizes.max():
         return float(count - 1)
-    alike = intraclass_correlation(values, clustering)
+    icc = intraclass_correlation(values, clustering)
     parts = sizes / sizes.sum()
     # CR1 squares s - parts * sum(s), where s are the cluster sums. The covariance of that is diag(spread) + rest, with
     # rest = total * outer(parts, parts) - outer(spread, parts) - outer(parts, spread), so no G x G matrix is needed.
-    spread = parts * (1 - alike + alike * sizes)
+    spread = parts * (1 - icc + icc * sizes)
     total, crossed, squared = float(spread.sum()), float(spread @ parts), float(parts @ parts)
     rest = total * parts**2 - 2 * spread * parts
     of_rest = (
@@ -105,17 +105,19 @@ def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
     return trace**2 / (float(spread @ spread) + 2 * float(spread @ rest) + of_rest)
 
 
-def with_two_more(values: FloatArray, clustering: Clustering, low: float, high: float) -> tuple[FloatArray, Clustering]:
+def with_two_added_clusters(
+    values: FloatArray, clustering: Clustering, low: float, high: float
+) -> tuple[FloatArray, Clustering]:
     """Return `values`, shape (..., n), with two added clusters of average size: one all `low`, one all `high`.
 
     If rare values were hardly observed, clusters look more alike than they are, and the standard error is too small.
     The added clusters prevent this, like the counts that Agresti & Coull (1998) add to a proportion.
     """
     size = max(1, round(clustering.numbers.size / clustering.count))
-    more = np.repeat([low, high], size)
+    added = np.repeat([low, high], size)
     numbers = np.repeat([clustering.count, clustering.count + 1], size)
     return (
-        np.concatenate([values, np.broadcast_to(more, (*values.shape[:-1], more.size))], axis=-1),
+        np.concatenate([values, np.broadcast_to(added, (*values.shape[:-1], added.size))], axis=-1),
         Clustering(numbers=np.concatenate([clustering.numbers, numbers]), count=clustering.count + 2),
     )
 
@@ -141,10 +143,10 @@ def intraclass_correlation(values: FloatArray, clustering: Clustering) -> float:
 
 
 def few_clusters(clustering: Clustering) -> str | None:
-    """Return a warning for intervals from fewer than FEWEST_CLUSTERS; None with more, or without clusters."""
-    if clustering.all_alone or clustering.count >= FEWEST_CLUSTERS:
+    """Return a warning for intervals from fewer than MIN_CLUSTERS; None with more, or without clusters."""
+    if clustering.all_singletons or clustering.count >= MIN_CLUSTERS:
         return None
-    return f"{clustering.count} clusters: intervals from fewer than {FEWEST_CLUSTERS} may cover less often than stated"
+    return f"{clustering.count} clusters: intervals from fewer than {MIN_CLUSTERS} may cover less often than stated"
 
 
 def too_few(n: int, clustering: Clustering, noun: str) -> str | None:
@@ -158,6 +160,6 @@ def too_few(n: int, clustering: Clustering, noun: str) -> str | None:
 
 def no_spread(values: FloatArray, clustering: Clustering, noun: str, *, scale: float) -> str:
     """Return why the standard error is 0: all values (each a `noun`) are equal, or all cluster means are."""
-    if clustering.all_alone or is_rounding(np.ptp(values), scale):
+    if clustering.all_singletons or is_rounding(np.ptp(values), scale):
         return f"all {values.size} {noun}s are equal: no variation to compute an interval from"
     return f"the mean {noun} of all {clustering.count} clusters is the same: no variation to compute an interval from"

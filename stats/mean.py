@@ -16,7 +16,7 @@ from evalflows.stats.clusters import (
     no_spread,
     standard_error,
     too_few,
-    with_two_more,
+    with_two_added_clusters,
 )
 from evalflows.stats.distributions import checked_bounds, clipped, t_quantile
 from evalflows.stats.proportions import clopper_pearson_interval, constant_interval, score_interval, wilson_interval
@@ -107,15 +107,15 @@ def cluster_wilson_interval(
     """
     share, error = mean_of(values), standard_error(values, clustering, scale=1.0)
     effective = share * (1 - share) / error**2 if error else float(clustering.count)
-    effective = min(float(values.size), effective, _effective_size_with_two_more(values, clustering))
+    effective = min(float(values.size), effective, _effective_size_with_two_added_clusters(values, clustering))
     return score_interval(share, effective, t_quantile(confidence_level, degrees_of_freedom(values, clustering)))
 
 
-def _effective_size_with_two_more(values: FloatArray, clustering: Clustering) -> float:
+def _effective_size_with_two_added_clusters(values: FloatArray, clustering: Clustering) -> float:
     """The effective sample size, estimated after adding one cluster of 0 and one of 1."""
-    more, clusters = with_two_more(values, clustering, 0.0, 1.0)
-    share, error = mean_of(more), standard_error(more, clusters, scale=1.0)
-    return share * (1 - share) / error**2 * values.size / more.size
+    extended, clusters = with_two_added_clusters(values, clustering, 0.0, 1.0)
+    share, error = mean_of(extended), standard_error(extended, clusters, scale=1.0)
+    return share * (1 - share) / error**2 * values.size / extended.size
 
 
 def _inference(
@@ -130,7 +130,7 @@ def _inference(
     method = _name(clustering, binary=binary, exact=exact)
     if few := too_few(values.size, clustering, "value"):
         return _Inference(method, reason=few, reason_code="too_few")
-    if binary and clustering.all_alone:
+    if binary and clustering.all_singletons:
         interval_of = clopper_pearson_interval if exact else wilson_interval
         return _Inference(method, interval_of(int(values.sum()), values.size, confidence_level=confidence_level))
     if binary:
@@ -143,12 +143,12 @@ def _inference(
         return _Inference(method, interval)
     constant = constant_interval(mean_of(values), clustering.count, bounds, confidence_level=confidence_level)
     if constant is not None:
-        return _Inference("clopper-pearson" if clustering.all_alone else "clopper-pearson of clusters", constant)
+        return _Inference("clopper-pearson" if clustering.all_singletons else "clopper-pearson of clusters", constant)
     reason = no_spread(values, clustering, "value", scale=scale)
     return _Inference(method, reason=reason, reason_code="no_spread")
 
 
 def _name(clustering: Clustering, *, binary: bool, exact: bool) -> str:
-    if not clustering.all_alone:
+    if not clustering.all_singletons:
         return "cluster-robust wilson" if binary else f"cluster-robust {CORRECTED}"
     return CORRECTED if not binary else "clopper-pearson" if exact else "wilson"

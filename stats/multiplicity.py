@@ -10,7 +10,7 @@ from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 Adjustment = Literal["holm", "benjamini_hochberg", "none"]
 
 
-def adjusted(p_values: ArrayLike, how: Adjustment = "holm") -> FloatArray:
+def adjusted(p_values: ArrayLike, method: Adjustment = "holm") -> FloatArray:
     """Return the adjusted p-values of m tests, shape (m,), in the same order, each at most 1.
 
     "holm" (Holm 1979) controls the family-wise error rate for any dependence between the tests. "benjamini_hochberg"
@@ -21,13 +21,13 @@ def adjusted(p_values: ArrayLike, how: Adjustment = "holm") -> FloatArray:
     """
     numbers = finite_vector("p_values", p_values)
     refuse_where("p_values", numbers, (numbers < 0) | (numbers > 1), "0 to 1")
-    if how not in get_args(Adjustment):
-        raise ValueError(f"how: got {how!r}, wanted one of {', '.join(get_args(Adjustment))}")
-    if how == "none" or not numbers.size:
+    if method not in get_args(Adjustment):
+        raise ValueError(f"method: got {method!r}, wanted one of {', '.join(get_args(Adjustment))}")
+    if method == "none" or not numbers.size:
         return numbers.copy()
     order = np.argsort(numbers, kind="stable")
     result = np.empty_like(numbers)
-    result[order] = np.minimum((_holm if how == "holm" else _benjamini_hochberg)(numbers[order]), 1.0)
+    result[order] = np.minimum((_holm if method == "holm" else _benjamini_hochberg)(numbers[order]), 1.0)
     return result
 
 

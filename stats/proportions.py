@@ -1,4 +1,4 @@
-"""Intervals and tests for shares of yes: one share, two shares of the same examples, two shares of different ones."""
+"""Intervals and tests for proportions: one proportion, two paired proportions, two independent proportions."""
 
 import math
 from collections.abc import Callable
@@ -6,16 +6,19 @@ from collections.abc import Callable
 from evalflows.stats.distributions import beta_point, clipped, even_binomial_p_value, normal_quantile
 
 HALVINGS = 45
-"""Of a distance of 2 at most: what is left is rounding."""
+"""Bisection steps on a distance of at most 2; the remaining error is rounding."""
 
 
 def wilson_interval(yes: int, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """Where the share of yes lies, by the score test (Wilson 1927). n is at least 1; within 0 to 1."""
+    """Return the score interval (Wilson 1927), within 0 to 1, of the proportion with `yes` of n, n at least 1."""
     return score_interval(yes / n, n, normal_quantile(confidence_level))
 
 
 def score_interval(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Wilson's interval around a share of `n` values, which need not be a whole number, with the quantile given."""
+    """Return Wilson's interval, within 0 to 1, of `share` of n values, with the given normal or t quantile.
+
+    n is above 0 and need not be a whole number, so that it can be an effective sample size.
+    """
     square = quantile * quantile
     centre = (n * share + square / 2) / (n + square)
     half = quantile * math.sqrt(n * share * (1 - share) + square / 4) / (n + square)
@@ -24,9 +27,9 @@ def score_interval(share: float, n: float, quantile: float) -> tuple[float, floa
 
 
 def clopper_pearson_interval(yes: int, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """Where the share of yes lies, exactly: neither end errs in more than (1 - level) / 2 (Clopper & Pearson 1934).
+    """Return the exact interval (Clopper & Pearson 1934), within 0 to 1, of the proportion with `yes` of n, at least 1.
 
-    Whatever the share is; the price is width. n is at least 1; within 0 to 1.
+    Each end has an error rate of at most (1 - level) / 2 for every true proportion; the interval is wider for it.
     """
     tail = (1 - confidence_level) / 2
     low = beta_point(yes, n - yes + 1, tail) if yes else 0.0
@@ -34,10 +37,10 @@ def clopper_pearson_interval(yes: int, n: int, *, confidence_level: float) -> tu
     return low, high
 
 
-def most_that_differ(n: int, *, confidence_level: float) -> float:
-    """The largest share of others that n in a row may have missed: 1 - (alpha / 2) ** (1 / n) (Clopper & Pearson 1934).
+def largest_missed_share(n: int, *, confidence_level: float) -> float:
+    """Return the largest proportion of other values, 0 to 1, compatible with n equal ones: 1 - (alpha / 2) ** (1 / n).
 
-    The upper end of their exact interval for 0 of n, n at least 1.
+    It is the upper end of the exact interval (Clopper & Pearson 1934) for 0 of n, n at least 1.
     """
     return -math.expm1(math.log((1 - confidence_level) / 2) / n)
 
@@ -45,84 +48,89 @@ def most_that_differ(n: int, *, confidence_level: float) -> float:
 def constant_interval(
     value: float, n: int, bounds: tuple[float, float] | None, *, confidence_level: float
 ) -> tuple[float, float] | None:
-    """Where a mean lies of which n draws gave one and the same `value`; None unless both bounds are finite.
+    """Return an interval of a mean, in its unit, if all n draws gave the same `value`; None unless bounds are finite.
 
-    No more than `most_that_differ` of all others are different, and these differ no more than the bounds of what is
-    drawn allow. It holds whatever the distribution. Draws may be clusters, if those that differ are of usual size.
+    At most `largest_missed_share` of the population differs from `value`, at worst by as much as `bounds`, the lowest
+    and highest possible value, allow; so the interval is valid for every distribution within them. The n draws can be
+    clusters if clusters with other values are not larger than usual.
     """
     if bounds is None or not all(math.isfinite(end) for end in bounds):
         return None
-    most = most_that_differ(n, confidence_level=confidence_level)
-    return value - most * (value - bounds[0]), value + most * (bounds[1] - value)
+    missed = largest_missed_share(n, confidence_level=confidence_level)
+    return value - missed * (value - bounds[0]), value + missed * (bounds[1] - value)
 
 
 def bonett_price_interval(gained: int, lost: int, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """Where the difference of two shares of the same n examples lies: adjusted Wald (Bonett & Price 2012).
+    """Return the adjusted Wald interval (Bonett & Price 2012), within -1 to 1, of a difference of paired proportions.
 
-    `gained` pairs are yes for the candidate only, `lost` for the baseline only. One pair is added to each of both and
-    two to n; the interval's centre is therefore nearer to 0 than the difference is. Within -1 to 1.
+    Of n pairs, `gained` are yes for the candidate only and `lost` for the baseline only. One pair is added to each of
+    these counts and two to n, so the interval's centre is closer to 0 than the observed difference.
     """
     share_gained, share_lost = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     centre = share_gained - share_lost
-    half = normal_quantile(confidence_level) * bonett_price_error(gained, lost, n)
+    half = normal_quantile(confidence_level) * bonett_price_standard_error(gained, lost, n)
     return clipped((centre - half, centre + half), -1.0, 1.0)
 
 
 def tango_interval(gained: int, lost: int, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """The same by the score test (Tango 1998): all differences that it does not refuse. Within -1 to 1."""
+    """Return the score interval (Tango 1998), within -1 to 1, for the counts of `bonett_price_interval`.
+
+    It contains all differences that the score test does not reject.
+    """
     square = normal_quantile(confidence_level) ** 2
 
-    def is_held(difference: float) -> bool:
-        """Whether what was found is no further from it than `square` times the variance there."""
+    def is_accepted(difference: float) -> bool:
+        """Whether the squared score statistic at this true difference is at most `square`."""
         linear = (2 * n - gained + lost) * difference - gained - lost
         root = linear**2 + 8 * n * lost * difference * (1 - difference)
-        share_lost = (math.sqrt(max(root, 0.0)) - linear) / (4 * n)  # the likeliest, were that the difference
+        # The maximum-likelihood estimate, given the difference, of the proportion of pairs lost.
+        share_lost = (math.sqrt(max(root, 0.0)) - linear) / (4 * n)
         variance = n * (2 * share_lost + difference * (1 - difference))
         return (gained - lost - n * difference) ** 2 <= square * variance
 
-    found = (gained - lost) / n
-    return _furthest(is_held, found, -1.0), _furthest(is_held, found, 1.0)
+    observed = (gained - lost) / n
+    return _last_accepted(is_accepted, observed, -1.0), _last_accepted(is_accepted, observed, 1.0)
 
 
-def _furthest(is_held: Callable[[float], bool], inside: float, outside: float) -> float:
-    """The last number on the way that is held, by halving, to rounding; all before it are."""
-    if is_held(outside):
+def _last_accepted(is_accepted: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return by bisection the point between `inside`, which is accepted, and `outside` up to which all are accepted."""
+    if is_accepted(outside):
         return outside
     for _ in range(HALVINGS):
         middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if is_held(middle) else (inside, middle)
+        inside, outside = (middle, outside) if is_accepted(middle) else (inside, middle)
     return outside
 
 
 def paired_share_interval(gained: int, lost: int, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """The intervals of Bonett & Price and of Tango joined.
+    """Return the union of the intervals of Bonett & Price and of Tango, within -1 to 1.
 
-    Each errs too often on one side where few pairs differ, and they do so at different places: of all outcomes counted
-    (20 settings: n of 20 to 1,000, 5 to 40 % of the pairs differ, a loss of 0.03 to 0.1) an end of the former is beyond
-    the truth in up to 3.1 %, of both joined in 2.51 % at most.
+    If few pairs are discordant, each has too high an error rate on one side, but in different settings. By full
+    enumeration (20 settings: n of 20 to 1,000, 5 to 40 % of pairs discordant, a loss of 0.03 to 0.1), one end of the
+    95 % interval of Bonett & Price excludes the true difference in up to 3.1 %, that of the union in at most 2.51 %.
     """
-    one = bonett_price_interval(gained, lost, n, confidence_level=confidence_level)
-    other = tango_interval(gained, lost, n, confidence_level=confidence_level)
-    return min(one[0], other[0]), max(one[1], other[1])
+    wald = bonett_price_interval(gained, lost, n, confidence_level=confidence_level)
+    score = tango_interval(gained, lost, n, confidence_level=confidence_level)
+    return min(wald[0], score[0]), max(wald[1], score[1])
 
 
-def bonett_price_error(gained: int, lost: int, n: int) -> float:
-    """The standard error in that interval; above 0 even where no pair differs."""
+def bonett_price_standard_error(gained: int, lost: int, n: int) -> float:
+    """Return the standard error used in `bonett_price_interval`; above 0 even if no pair is discordant."""
     share_gained, share_lost = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     return math.sqrt((share_gained + share_lost - (share_gained - share_lost) ** 2) / (n + 2))
 
 
 def exact_mcnemar_p(gained: int, lost: int) -> float:
-    """The two-sided p that pairs which differ are as often gained as lost (McNemar 1947, exact binomial form)."""
+    """Return the two-sided p-value of the exact McNemar test (McNemar 1947): discordant pairs go either way equally."""
     return even_binomial_p_value(gained, gained + lost)
 
 
 def newcombe_interval(
     yes_first: int, n_first: int, yes_second: int, n_second: int, *, confidence_level: float
 ) -> tuple[float, float]:
-    """Where the first share minus the second lies, of different examples: hybrid score (Newcombe 1998, method 10).
+    """Return the hybrid score interval (Newcombe 1998, method 10) of the first proportion minus the second.
 
-    Both n are at least 1. Within -1 to 1.
+    The samples are independent, both n are at least 1, and the interval is within -1 to 1.
     """
     first, second = yes_first / n_first, yes_second / n_second
     ends = (

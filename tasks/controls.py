@@ -7,7 +7,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.differences.judge_fitness import TriedJudge, fitness_check
+from evalflows.analysis.differences.judge_fitness import ControlScores, fitness_check
 from evalflows.evaluators.call import offer_run
 from evalflows.evaluators.subject import RunView
 from evalflows.execution.chunks import n_chunks
@@ -60,9 +60,9 @@ def _check(experiment: RunningExperiment, judge: RunnableEvaluator, batch: str) 
 
 async def _judge_all(
     experiment: RunningExperiment, judge: RunnableEvaluator, pairs: Sequence[tuple[ExampleRow, str]], spool: Spool
-) -> TriedJudge:
+) -> ControlScores:
     """Return the judge's scores of right, wrong and forged answers."""
-    tried = TriedJudge()
+    tried = ControlScores()
 
     async def judge_one(control: tuple[ExampleRow, dict[str, Any], list[float]]) -> None:
         example, outputs, scores = control

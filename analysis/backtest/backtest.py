@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.backtest.halves import RepetitionHalves
 from evalflows.analysis.backtest.null_replicates import Replicates
-from evalflows.analysis.backtest.past_pairs import Past
+from evalflows.analysis.backtest.past_pairs import PastExperiments
 from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
@@ -21,8 +21,8 @@ from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 
 LIMIT, REPLICATES = 200, 200
-TIMES = (1, 2, 3)
-"""The planted regressions, as multiples of the margin."""
+MARGIN_MULTIPLES = (1, 2, 3)
+"""The planted regressions, in multiples of the margin."""
 
 SEED = 0
 
@@ -36,30 +36,37 @@ def backtest(
     limit: int = LIMIT,
     seed: int = SEED,
 ) -> Backtest:
-    """Evaluate a gate on the newest `limit` pairs, on pairs of the same target, and on `replicates` simulations of each
-    pair without a difference and with a planted regression. Makes no calls and stores nothing.
+    """Evaluate a gate on the newest `limit` pairs, on pairs of the same target, and on simulated replicates.
+
+    Each pair is simulated `replicates` times without a difference, and as often with each planted regression. Makes no
+    calls and stores nothing.
 
     `spec` declares the metrics and the confidence level; by default, each candidate's own spec does.
     """
-    past, evaluations = Past(store=store, gate=gate), _Evaluations(reader=MetricReader(store), gate=gate, spec=spec)
+    past = PastExperiments(store=store, gate=gate)
+    evaluations = _Evaluations(reader=MetricReader(store), gate=gate, spec=spec)
     pairs = past.pairs() if gate.compares else []
     evaluated = [(pair, evaluations.of_pair(pair.candidate, pair.baseline)) for pair in pairs[:limit]]
-    repeated = [row for row in past.experiments if gate.compares and row.repetitions > 1][:limit]
-    decisions = [_decision(one, pair.baseline, pair.relation) for pair, one in evaluated]
-    of_halves = [_decision(evaluations.of_halves(row, seed), row, "halves") for row in repeated]
-    fit = [one for _, one in evaluated if one.has_all_estimates]
+    decisions = [_decision(evaluation, pair.baseline, pair.relation) for pair, evaluation in evaluated]
+    of_halves = [_decision(evaluations.of_halves(row, seed), row, "halves") for row in _repeated(past, limit)]
+    complete = [evaluation for _, evaluation in evaluated if evaluation.has_all_estimates]
     return Backtest(
         gate=gate.name,
         policy=gate.model_dump(mode="json"),
         experiments=len(past.experiments),
         decisions=[*decisions, *of_halves],
         left_out=max(0, len(pairs) - limit),
-        past=_counted([one for one in decisions if not one.is_same_target]),
-        same_target=_counted([one for one in decisions if one.is_same_target]),
+        past=_counted([decision for decision in decisions if not decision.is_same_target]),
+        same_target=_counted([decision for decision in decisions if decision.is_same_target]),
         halves=_counted(of_halves),
-        simulated=_simulated(gate, fit, replicates, seed) if fit and replicates else None,
+        simulated=_simulated(gate, complete, replicates, seed) if complete and replicates else None,
         notes=_notes(gate),
     )
+
+
+def _repeated(past: PastExperiments, limit: int) -> list[ExperimentRow]:
+    """The newest experiments with repetitions, which can be split in halves."""
+    return [row for row in past.experiments if past.gate.compares and row.repetitions > 1][:limit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +100,9 @@ class _Evaluations:
         return self.spec or self.reader.spec(row)
 
 
-def _decision(one: GateEvaluation, baseline: ExperimentRow, relation: Relation) -> PastDecision:
-    candidate, conclusion = one.pair.candidate, one.conclusion
+def _decision(evaluation: GateEvaluation, baseline: ExperimentRow, relation: Relation) -> PastDecision:
+    candidate, conclusion = evaluation.pair.candidate, evaluation.conclusion
+    broken = [result for result in evaluation.rule_results if result.outcome == "broken"]
     return PastDecision(
         candidate_experiment_id=candidate.experiment_id,
         candidate=candidate.name,
@@ -103,83 +111,105 @@ def _decision(one: GateEvaluation, baseline: ExperimentRow, relation: Relation) 
         started_at=candidate.started_at,
         relation=relation,
         is_same_target=candidate.target_version == baseline.target_version,
-        is_the_same_twice=_is_the_same_twice(one),
+        is_the_same_twice=_is_the_same_twice(evaluation),
         conclusion=conclusion,
-        is_refused=conclusion == "NOT ENOUGH EVIDENCE" and one.is_refused,
-        is_inferior=any(result.rule == "non_inferiority" and result.outcome == "broken" for result in one.rule_results),
-        broken=[f"{result.rule} {result.metric}" for result in one.rule_results if result.outcome == "broken"],
-        because=one.summary,
-        n_shared=one.pair.matched.n_shared if one.pair.matched else 0,
+        is_refused=conclusion == "NOT ENOUGH EVIDENCE" and evaluation.is_refused,
+        is_inferior=any(result.rule == "non_inferiority" for result in broken),
+        broken=[f"{result.rule} {result.metric}" for result in broken],
+        because=evaluation.summary,
+        n_shared=evaluation.pair.matched.n_shared if evaluation.pair.matched else 0,
     )
 
 
 def _counted(decisions: Sequence[PastDecision]) -> Counted:
-    """Count decisions; pairs of one target with identical values are counted separately."""
-    twice = [one for one in decisions if one.is_same_target and one.is_the_same_twice and not one.is_refused]
-    counted = [one for one in decisions if not one.is_refused and one not in twice]
-    failed = [one.conclusion == "FAIL" for one in counted]
-    members = [
-        (one.candidate_experiment_id, f"{one.baseline_experiment_id}{' again' * (one.relation == 'halves')}")
-        for one in counted
-    ]
-    found = pair_share(np.array(failed, dtype=float), members)
+    """Count decisions; pairs of the same target with identical values are counted separately."""
+    comparable = [decision for decision in decisions if not decision.is_refused]
+    identical = [decision for decision in comparable if decision.is_same_target and decision.is_the_same_twice]
+    counted = [decision for decision in comparable if decision not in identical]
+    failed = [decision.conclusion == "FAIL" for decision in counted]
+    members = [_members(decision) for decision in counted]
+    fail_share = pair_share(np.array(failed, dtype=float), members)
     return Counted(
         n=len(decisions),
         failed=sum(failed),
-        passed=sum(one.conclusion == "PASS" for one in counted),
-        open=sum(one.conclusion == "NOT ENOUGH EVIDENCE" for one in counted),
-        refused=sum(one.is_refused for one in decisions),
-        same_twice=len(twice),
-        inferior=sum(one.is_inferior for one in counted),
+        passed=sum(decision.conclusion == "PASS" for decision in counted),
+        open=sum(decision.conclusion == "NOT ENOUGH EVIDENCE" for decision in counted),
+        refused=sum(decision.is_refused for decision in decisions),
+        same_twice=len(identical),
+        inferior=sum(decision.is_inferior for decision in counted),
         experiments=len(
-            {each for one in counted for each in (one.candidate_experiment_id, one.baseline_experiment_id)}
+            {*(decision.candidate_experiment_id for decision in counted)}
+            | {*(decision.baseline_experiment_id for decision in counted)}
         ),
         fail=Share(
-            count=found.n_yes, n=found.n_pairs, share=found.share, low=found.low, high=found.high, method=found.method
+            count=fail_share.n_yes,
+            n=fail_share.n_pairs,
+            share=fail_share.share,
+            low=fail_share.low,
+            high=fail_share.high,
+            method=fail_share.method,
         ),
     )
 
 
-def _is_the_same_twice(one: GateEvaluation) -> bool:
+def _members(decision: PastDecision) -> tuple[str, str]:
+    """The two experiments of a pair; the second half of the same experiment counts as another one."""
+    suffix = " again" if decision.relation == "halves" else ""
+    return decision.candidate_experiment_id, f"{decision.baseline_experiment_id}{suffix}"
+
+
+def _is_the_same_twice(evaluation: GateEvaluation) -> bool:
     """Whether both sides have identical values, without any random variation."""
-    pairs = [(paired.candidate.values, paired.baseline.values) for paired in one.compared.values()]
+    pairs = [(paired.candidate.values, paired.baseline.values) for paired in evaluation.compared.values()]
     return bool(pairs) and all(np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in pairs)
 
 
-def _simulated(gate: GateSpec, fit: Sequence[GateEvaluation], replicates: int, seed: int) -> Simulated:
-    drawn = [Replicates(evaluation=one, count=replicates, seed=seed + place) for place, one in enumerate(fit)]
-    nothing = [one.said() for one in drawn]
+def _simulated(gate: GateSpec, evaluations: Sequence[GateEvaluation], replicates: int, seed: int) -> Simulated:
+    drawn = [
+        Replicates(evaluation=evaluation, count=replicates, seed=seed + number)
+        for number, evaluation in enumerate(evaluations)
+    ]
+    without_difference = [of_pair.decisions() for of_pair in drawn]
     return Simulated(
-        pairs=len(fit),
+        pairs=len(evaluations),
         replicates=replicates,
         seed=seed,
-        failed=_share(said.failed for said in nothing),
-        passed=_share(said.passed for said in nothing),
-        open=_share(~said.failed & ~said.passed for said in nothing),
+        failed=_share(decisions.failed for decisions in without_difference),
+        passed=_share(decisions.passed for decisions in without_difference),
+        open=_share(~decisions.failed & ~decisions.passed for decisions in without_difference),
         falls=[
-            _fall(drawn, metric, margin, times) for metric, margin in gate.non_inferiority.items() for times in TIMES
+            _planted_regression(drawn, metric, margin, times)
+            for metric, margin in gate.non_inferiority.items()
+            for times in MARGIN_MULTIPLES
         ],
     )
 
 
-def _fall(drawn: Sequence[Replicates], metric: str, margin: float, times: int) -> PlantedFall:
-    fall = times * margin
-    found = [one.said({metric: fall}) for one in drawn]
+def _planted_regression(drawn: Sequence[Replicates], metric: str, margin: float, times: int) -> PlantedFall:
+    regression = times * margin
+    by_evaluation = [of_pair.decisions({metric: regression}) for of_pair in drawn]
     return PlantedFall(
         metric=metric,
         times=times,
-        fall=fall,
-        reached=float(np.mean([one.reachable(metric, fall) for one in drawn])),
-        caught=_share(said.caught for said in found),
-        let_through=_share(said.passed for said in found),
+        fall=regression,
+        reached=float(np.mean([of_pair.feasible_regression(metric, regression) for of_pair in drawn])),
+        caught=_share(decisions.caught for decisions in by_evaluation),
+        let_through=_share(decisions.passed for decisions in by_evaluation),
     )
 
 
-def _share(found: Iterable[npt.NDArray[np.bool_]]) -> Share:
-    """The share over all replicates; its interval covers the simulation only, not the choice of pairs."""
-    yes = np.concatenate(list(found)).astype(float)
-    one = share_estimate(yes)
-    return Share(count=int(yes.sum()), n=one.n, share=one.share, low=one.low, high=one.high, method=one.method)
+def _share(arrays: Iterable[npt.NDArray[np.bool_]]) -> Share:
+    """The share of true values over all replicates. Its interval covers the simulation, but not the choice of pairs."""
+    yes = np.concatenate(list(arrays)).astype(float)
+    estimate = share_estimate(yes)
+    return Share(
+        count=int(yes.sum()),
+        n=estimate.n,
+        share=estimate.share,
+        low=estimate.low,
+        high=estimate.high,
+        method=estimate.method,
+    )
 
 
 def _notes(gate: GateSpec) -> list[str]:

@@ -50,23 +50,23 @@ class RepetitionHalves(ExperimentPair):
         return repetition_values(self.reader.store, self.candidate, self.metrics)
 
     def _values_of(self, chosen: Repetitions) -> Mapping[str, MetricValues]:
-        return drop_ambiguous([_some_of(one, chosen) for one in self._by_repetition])
+        return drop_ambiguous([_of_repetitions(metric, chosen) for metric in self._by_repetition])
 
 
-def _some_of(one: RepetitionValues, chosen: Repetitions) -> MetricValues:
-    """A metric over some repetitions of each example."""
-    values, missing = (np.take_along_axis(each, chosen, axis=1) for each in (one.values, one.missing))
+def _of_repetitions(metric: RepetitionValues, chosen: Repetitions) -> MetricValues:
+    """A metric over the chosen repetitions of each example, shape (examples, repetitions)."""
+    values, missing = (np.take_along_axis(array, chosen, axis=1) for array in (metric.values, metric.missing))
     counts = (~np.isnan(values)).sum(axis=1)
     means = np.where(counts > 0, np.nansum(values, axis=1) / np.maximum(counts, 1), np.nan)
     return MetricValues(
-        metric=one.metric,
-        evaluator=one.evaluator,
-        evaluator_version=one.evaluator_version,
-        is_yes_no=one.is_yes_no,
-        is_binary=one.is_yes_no and chosen.shape[1] == 1,
+        metric=metric.metric,
+        evaluator=metric.evaluator,
+        evaluator_version=metric.evaluator_version,
+        is_yes_no=metric.is_yes_no,
+        is_binary=metric.is_yes_no and chosen.shape[1] == 1,
         values=means,
         missing=np.asarray(missing.any(axis=1)),
         scored=int(counts.sum()),
         n_missing=int(missing.sum()),
-        weights=one.weights,
+        weights=metric.weights,
     )

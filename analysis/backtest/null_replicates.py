@@ -18,9 +18,9 @@ from evalflows.analysis.backtest.vectorised_rules import (
     MET,
     Codes,
     ReplicateEstimates,
-    many_of_difference,
-    many_of_one,
     outcomes,
+    repeated_estimate,
+    replicate_differences,
     without_inference,
 )
 from evalflows.analysis.differences.metric_pairs import PairedMetric, too_few_drawn
@@ -31,16 +31,16 @@ from evalflows.stats.differences.paired_many import PairedDifferences, paired_di
 from evalflows.store.queries.metric_values import Values
 from evalflows.store.reasons import Reason
 
-Chosen = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A gate's decisions on the replicates; thresholds, which concern one side only, are left out."""
+class ReplicateDecisions:
+    """A gate's decisions on the replicates, without thresholds, which concern one side only."""
 
-    failed: Chosen
-    passed: Chosen
-    caught: Chosen  # a rule of a metric with a planted fall is broken
+    failed: Mask
+    passed: Mask
+    caught: Mask  # a rule on a metric with a planted regression is broken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,57 +51,62 @@ class Replicates:
     count: int
     seed: int
 
-    def said(self, planted: Mapping[str, float] | None = None) -> Said:
-        """The decisions; `planted` maps metrics to the regression planted in the candidate."""
-        fall = planted or {}
-        found = [(rule, codes) for rule, codes in self.outcomes(fall) if rule.kind in COMPARED]
-        of_fall = [one == BROKEN for rule, one in found if rule.metric in fall]
-        return Said(
-            failed=np.any([one == BROKEN for _, one in found], axis=0),
-            passed=np.all([one == MET for _, one in found], axis=0),
-            caught=np.any(of_fall, axis=0) if of_fall else np.zeros(self.count, dtype=bool),
+    def decisions(self, planted: Mapping[str, float] | None = None) -> ReplicateDecisions:
+        """The decisions; `planted` has the regression planted in the candidate, by metric."""
+        regressions = planted or {}
+        codes_by_rule = [(rule, codes) for rule, codes in self.outcomes(regressions) if rule.kind in COMPARED]
+        of_regressed = [codes == BROKEN for rule, codes in codes_by_rule if rule.metric in regressions]
+        return ReplicateDecisions(
+            failed=np.any([codes == BROKEN for _, codes in codes_by_rule], axis=0),
+            passed=np.all([codes == MET for _, codes in codes_by_rule], axis=0),
+            caught=np.any(of_regressed, axis=0) if of_regressed else np.zeros(self.count, dtype=bool),
         )
 
     def outcomes(self, planted: Mapping[str, float]) -> list[tuple[Rule, Codes]]:
-        """The outcomes of each rule that has an estimate, except plain thresholds."""
-        held = [
+        """The outcomes, shape (replicates,), of each rule that has an estimate, except plain thresholds."""
+        testable = [
             (rule, self._estimate(rule.metric, planted.get(rule.metric)))
             if rule.kind in COMPARED
-            else (rule, many_of_one(one, self.count))
-            for rule, one in self.evaluation.estimates
-            if not isinstance(one, Reason) and rule.kind != "threshold"
+            else (rule, repeated_estimate(estimate, self.count))
+            for rule, estimate in self.evaluation.estimates
+            if not isinstance(estimate, Reason) and rule.kind != "threshold"
         ]
         gate, confidence_level = self.evaluation.gate, self.evaluation.pair.spec.confidence_level
         codes = outcomes(
-            held, confidence_level=confidence_level, min_examples=gate.min_examples, adjustment=gate.adjustment
+            testable, confidence_level=confidence_level, min_examples=gate.min_examples, adjustment=gate.adjustment
         )
-        return [(rule, of_rule) for (rule, _), of_rule in zip(held, codes, strict=True)]
+        return [(rule, of_rule) for (rule, _), of_rule in zip(testable, codes, strict=True)]
 
-    def reachable(self, metric: str, fall: float) -> float:
-        """The regression that can be planted, at most `fall`: values cannot be worse than the worst possible one."""
-        return min(fall, _room(self.evaluation.compared[metric]))
+    def feasible_regression(self, metric: str, regression: float) -> float:
+        """The largest regression up to `regression` that can be planted: values have a worst possible one."""
+        return min(regression, _distance_to_worst(self.evaluation.compared[metric]))
 
-    def _estimate(self, metric: str, fall: float | None) -> ReplicateEstimates:
-        if fall is None:
+    def _estimate(self, metric: str, regression: float | None) -> ReplicateEstimates:
+        if regression is None:
             return self._without_difference[metric]
-        return swapped(self.evaluation.compared[metric], self.swaps).fallen(fall, self.seed).estimates()
+        return (
+            swap_sides(self.evaluation.compared[metric], self.swaps).with_regression(regression, self.seed).estimates()
+        )
 
     @cached_property
     def _without_difference(self) -> Mapping[str, ReplicateEstimates]:
-        return {metric: swapped(paired, self.swaps).estimates() for metric, paired in self.evaluation.compared.items()}
+        return {
+            metric: swap_sides(paired, self.swaps).estimates() for metric, paired in self.evaluation.compared.items()
+        }
 
     @cached_property
-    def swaps(self) -> Chosen:
-        """Which examples each replicate swaps: the same in all metrics, and whole clusters."""
+    def swaps(self) -> Mask:
+        """Which examples each replicate swaps, shape (replicates, examples): whole clusters, alike in all metrics."""
         paired = next(iter(self.evaluation.compared.values()))
         clustering = clustering_of(paired.clusters, len(paired.candidate.values))
         drawn = np.random.default_rng([self.seed, 0]).random((self.count, clustering.count)) < 0.5
         return np.asarray(drawn[:, clustering.numbers])
 
 
-def swapped(paired: PairedMetric, swaps: Chosen) -> "Drawn":
+def swap_sides(paired: PairedMetric, swaps: Mask) -> "ReplicateValues":
+    """Swap candidate and baseline where `swaps`, of shape (replicates, examples), is true."""
     ours, theirs = paired.candidate, paired.baseline
-    return Drawn(
+    return ReplicateValues(
         paired=paired,
         candidate=np.where(swaps, theirs.values, ours.values),
         baseline=np.where(swaps, ours.values, theirs.values),
@@ -111,77 +116,80 @@ def swapped(paired: PairedMetric, swaps: Chosen) -> "Drawn":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """One metric of a pair in each replicate, as arrays of replicates by examples. All replicates share the examples
-    that both sides have and those with missing values."""
+class ReplicateValues:
+    """One metric of a pair in each replicate, arrays of shape (replicates, examples).
+
+    Which examples have values on both sides, or a missing value, is the same in all replicates.
+    """
 
     paired: PairedMetric
     candidate: Values
     baseline: Values
-    candidate_missing: Chosen
-    baseline_missing: Chosen
+    candidate_missing: Mask
+    baseline_missing: Mask
 
-    def fallen(self, fall: float, seed: int) -> "Drawn":
-        """Lower the candidate's mean by `fall`: random passes become fails; bounded values move the same fraction of
-        their distance to the worst value; unbounded values all move by the same amount."""
-        worst, room = _worst(self.paired), _room(self.paired)
+    def with_regression(self, regression: float, seed: int) -> "ReplicateValues":
+        """Make the candidate's mean worse by `regression`: random passes become fails; bounded values move the same
+        fraction of their distance to the worst value; unbounded values all move by the same amount."""
+        worst, distance = _worst(self.paired), _distance_to_worst(self.paired)
         if not np.isfinite(worst):
-            worse = self.candidate + (-fall if self.paired.scale.higher_is_better else fall)
+            regressed = self.candidate + (-regression if self.paired.scale.higher_is_better else regression)
         elif _is_binary(self.paired):
-            flips = (
-                np.random.default_rng([seed, 1]).random(self.candidate.shape) < min(fall / room, 1.0) if room else False
-            )
-            worse = np.where(flips & ~np.isnan(self.candidate), worst, self.candidate)
+            drawn = np.random.default_rng([seed, 1]).random(self.candidate.shape)
+            fails = drawn < min(regression / distance, 1.0) if distance else False
+            regressed = np.where(fails & ~np.isnan(self.candidate), worst, self.candidate)
         else:
-            worse = self.candidate + (min(fall / room, 1.0) if room else 0.0) * (worst - self.candidate)
-        return replace(self, candidate=worse)
+            regressed = self.candidate + (min(regression / distance, 1.0) if distance else 0.0) * (
+                worst - self.candidate
+            )
+        return replace(self, candidate=regressed)
 
     def estimates(self) -> ReplicateEstimates:
-        plain, ends = self._found(), None
+        differences, worst_cases = self._known_differences(), None
         if not self.paired.n_missing:
-            ends = plain, plain
+            worst_cases = differences, differences
         elif self.paired.scale.is_bounded:
-            ends = self._had_missing_made_it("smallest"), self._had_missing_made_it("largest")
-        return many_of_difference(plain, ends, higher_is_better=self.paired.scale.higher_is_better)
+            worst_cases = self._worst_case_differences("smallest"), self._worst_case_differences("largest")
+        return replicate_differences(differences, worst_cases, higher_is_better=self.paired.scale.higher_is_better)
 
-    def _found(self) -> PairedDifferences:
+    def _known_differences(self) -> PairedDifferences:
         both = ~np.isnan(self.paired.candidate.values) & ~np.isnan(self.paired.baseline.values)
         return self._difference(self.candidate, self.baseline, both)
 
-    def _had_missing_made_it(self, how: Literal["smallest", "largest"]) -> PairedDifferences:
+    def _worst_case_differences(self, extreme: Literal["smallest", "largest"]) -> PairedDifferences:
         counted = np.ones(self.candidate.shape[1], dtype=bool)
         for side in (self.paired.candidate, self.paired.baseline):
             counted &= ~np.isnan(side.values) | side.missing
         low, high = self.paired.scale.bounds
-        ours, theirs = (low, high) if how == "smallest" else (high, low)
-        one, other = (
-            np.where(missing, instead, values)
-            for values, missing, instead in (
-                (self.candidate, self.candidate_missing, ours),
-                (self.baseline, self.baseline_missing, theirs),
+        of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
+        candidate, baseline = (
+            np.where(missing, replacement, values)
+            for values, missing, replacement in (
+                (self.candidate, self.candidate_missing, of_candidate),
+                (self.baseline, self.baseline_missing, of_baseline),
             )
         )
-        return self._difference(one, other, counted)
+        return self._difference(candidate, baseline, counted)
 
-    def _difference(self, ours: Values, theirs: Values, chosen: Chosen) -> PairedDifferences:
+    def _difference(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
         """The vectorised form of `analysis.differences.metric_pairs.PairedMetric`."""
-        every = np.maximum(self.paired.candidate.weights, self.paired.baseline.weights)
-        weights = every[chosen]
-        weighted = bool(weights.size and np.ptp(weights))
-        clusters, reach = self.paired.clusters, self.paired.scale.support
-        one, other = (np.clip(side[:, chosen], *reach) for side in (ours, theirs))
-        found = paired_differences(
-            one,
-            other,
+        all_weights = np.maximum(self.paired.candidate.weights, self.paired.baseline.weights)
+        weights = all_weights[chosen]
+        is_weighted = bool(weights.size and np.ptp(weights))
+        clusters, support = self.paired.clusters, self.paired.scale.support
+        clipped_candidate, clipped_baseline = (np.clip(side[:, chosen], *support) for side in (candidate, baseline))
+        differences = paired_differences(
+            clipped_candidate,
+            clipped_baseline,
             None if clusters is None else [clusters[place] for place in np.flatnonzero(chosen).tolist()],
-            weights=weights if weighted else None,
+            weights=weights if is_weighted else None,
             binary=_is_binary(self.paired)
-            and not weighted
-            and all(np.isin(side, (0, 1)).all() for side in (one, other)),
-            bounds=None if weighted or not np.isfinite(reach).all() else reach,
+            and not is_weighted
+            and all(np.isin(side, (0, 1)).all() for side in (clipped_candidate, clipped_baseline)),
+            bounds=None if is_weighted or not np.isfinite(support).all() else support,
         )
-        found = replace(found, widest=min(found.widest, self.paired.widest))
-        return without_inference(found) if too_few_drawn(every, chosen) else found
+        differences = replace(differences, widest=min(differences.widest, self.paired.widest))
+        return without_inference(differences) if too_few_drawn(all_weights, chosen) else differences
 
 
 def _is_binary(paired: PairedMetric) -> bool:
@@ -194,7 +202,7 @@ def _worst(paired: PairedMetric) -> float:
     return low if paired.scale.higher_is_better else high
 
 
-def _room(paired: PairedMetric) -> float:
+def _distance_to_worst(paired: PairedMetric) -> float:
     """The distance of the mean of both sides from the worst possible value."""
     values = np.concatenate([paired.candidate.values, paired.baseline.values])
     known = values[~np.isnan(values)]

@@ -16,7 +16,9 @@ from evalflows.store.row_specs import experiment_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class PastPair:
+    """Two past experiments, and why they are compared."""
+
     candidate: ExperimentRow
     baseline: ExperimentRow
     relation: Relation
@@ -27,13 +29,13 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Past:
+class PastExperiments:
     """The completed experiments of a store that have all metrics of a gate."""
 
     store: Store
     gate: GateSpec
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[PastPair]:
         """Pair each experiment with every earlier one on the same dataset, by name or by enough shared examples.
 
         The newest candidates come first; of each candidate, the baseline that the gate would have used comes first.
@@ -42,31 +44,32 @@ class Past:
 
     @cached_property
     def experiments(self) -> Sequence[ExperimentRow]:
-        """The newest first."""
+        """The experiments, newest first."""
         wanted = {base_metric(metric) for metric in self.gate.metrics if base_metric(metric) not in MEASURES}
-        ((*found,),) = ask(self.store, (_EXPERIMENTS, []))
-        fit = [identity for identity, metrics in found if wanted <= {*(metrics or [])}]
-        return [self.store.read("experiments", identity)[0] for identity in fit]
+        ((*rows,),) = ask(self.store, (_EXPERIMENTS, []))
+        with_all_metrics = [experiment_id for experiment_id, metrics in rows if wanted <= {*(metrics or [])}]
+        return [self.store.read("experiments", experiment_id)[0] for experiment_id in with_all_metrics]
 
-    def _of(self, row: ExperimentRow) -> Iterator[Pair]:
-        then = self._baseline_then(row)
-        if then is not None:
-            yield Pair(candidate=row, baseline=then, relation="baseline")
+    def _of(self, row: ExperimentRow) -> Iterator[PastPair]:
+        baseline_then = self._baseline_then(row)
+        if baseline_then is not None:
+            yield PastPair(candidate=row, baseline=baseline_then, relation="baseline")
         for other in self.experiments:
-            if other is not then and other.started_at < row.started_at and self._fits(row, other):
-                yield Pair(candidate=row, baseline=other, relation="earlier")
+            if other is not baseline_then and other.started_at < row.started_at and self._fits(row, other):
+                yield PastPair(candidate=row, baseline=other, relation="earlier")
 
     def _baseline_then(self, row: ExperimentRow) -> ExperimentRow | None:
-        """The baseline when the candidate ran: a target of the same run group, or the approved experiment."""
+        """The baseline at the time of the candidate: a target of the same run group, or the approved experiment."""
         spec = experiment_spec(row)
         target = spec.baseline_target(self.gate)
+        others = [other for other in self.experiments if other is not row]
         if target is not None:
-            together = (one for one in self.experiments if one.run_group == row.run_group and one is not row)
-            return next((one for one in together if one.target == target != row.target), None)
-        name, when = self.gate.baseline or spec.name, row.ended_at or row.started_at
-        held = next((one for one in self._approvals if one.name == name and one.recorded_at <= when), None)
-        named = (one for one in self.experiments if held and one.experiment_id == held.experiment_id)
-        return next((one for one in named if one is not row), None)
+            same_group = (other for other in others if other.run_group == row.run_group)
+            return next((other for other in same_group if other.target == target != row.target), None)
+        name, ended_at = self.gate.baseline or spec.name, row.ended_at or row.started_at
+        earlier = (approval for approval in self._approvals if approval.recorded_at <= ended_at)
+        approved = next((approval.experiment_id for approval in earlier if approval.name == name), None)
+        return next((other for other in others if other.experiment_id == approved), None)
 
     def _fits(self, row: ExperimentRow, other: ExperimentRow) -> bool:
         if row.snapshot_id == other.snapshot_id or row.dataset_name == other.dataset_name is not None:
@@ -75,14 +78,14 @@ class Past:
 
     @cached_property
     def _approvals(self) -> Sequence[Approval]:
-        return sorted(approvals(self.store), key=lambda one: one.recorded_at, reverse=True)
+        return sorted(approvals(self.store), key=lambda approval: approval.recorded_at, reverse=True)
 
     @cached_property
     def _shared(self) -> Mapping[frozenset[str], int]:
         """How many examples with the same inputs two snapshots share."""
         snapshots = list(dict.fromkeys(row.snapshot_id for row in self.experiments))
-        (found,) = ask(self.store, (_SHARED, [snapshots]))
-        return {frozenset((one, other)): count for one, other, count in found}
+        (rows,) = ask(self.store, (_SHARED, [snapshots]))
+        return {frozenset((snapshot, other)): count for snapshot, other, count in rows}
 
 
 _EXPERIMENTS = """

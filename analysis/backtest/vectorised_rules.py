@@ -18,9 +18,9 @@ Ends = tuple[Values, Values]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateEstimates:
-    """The estimates that a rule tests in each of R replicates, turned so that more is better."""
+    """The estimates that a rule tests in each of R replicates, negated if less is better."""
 
-    worst_case_interval_at: Callable[[float], Ends]  # by confidence level; infinite if there is no interval
+    worst_case_interval_at: Callable[[float], Ends]  # by confidence level; infinite without an interval
     is_known: npt.NDArray[np.bool_]  # whether there is an interval
     p_value: Values
     n: int
@@ -32,56 +32,60 @@ class ReplicateEstimates:
         )
 
 
-def many_of_difference(
-    plain: PairedDifferences, ends: tuple[PairedDifferences, PairedDifferences] | None, *, higher_is_better: bool
+def replicate_differences(
+    differences: PairedDifferences,
+    worst_cases: tuple[PairedDifferences, PairedDifferences] | None,
+    *,
+    higher_is_better: bool,
 ) -> ReplicateEstimates:
-    """Estimates of differences; `ends` are the worst cases over missing values, None for an unbounded metric."""
-    lowest, highest = ends or (plain, plain)
-    known = lowest.has_interval & highest.has_interval & (ends is not None)
-    is_plain = ends is not None and lowest is plain
+    """Estimates of differences; `worst_cases` are those with missing values at either extreme, None if unbounded."""
+    lowest, highest = worst_cases or (differences, differences)
+    is_known = lowest.has_interval & highest.has_interval & (worst_cases is not None)
+    is_plain = worst_cases is not None and lowest is differences
 
     def worst_case_interval_at(confidence_level: float) -> Ends:
         low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
-        low, high = np.where(known, low, -np.inf), np.where(known, high, np.inf)
+        low, high = np.where(is_known, low, -np.inf), np.where(is_known, high, np.inf)
         if is_plain:
-            alike = _are_alike(plain, confidence_level)
-            low, high = (np.where(alike, plain.difference, end) for end in (low, high))
+            are_alike = _are_alike(differences, confidence_level)
+            low, high = (np.where(are_alike, differences.difference, end) for end in (low, high))
         return (low, high) if higher_is_better else (-high, -low)
 
+    no_p_value = np.zeros_like(differences.p_value)  # 0 never disagrees with the interval
     return ReplicateEstimates(
         worst_case_interval_at=worst_case_interval_at,
-        is_known=known | _are_alike(plain, 0.5) if is_plain else known,
-        p_value=plain.p_value if plain.units > 1 else np.zeros_like(plain.p_value),  # none that could disagree
-        n=plain.n_pairs if plain.n_clusters is None else plain.n_clusters,
+        is_known=is_known | _are_alike(differences, 0.5) if is_plain else is_known,
+        p_value=differences.p_value if differences.units > 1 else no_p_value,
+        n=differences.n_pairs if differences.n_clusters is None else differences.n_clusters,
         higher_is_better=higher_is_better,
     )
 
 
-def without_inference(found: PairedDifferences) -> PairedDifferences:
+def without_inference(differences: PairedDifferences) -> PairedDifferences:
     """The differences without intervals or p-values."""
-    return replace(found, has_interval=np.zeros_like(found.has_interval), units=0)
+    return replace(differences, has_interval=np.zeros_like(differences.has_interval), units=0)
 
 
-def _are_alike(found: PairedDifferences, confidence_level: float) -> npt.NDArray[np.bool_]:
+def _are_alike(differences: PairedDifferences, confidence_level: float) -> npt.NDArray[np.bool_]:
     """The vectorised form of `differences.verdicts.are_alike`, for an unbounded metric."""
-    units = found.n_pairs if found.n_clusters is None else found.n_clusters
-    enough = found.units > 1 and 2.0 ** (1 - units) <= 1 - confidence_level
-    return np.asarray(~found.has_interval & (found.error == 0) & enough)
+    units = differences.n_pairs if differences.n_clusters is None else differences.n_clusters
+    enough = differences.units > 1 and 2.0 ** (1 - units) <= 1 - confidence_level
+    return np.asarray(~differences.has_interval & (differences.error == 0) & enough)
 
 
-def many_of_one(one: BoundedEstimate, count: int) -> ReplicateEstimates:
-    """Repeat one estimate for all replicates."""
+def repeated_estimate(estimate: BoundedEstimate, count: int) -> ReplicateEstimates:
+    """The same estimate in all replicates."""
 
     def worst_case_interval_at(confidence_level: float) -> Ends:
-        low, high = one.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
+        low, high = estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
         return np.full(count, low), np.full(count, high)
 
     return ReplicateEstimates(
         worst_case_interval_at=worst_case_interval_at,
-        is_known=np.full(count, one.worst_case_interval_at(0.5) is not None),
-        p_value=np.ones(count) if one.p_value is None else np.full(count, one.p_value),
-        n=one.n,
-        higher_is_better=one.higher_is_better,
+        is_known=np.full(count, estimate.worst_case_interval_at(0.5) is not None),
+        p_value=np.ones(count) if estimate.p_value is None else np.full(count, estimate.p_value),
+        n=estimate.n,
+        higher_is_better=estimate.higher_is_better,
     )
 
 
@@ -100,14 +104,14 @@ def outcomes(
     """
     if not estimates:
         return []
-    alpha, most = (1 - confidence_level) / 2, len(estimates)
-    tested = np.array([one.is_known & (one.n >= min_examples) for _, one in estimates])
-    rejected = _REJECTED[adjustment](lambda part: _below(estimates, alpha * part) & tested, tested.sum(axis=0), most)
+    alpha, n_rules = (1 - confidence_level) / 2, len(estimates)
+    tested = np.array([estimate.is_known & (estimate.n >= min_examples) for _, estimate in estimates])
+    rejected = _REJECTED[adjustment](lambda part: _below(estimates, alpha * part) & tested, tested.sum(axis=0), n_rules)
     return [
-        _codes(rule, one, rejected[place], confidence_level=confidence_level)
-        if one.n >= min_examples
+        _codes(rule, estimate, rejected[number], confidence_level=confidence_level)
+        if estimate.n >= min_examples
         else np.full(tested.shape[1], OPEN, dtype=np.int8)
-        for place, (rule, one) in enumerate(estimates)
+        for number, (rule, estimate) in enumerate(estimates)
     ]
 
 
@@ -116,32 +120,32 @@ BelowAt = Callable[[float], Rejected]
 
 
 def _below(estimates: Sequence[tuple[Rule, ReplicateEstimates]], alpha: float) -> Rejected:
-    return np.array([one.lies_below(rule, 1 - 2 * alpha) for rule, one in estimates])
+    return np.array([estimate.lies_below(rule, 1 - 2 * alpha) for rule, estimate in estimates])
 
 
-def _by_holm(below: BelowAt, tests: npt.NDArray[np.int_], most: int) -> Rejected:
-    parts = [below(1 / max(1, left)) for left in range(most + 1)]
+def _by_holm(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
+    by_level = [below(1 / max(1, n_left)) for n_left in range(n_rules + 1)]
     count = np.zeros_like(tests)
-    for _ in range(most + 1):
-        chosen = _picked(parts, np.maximum(tests - count, 0))
+    for _ in range(n_rules + 1):
+        chosen = _at_own_level(by_level, np.maximum(tests - count, 0))
         count = np.maximum(count, chosen.sum(axis=0))
     return chosen
 
 
-def _by_benjamini_hochberg(below: BelowAt, tests: npt.NDArray[np.int_], most: int) -> Rejected:
-    chosen = np.zeros((most, len(tests)), dtype=bool)
-    for of in range(1, most + 1):
-        for rank in range(1, of + 1):
-            these = below(rank / of)
-            chosen |= these & (tests == of) & (these.sum(axis=0) >= rank)
+def _by_benjamini_hochberg(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
+    chosen = np.zeros((n_rules, len(tests)), dtype=bool)
+    for n_tests in range(1, n_rules + 1):
+        for rank in range(1, n_tests + 1):
+            rejected_at_rank = below(rank / n_tests)
+            chosen |= rejected_at_rank & (tests == n_tests) & (rejected_at_rank.sum(axis=0) >= rank)
     return chosen
 
 
-def _unadjusted(below: BelowAt, tests: npt.NDArray[np.int_], most: int) -> Rejected:
+def _unadjusted(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
     return below(1.0)
 
 
-def _picked(parts: Sequence[Rejected], which: npt.NDArray[np.int_]) -> Rejected:
+def _at_own_level(parts: Sequence[Rejected], which: npt.NDArray[np.int_]) -> Rejected:
     """Select the rejected rules of each replicate at its own significance level."""
     return np.asarray(np.array(parts)[which, :, np.arange(len(which))].T)
 
@@ -153,8 +157,12 @@ _REJECTED: Mapping[Adjustment, Callable[[BelowAt, npt.NDArray[np.int_], int], Re
 }
 
 
-def _codes(rule: Rule, one: ReplicateEstimates, rejected: npt.NDArray[np.bool_], *, confidence_level: float) -> Codes:
-    met = one.worst_case_interval_at(confidence_level)[0] > rule.threshold(higher_is_better=one.higher_is_better)
+def _codes(
+    rule: Rule, estimate: ReplicateEstimates, rejected: npt.NDArray[np.bool_], *, confidence_level: float
+) -> Codes:
+    met = estimate.worst_case_interval_at(confidence_level)[0] > rule.threshold(
+        higher_is_better=estimate.higher_is_better
+    )
     if rule.kind == "superiority" and rule.bound == 0:
-        met = met & (one.p_value <= 1 - confidence_level)
+        met = met & (estimate.p_value <= 1 - confidence_level)
     return np.where(rejected, BROKEN, np.where(met, MET, OPEN)).astype(np.int8)

@@ -13,112 +13,112 @@ from evalflows.store.records import CheckRow, ExperimentRow, derived_id, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Robust:
-    """The effect of other weights on one composite."""
+class WeightAnalysis:
+    """The effect of other weights on the winner by one composite."""
 
     declared: OneAtATime
     shares: WeightShares
 
 
-def robust(found: CompositeRuns, change: float) -> Robust | None:
+def analyse_weights(runs: CompositeRuns, change: float) -> WeightAnalysis | None:
     """Analyse a composite under other weights; None if it has no weights or no runs."""
-    if found.runs is None:
+    if runs.runs is None:
         return None
-    weights = list(found.composite.weights.values())
-    return Robust(
-        declared=one_at_a_time(found.runs, weights, change),
-        shares=share_of_weights(found.runs),
+    weights = list(runs.composite.weights.values())
+    return WeightAnalysis(
+        declared=one_at_a_time(runs.runs, weights, change),
+        shares=share_of_weights(runs.runs),
     )
 
 
-def weights_check(batch: str, found: CompositeRuns, change: float) -> CheckRow:
+def weights_check(batch: str, runs: CompositeRuns, change: float) -> CheckRow:
     """Check that changing any one weight a little does not change the winner."""
-    one = robust(found, change)
-    sentences = _sentences(found, one)
-    turned = [change.changes_winner for change in one.declared.changes] if one else []
+    analysis = analyse_weights(runs, change)
+    sentences = _sentences(runs, analysis)
+    decisive = [change.changes_winner for change in analysis.declared.changes] if analysis else []
     return CheckRow(
-        check_id=derived_id(batch, WEIGHTS, found.composite.name),
+        check_id=derived_id(batch, WEIGHTS, runs.composite.name),
         batch_id=batch,
         subject_kind="experiment",
-        subject_id=found.composite.name,
+        subject_id=runs.composite.name,
         name=WEIGHTS,
-        passed=not any(turned) if turned else None,
+        passed=not any(decisive) if decisive else None,
         severity="warning",
-        n_checked=len(turned),
-        n_unexpected=sum(turned),
-        observed=to_json(_observed(found, one) | {"sentences": sentences}),
+        n_checked=len(decisive),
+        n_unexpected=sum(decisive),
+        observed=to_json(_observed(runs, analysis) | {"sentences": sentences}),
         expected=to_json({"change": change, "winner": "the same"}),
         message="; ".join(sentences),
     )
 
 
-def _sentences(found: CompositeRuns, one: Robust | None) -> list[str]:
-    words = RobustnessSentences(found)
-    if one is None:
-        return [f"{found.composite.name}: no weight analysis: {found.reason}"]
-    leaders = one.declared.leaders
+def _sentences(runs: CompositeRuns, analysis: WeightAnalysis | None) -> list[str]:
+    wording = RobustnessSentences(runs)
+    if analysis is None:
+        return [f"{runs.composite.name}: no weight analysis: {runs.reason}"]
+    leaders = analysis.declared.leaders
     parts = [
-        words.lead(one.declared),
-        *words.changes(one.declared),
-        words.shares(leaders, one.shares),
-        *words.counted(),
+        wording.lead(analysis.declared),
+        *wording.changes(analysis.declared),
+        wording.shares(leaders, analysis.shares),
+        *wording.counted(),
     ]
-    return [f"{found.composite.name}: {sentence}" for sentence in parts if sentence]
+    return [f"{runs.composite.name}: {sentence}" for sentence in parts if sentence]
 
 
-def _observed(found: CompositeRuns, one: Robust | None) -> dict[str, Any]:
-    """All figures by name; None if there are none."""
+def _observed(runs: CompositeRuns, analysis: WeightAnalysis | None) -> dict[str, Any]:
+    """All figures, by name; None without a weight analysis."""
     empty = dict.fromkeys(("weights", "scores", "shares", "standard_errors"))
-    kept = {"n_examples": found.n_examples, "n_left_out": found.n_left_out, "reason": found.reason}
-    if one is None:
+    kept = {"n_examples": runs.n_examples, "n_left_out": runs.n_left_out, "reason": runs.reason}
+    if analysis is None:
         return {**empty, **kept, "changes": [], "leaders": []}
-    declared, shares = one.declared, one.shares
+    declared, shares = analysis.declared, analysis.shares
     return {
         **kept,
-        "how": found.composite.aggregation,
-        "weights": _by(found.metrics, declared.weights),
-        "scores": _by(found.systems, declared.scores),
-        "leaders": _named(found, declared.leaders),
-        "changes": _changes(found, declared),
-        "shares": _by(found.systems, shares.shares),
-        "standard_errors": _by(found.systems, shares.standard_errors),
-        "ties": [{"systems": _named(found, who), "share": share} for who, share in shares.ties],
+        "how": runs.composite.aggregation,
+        "weights": _by_name(runs.metrics, declared.weights),
+        "scores": _by_name(runs.systems, declared.scores),
+        "leaders": _names(runs, declared.leaders),
+        "changes": _changes(runs, declared),
+        "shares": _by_name(runs.systems, shares.shares),
+        "standard_errors": _by_name(runs.systems, shares.standard_errors),
+        "ties": [{"systems": _names(runs, leaders), "share": share} for leaders, share in shares.ties],
         "draws": shares.draws,
         "seed": shares.seed,
     }
 
 
-def _changes(found: CompositeRuns, declared: OneAtATime) -> list[dict[str, Any]]:
+def _changes(runs: CompositeRuns, declared: OneAtATime) -> list[dict[str, Any]]:
     return [
         {
-            "part": found.metrics[change.part],
+            "part": runs.metrics[change.part],
             "factor": change.factor,
             "weight": change.weights[change.part],
-            "weights": _by(found.metrics, change.weights),
-            "scores": _by(found.systems, change.scores),
-            "leaders": _named(found, change.leaders),
+            "weights": _by_name(runs.metrics, change.weights),
+            "scores": _by_name(runs.systems, change.scores),
+            "leaders": _names(runs, change.leaders),
             "changes_winner": change.changes_winner,
         }
         for change in declared.changes
     ]
 
 
-def _by(names: Sequence[str], values: Sequence[float] | None) -> dict[str, float] | None:
+def _by_name(names: Sequence[str], values: Sequence[float] | None) -> dict[str, float] | None:
     return None if values is None else dict(zip(names, values, strict=True))
 
 
-def _named(found: CompositeRuns, leaders: Sequence[int]) -> list[str]:
-    return [found.systems[system] for system in leaders]
+def _names(runs: CompositeRuns, leaders: Sequence[int]) -> list[str]:
+    return [runs.systems[system] for system in leaders]
 
 
-def pareto_check(batch: str, rows: Sequence[ExperimentRow], by: Criteria) -> CheckRow:
+def pareto_check(batch: str, rows: Sequence[ExperimentRow], criteria: Criteria) -> CheckRow:
     """Report the Pareto front; neither passed nor failed, since any system on the front may be the right choice."""
     systems = [row.target for row in rows]
-    front = pareto_front(by.means, by.higher_is_better, resamples=by.resampled)
-    sentences = pareto_sentences(systems, by.metrics, front)
+    front = pareto_front(criteria.means, criteria.higher_is_better, resamples=criteria.resampled)
+    sentences = pareto_sentences(systems, criteria.metrics, front)
     observed = {
-        "higher_is_better": dict(zip(by.metrics, by.higher_is_better, strict=True)),
-        "systems": [_of_front(place, systems, by, front) for place in range(len(systems))],
+        "higher_is_better": dict(zip(criteria.metrics, criteria.higher_is_better, strict=True)),
+        "systems": [_front_entry(system, systems, criteria, front) for system in range(len(systems))],
         "resamples": front.resamples,
         "sentences": sentences,
     }
@@ -136,12 +136,12 @@ def pareto_check(batch: str, rows: Sequence[ExperimentRow], by: Criteria) -> Che
     )
 
 
-def _of_front(place: int, systems: Sequence[str], by: Criteria, front: ParetoFront) -> dict[str, Any]:
-    dominator = front.dominated_by[place]
+def _front_entry(system: int, systems: Sequence[str], criteria: Criteria, front: ParetoFront) -> dict[str, Any]:
+    dominator = front.dominated_by[system]
     return {
-        "system": systems[place],
-        "means": dict(zip(by.metrics, by.means[place].tolist(), strict=True)),
-        "on_front": front.on_front[place],
-        "share": None if front.shares is None else front.shares[place],
+        "system": systems[system],
+        "means": dict(zip(criteria.metrics, criteria.means[system].tolist(), strict=True)),
+        "on_front": front.on_front[system],
+        "share": None if front.shares is None else front.shares[system],
         "dominated_by": None if dominator is None else systems[dominator],
     }

@@ -54,9 +54,9 @@ class RobustnessSentences:
         if runs.n_left_out:
             name = runs.composite.name
             sentences.append(f"{runs.n_left_out} examples are left out because not every system has {name}")
-        closed = [f"{count} of {name}" for name, count in zip(self._systems, runs.n_closed, strict=True) if count]
-        if closed:
-            sentences.append(f"runs scored 0 by an unmet requirement, whatever the weights: {', '.join(closed)}")
+        unmet = [f"{count} of {name}" for name, count in zip(self._systems, runs.n_unmet, strict=True) if count]
+        if unmet:
+            sentences.append(f"runs scored 0 by an unmet requirement, whatever the weights: {', '.join(unmet)}")
         return sentences
 
     def _weights(self, weights: Sequence[float]) -> str:

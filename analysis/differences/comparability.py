@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evalflows.analysis.differences.matching import Matched
+from evalflows.analysis.differences.matching import MatchedExamples
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -38,7 +38,7 @@ class Difference:
 def differences(
     candidate: ExperimentRow,
     baseline: ExperimentRow,
-    matched: Matched,
+    matched: MatchedExamples,
     spec: ExperimentSpec,
     judges: tuple[JudgeModels, JudgeModels],
 ) -> list[Difference]:
@@ -56,8 +56,8 @@ def evaluators_of(row: ExperimentRow) -> dict[str, dict[str, Any]]:
     return {evaluator["name"]: evaluator for evaluator in json.loads(row.evaluators)}
 
 
-def of_versions(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    """Metrics scored by two versions of an evaluator, and composites that depend on them."""
+def version_differences(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
+    """The metrics scored by different versions of an evaluator, and the composites that depend on them."""
     shared = candidate.keys() & baseline.keys()
     changed = {name for name in shared if candidate[name]["version"] != baseline[name]["version"]}
     differences = [
@@ -71,7 +71,7 @@ def of_versions(candidate: Described, baseline: Described, spec: ExperimentSpec)
     return differences
 
 
-def refused(differences: Sequence[Difference]) -> dict[str, Reason]:
+def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]:
     """The incomparable metrics, and why."""
     return {
         difference.metric: Reason("not_comparable", difference.text)
@@ -85,11 +85,11 @@ def _versions(name: str, candidate: Described, baseline: Described) -> str:
     return f"{name} was scored by a different version of its evaluator: {old} then, {new} now"
 
 
-def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: Matched) -> list[Difference]:
+def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: MatchedExamples) -> list[Difference]:
     if candidate.snapshot_id == baseline.snapshot_id:
         return []
-    text = f"different examples: only the {matched.n_shared} shared ones, with the same inputs and references, are"
-    text += " compared"
+    shared = f"the {matched.n_shared} shared ones, with the same inputs and references"
+    text = f"different examples: only {shared}, are compared"
     if not matched.n_shared:
         text = "different examples: none are shared with the same inputs and references, so nothing can be compared"
     if matched.left_out:
@@ -113,7 +113,7 @@ def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Differen
 
 
 def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    differences = of_versions(candidate, baseline, spec)
+    differences = version_differences(candidate, baseline, spec)
     for name in sorted(candidate.keys() & baseline.keys()):
         if candidate[name].get("sample") != baseline[name].get("sample"):
             text = f"{name} scored a different sample: only examples scored on both sides are compared"

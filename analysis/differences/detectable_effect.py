@@ -8,24 +8,24 @@ POWER = 0.8
 """The power of the minimum detectable effect: the usual one in planning trials."""
 
 
-def detectable_effect_columns(found: PairedDifference) -> dict[str, Any]:
+def detectable_effect_columns(difference: PairedDifference) -> dict[str, Any]:
     """The columns of a verdict's row with the minimum detectable effect and its power."""
-    error = standard_error_of(found)
-    if error is None:
+    standard_error = standard_error_of(difference)
+    if standard_error is None:
         return {"minimum_detectable_effect": None, "power": None}
-    df = None if found.n_clusters is None else max(found.n_clusters - 1, 1)
+    df = None if difference.n_clusters is None else max(difference.n_clusters - 1, 1)
     return {
         "minimum_detectable_effect": detectable_effect(
-            error, df=df, confidence_level=found.confidence_level, power=POWER
+            standard_error, df=df, confidence_level=difference.confidence_level, power=POWER
         ),
         "power": POWER,
     }
 
 
-def standard_error_of(found: PairedDifference) -> float | None:
+def standard_error_of(difference: PairedDifference) -> float | None:
     """The test's standard error, else the one implied by the interval; None without either, or if it is 0."""
-    if found.standard_error is not None:
-        return found.standard_error or None
-    if found.low is None or found.high is None or found.low == found.high:
+    if difference.standard_error is not None:
+        return difference.standard_error or None
+    if difference.low is None or difference.high is None or difference.low == difference.high:
         return None
-    return (found.high - found.low) / 2 / normal_quantile(found.confidence_level)
+    return (difference.high - difference.low) / 2 / normal_quantile(difference.confidence_level)

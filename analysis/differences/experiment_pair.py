@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from evalflows.analysis.differences.comparability import Difference, differences, refused
+from evalflows.analysis.differences.comparability import Difference, differences, incomparable_metrics
 from evalflows.analysis.differences.detectable_effect import detectable_effect_columns
-from evalflows.analysis.differences.judge_fitness import resting_on
-from evalflows.analysis.differences.matching import Matched
+from evalflows.analysis.differences.judge_fitness import with_dependent_composites
+from evalflows.analysis.differences.matching import MatchedExamples
 from evalflows.analysis.differences.metric_pairs import (
     Clusters,
     MetricSample,
@@ -29,7 +29,7 @@ from evalflows.store.records import ExperimentRow, VerdictRow, derived_id
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentPair:
-    """A candidate and its baseline, or None without one.
+    """A candidate and its baseline, if there is one.
 
     The table of results, gates and backtests all compare experiments through this class.
     """
@@ -55,13 +55,13 @@ class ExperimentPair:
         return self.reader.values(self.baseline, self.spec) if self.baseline else {}
 
     @cached_property
-    def matched(self) -> Matched | None:
+    def matched(self) -> MatchedExamples | None:
         """The shared examples; None without a baseline."""
         return self.reader.matched(self.candidate, self.baseline) if self.baseline else None
 
     @cached_property
     def differences(self) -> Sequence[Difference]:
-        """Unintended differences between the two."""
+        """The unintended differences between the two experiments."""
         if self.baseline is None or self.matched is None:
             return []
         judges = self.reader.judge_models(self.candidate), self.reader.judge_models(self.baseline)
@@ -73,34 +73,34 @@ class ExperimentPair:
         return self.reader.clusters(self.candidate)
 
     def sample(self, metric: str) -> MetricSample | None:
-        """A metric of the candidate; None if it does not have it."""
-        one = self.values.get(metric)
-        if one is None:
+        """A metric of the candidate; None if the candidate does not have it."""
+        values = self.values.get(metric)
+        if values is None:
             return None
-        return MetricSample(values=one, clusters=self.clusters, scale=scale_of(one, self.spec))
+        return MetricSample(values=values, clusters=self.clusters, scale=scale_of(values, self.spec))
 
     def paired(self, metric: str) -> PairedMetric | None:
-        """A metric on the shared examples; None if one of the two does not have it."""
-        one, other = self.values.get(metric), self.baseline_values.get(metric)
-        if one is None or other is None or self.matched is None:
+        """A metric on the shared examples; None if either experiment does not have it."""
+        ours, theirs = self.values.get(metric), self.baseline_values.get(metric)
+        if ours is None or theirs is None or self.matched is None:
             return None
-        ours, theirs = self.matched.of_candidate(one), self.matched.of_baseline(other)
+        ours, theirs = self.matched.of_candidate(ours), self.matched.of_baseline(theirs)
         return paired_metric(ours, theirs, self.matched.of_clusters(self.clusters), self.spec)
 
     def why_judge_failed(self, metric: str) -> Reason | None:
-        """Why a metric is excluded for its judge; None if it is not."""
-        one = self.values.get(metric)
-        return self._failed_judges.get(one.evaluator) if one else None
+        """Why a metric is excluded because of its judge; None if it is not."""
+        values = self.values.get(metric)
+        return self._failed_judges.get(values.evaluator) if values else None
 
     def why_refused(self, metric: str) -> Reason | None:
         """Why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
-        one = self.values.get(metric)
-        return self._refused.get(metric) or (self._refused.get(one.evaluator) if one else None)
+        values = self.values.get(metric)
+        return self._refused.get(metric) or (self._refused.get(values.evaluator) if values else None)
 
-    def evidence(self, paired: PairedMetric, margin: float | None = None) -> DifferenceTest:
+    def difference_test(self, paired: PairedMetric, margin: float | None = None) -> DifferenceTest:
         """Test a metric's difference, by default with the declared margin."""
         metric = paired.candidate.metric
-        return paired.evidence(self.why_refused(metric) or self.why_judge_failed(metric), margin)
+        return paired.difference_test(self.why_refused(metric) or self.why_judge_failed(metric), margin)
 
     @cached_property
     def _failed_judges(self) -> Mapping[str, Reason]:
@@ -108,31 +108,34 @@ class ExperimentPair:
         exclusion = {
             judge: why for group in sorted(rows) for judge, why in self.reader.failed_judges(rows[group]).items()
         }
-        return resting_on(exclusion, self.spec)
+        return with_dependent_composites(exclusion, self.spec)
 
     @cached_property
     def _refused(self) -> Mapping[str, Reason]:
-        return refused(self.differences)
+        return incomparable_metrics(self.differences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class TestedMetric:
     """One metric of a pair, and the test of its difference."""
 
     pair: ExperimentPair
     paired: PairedMetric
-    evidence: DifferenceTest
+    test: DifferenceTest
 
 
-def verdicts(tested: Sequence[Tested], adjustment: Adjustment, decision_id: str | None = None) -> Iterator[VerdictRow]:
-    """The verdict on each metric, adjusted together; `decision_id` is the decision that they belong to, if any."""
-    for one, verdict in zip(tested, classify([one.evidence for one in tested], adjustment), strict=True):
-        yield _verdict_row(one, verdict, decision_id)
+def verdicts(
+    tested: Sequence[TestedMetric], adjustment: Adjustment, decision_id: str | None = None
+) -> Iterator[VerdictRow]:
+    """Yield the verdict on each metric, adjusted together; `decision_id` is their gate decision, if any."""
+    classified = classify([metric.test for metric in tested], adjustment)
+    for metric, verdict in zip(tested, classified, strict=True):
+        yield _verdict_row(metric, verdict, decision_id)
 
 
-def _verdict_row(one: Tested, verdict: Verdict, decision_id: str | None) -> VerdictRow:
-    candidate, baseline, metric = one.pair.candidate, one.pair.baseline, one.paired.candidate.metric
-    assert baseline is not None  # else nothing would be paired
+def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None) -> VerdictRow:
+    candidate, baseline, metric = tested.pair.candidate, tested.pair.baseline, tested.paired.candidate.metric
+    assert baseline is not None  # a paired metric has a baseline
     of_group = derived_id(candidate.experiment_id, baseline.experiment_id, metric, None)
     return VerdictRow(
         verdict_id=derived_id(decision_id, metric) if decision_id else of_group,
@@ -146,7 +149,7 @@ def _verdict_row(one: Tested, verdict: Verdict, decision_id: str | None) -> Verd
         reason_code=verdict.reason_code,
         p_adjusted=verdict.p_adjusted,
         adjustment=verdict.adjustment,
-        **difference_columns(one.evidence),
-        **detectable_effect_columns(one.evidence.found),
-        **counts_of(one.paired.candidate, one.paired.baseline),
+        **difference_columns(tested.test),
+        **detectable_effect_columns(tested.test.estimate),
+        **counts_of(tested.paired.candidate, tested.paired.baseline),
     )

@@ -10,13 +10,13 @@ from evalflows.store.parquet import Store
 from evalflows.store.reasons import Reason, ReasonCode
 from evalflows.store.records import CheckRow, controls_batch, derived_id, to_json
 
-LEAST_DIFFERENCE = 0.5
-"""A valid judge accepts right answers at least this much more often than wrong ones: halfway between chance and 1."""
+MIN_RATE_DIFFERENCE = 0.5
+"""A valid judge accepts right answers more often than wrong ones by at least this: halfway between chance and 1."""
 
 
 @dataclass(slots=True)
-class TriedJudge:
-    """The scores of a judge on its controls, scaled to 0 to 1."""
+class ControlScores:
+    """The scores, from 0 to 1, of a judge on its known-answer controls."""
 
     right: list[float] = field(default_factory=list)
     wrong: list[float] = field(default_factory=list)
@@ -24,12 +24,14 @@ class TriedJudge:
     errors: list[str] = field(default_factory=list)
 
 
-def fitness_check(batch: str, judge: str, controls: int | None, tried: TriedJudge, confidence_level: float) -> CheckRow:
+def fitness_check(
+    batch: str, judge: str, controls: int | None, scores: ControlScores, confidence_level: float
+) -> CheckRow:
     """Check a judge on its controls: it passes if it accepts right answers much more often than wrong ones."""
-    found = discrimination(tried.right, tried.wrong, confidence_level=confidence_level)
-    discriminates = found.low is not None and found.low > 0 and (found.difference or 0.0) >= LEAST_DIFFERENCE
-    passed = discriminates if found.low is not None else None
-    forged = fmean(tried.forged) if tried.forged else None
+    rates = discrimination(scores.right, scores.wrong, confidence_level=confidence_level)
+    discriminates = rates.low is not None and rates.low > 0 and (rates.difference or 0.0) >= MIN_RATE_DIFFERENCE
+    passed = discriminates if rates.low is not None else None
+    rate_forged = fmean(scores.forged) if scores.forged else None
     return CheckRow(
         check_id=derived_id(batch, judge),
         batch_id=batch,
@@ -37,10 +39,10 @@ def fitness_check(batch: str, judge: str, controls: int | None, tried: TriedJudg
         subject_id=judge,
         name="controls",
         passed=passed,
-        n_checked=len(tried.right) + len(tried.wrong) + len(tried.forged),
-        observed=to_json(asdict(found) | {"rate_forged": forged, "n_forged": len(tried.forged)}),
-        expected=to_json({"least_difference": LEAST_DIFFERENCE, "controls": controls}),
-        message=_in_words(found, tried),
+        n_checked=len(scores.right) + len(scores.wrong) + len(scores.forged),
+        observed=to_json(asdict(rates) | {"rate_forged": rate_forged, "n_forged": len(scores.forged)}),
+        expected=to_json({"least_difference": MIN_RATE_DIFFERENCE, "controls": controls}),
+        message=_message(rates, scores),
         reason_code=None if passed else fitness_code(passed),
     )
 
@@ -59,8 +61,8 @@ def fitness_code(passed: bool | None) -> ReasonCode:
     return "judge_not_validated" if passed is None else "judge_failed_validation"
 
 
-def resting_on(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
-    """Judges that failed validation, and the composites that depend on them, each with the reason."""
+def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
+    """The judges in `exclusion` and the composites that depend on them, each with the reason."""
     composites = {
         composite.name: Reason(why.code, f"it depends on {judge}: {why}")
         for composite in spec.composites
@@ -70,14 +72,14 @@ def resting_on(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[st
     return {**exclusion, **composites}
 
 
-def _in_words(found: Discrimination, tried: TriedJudge) -> str:
-    failed = f" ({len(tried.errors)} controls failed: {tried.errors[0]})" if tried.errors else ""
-    if found.difference is None or found.rate_right is None or found.rate_wrong is None:
-        return f"this judge could not be validated: {found.reason}{failed}"
+def _message(rates: Discrimination, scores: ControlScores) -> str:
+    failures = f" ({len(scores.errors)} controls failed: {scores.errors[0]})" if scores.errors else ""
+    if rates.difference is None or rates.rate_right is None or rates.rate_wrong is None:
+        return f"this judge could not be validated: {rates.reason}{failures}"
     text = (
-        f"on known-answer controls, this judge accepted {found.rate_right:.0%} of {found.n_right} right answers and "
-        f"{found.rate_wrong:.0%} of {found.n_wrong} wrong ones"
+        f"on known-answer controls, this judge accepted {rates.rate_right:.0%} of {rates.n_right} right answers and "
+        f"{rates.rate_wrong:.0%} of {rates.n_wrong} wrong ones"
     )
-    if tried.forged:
-        text += f", {fmean(tried.forged):.0%} if these asked to be accepted"
-    return text + (f"; {found.reason}" if found.low is None else "") + failed
+    if scores.forged:
+        text += f", {fmean(scores.forged):.0%} if these asked to be accepted"
+    return text + (f"; {rates.reason}" if rates.low is None else "") + failures

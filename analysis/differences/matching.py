@@ -17,15 +17,17 @@ Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matched:
-    """The shared examples, with the same inputs and references: their positions in each snapshot, in the candidate's
-    order."""
+class MatchedExamples:
+    """The shared examples, which have the same inputs and references, and their positions in each snapshot.
+
+    They are in the candidate's order.
+    """
 
     example_ids: Sequence[str]
     candidate: Places
     baseline: Places
-    absent: int = 0  # examples that only one of them has
-    changed: int = 0  # examples that both have, with other inputs or references
+    absent: int = 0  # examples in only one of the snapshots
+    changed: int = 0  # examples in both, with different inputs or references
     is_whole: bool = False  # whether both have the same snapshot
 
     @property
@@ -36,25 +38,25 @@ class Matched:
     def left_out(self) -> int:
         return self.absent + self.changed
 
-    def of_candidate(self, one: MetricValues) -> MetricValues:
-        return one if self.is_whole else at_places(one, self.candidate)
+    def of_candidate(self, metric: MetricValues) -> MetricValues:
+        return metric if self.is_whole else at_places(metric, self.candidate)
 
-    def of_baseline(self, one: MetricValues) -> MetricValues:
-        return one if self.is_whole else at_places(one, self.baseline)
+    def of_baseline(self, metric: MetricValues) -> MetricValues:
+        return metric if self.is_whole else at_places(metric, self.baseline)
 
     def of_clusters(self, clusters: Clusters) -> Clusters:
         return None if clusters is None else [clusters[place] for place in self.candidate]
 
 
-def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> Matched:
+def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
     """Match examples by id; shared examples must have the same inputs and references."""
     ours = _example_ids(store, candidate.snapshot_id)
     if candidate.snapshot_id == baseline.snapshot_id:
         places = np.arange(len(ours), dtype=np.intp)
-        return Matched(example_ids=ours, candidate=places, baseline=places, is_whole=True)
+        return MatchedExamples(example_ids=ours, candidate=places, baseline=places, is_whole=True)
     shared = _with_same_references(store, shared_examples(store, [candidate, baseline]), baseline)
     names = [example.example_id for example in shared.examples]
-    return Matched(
+    return MatchedExamples(
         example_ids=names,
         candidate=_places(ours, names),
         baseline=_places(_example_ids(store, baseline.snapshot_id), names),
@@ -63,14 +65,14 @@ def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> 
     )
 
 
-def at_places(one: MetricValues, places: Places) -> MetricValues:
+def at_places(metric: MetricValues, places: Places) -> MetricValues:
     """A metric on some of the examples; `scored` and `n_missing` then count examples."""
-    values, missing = one.values[places], one.missing[places]
+    values, missing = metric.values[places], metric.missing[places]
     return replace(
-        one,
+        metric,
         values=values,
         missing=missing,
-        weights=one.weights[places],
+        weights=metric.weights[places],
         scored=int((~np.isnan(values)).sum()),
         n_missing=int(missing.sum()),
     )
@@ -78,14 +80,16 @@ def at_places(one: MetricValues, places: Places) -> MetricValues:
 
 def _with_same_references(store: Store, shared: Shared, baseline: ExperimentRow) -> Shared:
     """Drop examples whose references differ: scores against different references are not comparable."""
-    theirs = {one.example_id: one.reference_outputs for one in load_snapshot(store, baseline.snapshot_id)}
-    same = [one for one in shared.examples if theirs[one.example_id] == one.reference_outputs]
+    references = {
+        example.example_id: example.reference_outputs for example in load_snapshot(store, baseline.snapshot_id)
+    }
+    same = [example for example in shared.examples if references[example.example_id] == example.reference_outputs]
     return replace(shared, examples=same, changed=shared.changed + len(shared.examples) - len(same))
 
 
 def _example_ids(store: Store, snapshot_id: str) -> list[str]:
-    found = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
-    return [example_id for (example_id,) in found]
+    rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
+    return [example_id for (example_id,) in rows]
 
 
 def _places(among: Sequence[str], names: Sequence[str]) -> Places:

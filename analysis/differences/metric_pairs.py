@@ -18,7 +18,7 @@ Clusters = Sequence[str | None] | None
 Mask = npt.NDArray[np.bool_]
 
 MIN_SAMPLED = 20
-"""Examples needed from each thinly sampled part of a dataset. With fewer, its variance is unknown: in simulations (50
+"""Examples needed from each sampled part of a dataset. With fewer, its variance is too uncertain: in simulations (50
 examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
 
 
@@ -71,15 +71,17 @@ class MetricSample:
 
     def _estimate(self, values: Values, known: Mask, confidence_level: float, *, exact: bool) -> MeanEstimate:
         weights = self.values.weights
-        weighted, few = _is_weighted(weights, known), too_few_drawn(weights, known)
-        binary = self.values.is_binary and not weighted
-        numbers, clusters = linearised(values[known], weights[known]), _some(self.clusters, known)
-        found = mean_estimate(
+        is_weighted, why_too_few = _is_weighted(weights, known), too_few_drawn(weights, known)
+        binary = self.values.is_binary and not is_weighted
+        numbers, clusters = linearised(values[known], weights[known]), _chosen_clusters(self.clusters, known)
+        estimate = mean_estimate(
             numbers, clusters, confidence_level=confidence_level, binary=binary and _is_binary(numbers), exact=exact
         )
-        low, high = (None if few else _within(end, *self.scale.support) for end in (found.low, found.high))
-        found = replace(found, low=low, high=high, method=_method(found.method, weighted))
-        return replace(found, reason=few, reason_code="too_few") if few else found
+        low, high = (
+            None if why_too_few else _clipped(end, *self.scale.support) for end in (estimate.low, estimate.high)
+        )
+        estimate = replace(estimate, low=low, high=high, method=_method(estimate.method, is_weighted))
+        return replace(estimate, reason=why_too_few, reason_code="too_few") if why_too_few else estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +99,14 @@ class PairedMetric:
         """The largest possible difference."""
         return self.scale.support[1] - self.scale.support[0]
 
-    def evidence(self, exclusion: Reason | None = None, margin: float | None = None) -> DifferenceTest:
+    def difference_test(self, exclusion: Reason | None = None, margin: float | None = None) -> DifferenceTest:
         """Test the difference at the confidence level, by default with the declared margin.
 
         A margin as wide as the metric's range is ignored: no difference could exceed it.
         """
         margin = self.scale.declared.margin if margin is None else margin
         return DifferenceTest(
-            found=self.difference(self.confidence_level),
+            estimate=self.difference(self.confidence_level),
             lowest=self.worst_case_difference("smallest", self.confidence_level),
             highest=self.worst_case_difference("largest", self.confidence_level),
             n_missing=self.n_missing,
@@ -140,30 +142,30 @@ class PairedMetric:
         self, candidate: Values, baseline: Values, chosen: Mask, confidence_level: float
     ) -> PairedDifference:
         weights = np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
-        weighted, support = _is_weighted(weights, chosen), self.scale.support
+        is_weighted, support = _is_weighted(weights, chosen), self.scale.support
         clipped = (np.clip(side[chosen], *support) for side in (candidate, baseline))  # the range may have changed
         ours, theirs = (linearised(side, weights[chosen]) for side in clipped)
-        binary = self.candidate.is_binary and self.baseline.is_binary and not weighted
+        binary = self.candidate.is_binary and self.baseline.is_binary and not is_weighted
         difference = paired_difference(
             ours,
             theirs,
-            _some(self.clusters, chosen),
+            _chosen_clusters(self.clusters, chosen),
             confidence_level=confidence_level,
             binary=binary and _is_binary(ours) and _is_binary(theirs),
-            bounds=None if weighted or not np.isfinite(support).all() else support,
+            bounds=None if is_weighted or not np.isfinite(support).all() else support,
         )
-        difference = replace(difference, method=_method(difference.method, weighted))
+        difference = replace(difference, method=_method(difference.method, is_weighted))
         if few := too_few_drawn(weights, chosen):
             return replace(difference, low=None, high=None, p_value=None, reason=few, reason_code="too_few")
-        low, high = (_within(end, -self.widest, self.widest) for end in (difference.low, difference.high))
+        low, high = (_clipped(end, -self.widest, self.widest) for end in (difference.low, difference.high))
         return replace(difference, low=low, high=high)
 
 
 def paired_metric(
     candidate: MetricValues, baseline: MetricValues, clusters: Clusters, spec: ExperimentSpec
 ) -> PairedMetric:
-    """Pair a metric of two experiments whose examples match by position; all pairs are made here."""
-    candidate, baseline = both_sided(candidate, baseline)
+    """Pair a metric of two experiments whose examples match by position. The only constructor of `PairedMetric`."""
+    candidate, baseline = with_one_sided_missing(candidate, baseline)
     return PairedMetric(
         candidate=candidate,
         baseline=baseline,
@@ -173,45 +175,45 @@ def paired_metric(
     )
 
 
-def both_sided(candidate: MetricValues, baseline: MetricValues) -> tuple[MetricValues, MetricValues]:
+def with_one_sided_missing(candidate: MetricValues, baseline: MetricValues) -> tuple[MetricValues, MetricValues]:
     """Count a value as missing if the metric applies only to the other side's answer.
 
-    Else a candidate that abstains on hard examples would be measured on the easy ones. Samples are left as they are:
-    there, "not applicable" and "not sampled" look the same.
+    Otherwise, a candidate that abstains on hard examples would be measured on the easy ones. Samples stay unchanged,
+    since "not applicable" and "not sampled" cannot be distinguished there.
     """
     if np.concatenate([candidate.weights, baseline.weights]).max(initial=1.0) > 1:
         return candidate, baseline
     ours, theirs = (np.isnan(side.values) & ~side.missing for side in (candidate, baseline))
-    return _also_missing(candidate, ours & ~theirs), _also_missing(baseline, theirs & ~ours)
+    return _with_missing_at(candidate, ours & ~theirs), _with_missing_at(baseline, theirs & ~ours)
 
 
-def _also_missing(values: MetricValues, where: Mask) -> MetricValues:
+def _with_missing_at(values: MetricValues, where: Mask) -> MetricValues:
     if not where.any():
         return values
     return replace(values, missing=values.missing | where, n_missing=values.n_missing + int(where.sum()))
 
 
-def difference_columns(evidence: DifferenceTest) -> dict[str, Any]:
+def difference_columns(test: DifferenceTest) -> dict[str, Any]:
     """The columns of a verdict's row that hold figures."""
-    found, lowest, highest = evidence.found, evidence.lowest, evidence.highest
+    estimate, lowest, highest = test.estimate, test.lowest, test.highest
     return {
-        "candidate_mean": found.candidate_mean,
-        "baseline_mean": found.baseline_mean,
-        "difference": found.difference,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "confidence_level": found.confidence_level,
-        "p_value": found.p_value,
-        "method": found.method,
-        "n_pairs": found.n_pairs,
-        "n_clusters": found.n_clusters,
-        "warning": found.warning,
+        "candidate_mean": estimate.candidate_mean,
+        "baseline_mean": estimate.baseline_mean,
+        "difference": estimate.difference,
+        "ci_low": estimate.low,
+        "ci_high": estimate.high,
+        "confidence_level": estimate.confidence_level,
+        "p_value": estimate.p_value,
+        "method": estimate.method,
+        "n_pairs": estimate.n_pairs,
+        "n_clusters": estimate.n_clusters,
+        "warning": estimate.warning,
         "worst_case_low": lowest.difference if lowest else None,
         "worst_case_high": highest.difference if highest else None,
         "worst_case_ci_low": lowest.low if lowest else None,
         "worst_case_ci_high": highest.high if highest else None,
-        "margin": evidence.margin,
-        "higher_is_better": evidence.higher_is_better,
+        "margin": test.margin,
+        "higher_is_better": test.higher_is_better,
     }
 
 
@@ -226,7 +228,7 @@ def counts_of(candidate: MetricValues, baseline: MetricValues) -> dict[str, Any]
 
 
 def drop_ambiguous(values: Sequence[MetricValues]) -> Mapping[str, MetricValues]:
-    """By metric, without metrics that several evaluators give."""
+    """The values by metric, without metrics that several evaluators give."""
     names = [metric.metric for metric in values]
     return {metric.metric: metric for metric in values if names.count(metric.metric) == 1}
 
@@ -256,9 +258,9 @@ def _method(method: str, weighted: bool) -> str:
     return f"{method}, weighted by inverse sampling probability" if weighted else method
 
 
-def _some(clusters: Clusters, chosen: Mask) -> list[str | None] | None:
+def _chosen_clusters(clusters: Clusters, chosen: Mask) -> list[str | None] | None:
     return None if clusters is None else [cluster for cluster, known in zip(clusters, chosen, strict=True) if known]
 
 
-def _within(value: float | None, low: float, high: float) -> float | None:
+def _clipped(value: float | None, low: float, high: float) -> float | None:
     return None if value is None else float(min(max(value, low), high))

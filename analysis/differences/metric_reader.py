@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from evalflows.analysis.differences.comparability import JudgeModels, judge_models
 from evalflows.analysis.differences.judge_fitness import failed_judges
-from evalflows.analysis.differences.matching import Matched, matched
+from evalflows.analysis.differences.matching import MatchedExamples, matched
 from evalflows.analysis.differences.metric_pairs import Clusters, drop_ambiguous
 from evalflows.analysis.differences.pass_at_k import trial_values
 from evalflows.specs.experiment import ExperimentSpec
@@ -35,15 +35,15 @@ class MetricReader:
 
     def all_values(self, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
         """The metrics of an experiment, and the pass@k metrics that the spec declares of them."""
-        for one in self._once(("values", row.experiment_id), lambda: metric_values(self.store, row)):
-            yield one
-            yield from self._trial_values(row, one, spec)
+        for metric in self._once(("values", row.experiment_id), lambda: metric_values(self.store, row)):
+            yield metric
+            yield from self._trial_values(row, metric, spec)
 
     def clusters(self, row: ExperimentRow) -> Clusters:
         """The cluster of each example, in the snapshot's order; None if no example has one."""
         return self._once(("clusters", row.snapshot_id), lambda: self._clusters(row.snapshot_id))
 
-    def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> Matched:
+    def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)
         return self._once(key, lambda: matched(self.store, candidate, baseline))
 
@@ -53,12 +53,12 @@ class MetricReader:
     def judge_models(self, row: ExperimentRow) -> JudgeModels:
         return self._once(("judges", row.experiment_id), lambda: judge_models(self.store, row))
 
-    def _trial_values(self, row: ExperimentRow, one: MetricValues, spec: ExperimentSpec) -> list[MetricValues]:
-        declared = spec.direction(one.metric)
+    def _trial_values(self, row: ExperimentRow, metric: MetricValues, spec: ExperimentSpec) -> list[MetricValues]:
+        declared = spec.direction(metric.metric)
         if not declared.pass_k:
             return []
-        key = ("trials", row.experiment_id, one.metric, one.evaluator_version, declared.model_dump_json())
-        return self._once(key, lambda: list(trial_values(self.store, row, one, declared)))
+        key = ("trials", row.experiment_id, metric.metric, metric.evaluator_version, declared.model_dump_json())
+        return self._once(key, lambda: list(trial_values(self.store, row, metric, declared)))
 
     def _clusters(self, snapshot_id: str) -> Clusters:
         clusters = clusters_of(self.store, snapshot_id)
@@ -67,5 +67,5 @@ class MetricReader:
     def _once(self, key: tuple[str, ...], read: Callable[[], T]) -> T:
         if key not in self._read:
             self._read[key] = read()
-        found: T = self._read[key]
-        return found
+        content: T = self._read[key]
+        return content

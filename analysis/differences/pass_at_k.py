@@ -26,16 +26,16 @@ def trial_values(
     if not declared.pass_k:
         return
     higher = declared.is_higher_better(metric.metric)
-    found = trials(store, row, metric, pass_threshold=declared.pass_threshold, higher_is_better=higher)
+    repeated = trials(store, row, metric, pass_threshold=declared.pass_threshold, higher_is_better=higher)
     for k in sorted({*declared.pass_k}):
         for kind in KINDS:
-            yield _values(metric, found, kind, k)
+            yield _values(metric, repeated, kind, k)
 
 
-def _values(metric: MetricValues, found: Trials, kind: PassKind, k: int) -> MetricValues:
-    enough = found.scored >= k
-    values = np.full(len(found.scored), np.nan)
-    values[enough] = KINDS[kind](found.passed[enough], found.scored[enough], k)
+def _values(metric: MetricValues, repeated: Trials, kind: PassKind, k: int) -> MetricValues:
+    enough = repeated.scored >= k
+    values = np.full(len(repeated.scored), np.nan)
+    values[enough] = KINDS[kind](repeated.passed[enough], repeated.scored[enough], k)
     return replace(
         metric,
         metric=pass_k_name(metric.metric, kind, k),

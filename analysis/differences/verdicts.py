@@ -21,7 +21,7 @@ ADJUSTMENT_NAMES: dict[Adjustment, str] = {
 class DifferenceTest:
     """The evidence for the verdict on one metric."""
 
-    found: PairedDifference  # over the pairs without missing values
+    estimate: PairedDifference  # over the pairs without missing values
     lowest: PairedDifference | None = None  # with missing values making the difference as small as possible
     highest: PairedDifference | None = None  # and as large as possible; both None for an unbounded metric
     n_missing: int = 0  # examples with a missing value
@@ -36,15 +36,15 @@ class DifferenceTest:
 
     def gain(self) -> tuple[float, float] | None:
         """The interval of the candidate's gain, in the metric's unit; None if there is no interval."""
-        return self._turned(self.found, self.found)
+        return self._oriented(self.estimate, self.estimate)
 
     def worst_case_gain(self) -> tuple[float, float] | None:
         """The interval of the gain over all possible missing values."""
         if not self.n_missing:
             return self.gain()
-        return self._turned(self.lowest, self.highest) if self.lowest and self.highest else None
+        return self._oriented(self.lowest, self.highest) if self.lowest and self.highest else None
 
-    def _turned(self, lowest: PairedDifference, highest: PairedDifference) -> tuple[float, float] | None:
+    def _oriented(self, lowest: PairedDifference, highest: PairedDifference) -> tuple[float, float] | None:
         if lowest.low is None or highest.high is None:
             return None
         return (lowest.low, highest.high) if self.higher_is_better else (-highest.high, -lowest.low)
@@ -60,11 +60,16 @@ class Verdict:
     p_adjusted: float | None = None
     adjustment: Adjustment | None = None
 
+    @classmethod
+    def undecided(cls, why: Reason) -> "Verdict":
+        """The verdict without a conclusion, for this reason."""
+        return cls(conclusion="not_enough_evidence", reason=why.text, reason_code=why.code)
+
 
 def classify(tests: Sequence[DifferenceTest], adjustment: Adjustment) -> list[Verdict]:
     """Return a verdict per test, their p-values adjusted together; tests without a p-value or excluded do not count."""
-    counted = [test.found.p_value is not None and test.exclusion is None for test in tests]
-    p_values = [test.found.p_value for test, counts in zip(tests, counted, strict=True) if counts]
+    counted = [test.estimate.p_value is not None and test.exclusion is None for test in tests]
+    p_values = [test.estimate.p_value for test, counts in zip(tests, counted, strict=True) if counts]
     all_adjusted = iter(adjusted(np.array(p_values, dtype=float), adjustment).tolist())
     return [
         _verdict(test, next(all_adjusted), len(p_values), adjustment) if counts else _undecided(test)
@@ -73,8 +78,8 @@ def classify(tests: Sequence[DifferenceTest], adjustment: Adjustment) -> list[Ve
 
 
 def _undecided(test: DifferenceTest) -> Verdict:
-    code = test.exclusion.code if test.exclusion else test.found.reason_code or "no_test"
-    reason = test.exclusion.text if test.exclusion else test.found.reason
+    code = test.exclusion.code if test.exclusion else test.estimate.reason_code or "no_test"
+    reason = test.exclusion.text if test.exclusion else test.estimate.reason
     return Verdict(conclusion="not_enough_evidence", reason=reason, reason_code=code)
 
 
@@ -95,7 +100,7 @@ def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: 
 
 
 def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
-    is_significant, gain = p_adjusted <= 1 - test.found.confidence_level, test.worst_case_gain()
+    is_significant, gain = p_adjusted <= 1 - test.estimate.confidence_level, test.worst_case_gain()
     if not test.is_bounded:
         return None
     if gain is None:
@@ -109,7 +114,7 @@ def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
 
 def _constant_conclusion(test: DifferenceTest, *, is_significant: bool) -> Conclusion | None:
     """Decide by the exact test alone: if all pairs differ by the same amount, there is no interval."""
-    ends = [test.found.difference, *(case.difference for case in (test.lowest, test.highest) if case is not None)]
+    ends = [test.estimate.difference, *(case.difference for case in (test.lowest, test.highest) if case is not None)]
     gains = [end if test.higher_is_better else -end for end in ends if end is not None]
     if is_significant and min(gains) > 0:
         return "better"
@@ -117,7 +122,7 @@ def _constant_conclusion(test: DifferenceTest, *, is_significant: bool) -> Concl
         test.margin is not None
         and min(gains) > -test.margin
         and not test.n_missing
-        and are_alike(test.found, test.found.confidence_level)
+        and are_alike(test.estimate, test.estimate.confidence_level)
     ):
         return "equivalent" if max(gains) < test.margin else "no_worse"
     return "worse" if is_significant and max(gains) < 0 else None
@@ -137,16 +142,16 @@ def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjus
 
 
 def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
-    found, gain = test.found, test.gain()
+    estimate, gain = test.estimate, test.gain()
     if gain is None:
-        return Reason(found.reason_code or "no_interval", found.reason or "no interval")
+        return Reason(estimate.reason_code or "no_interval", estimate.reason or "no interval")
     if gain[0] <= 0 <= gain[1]:
-        return Reason("no_significant_difference", f"no significant difference ({found.n_pairs} pairs)")
-    p = found.p_value if found.p_value is not None else p_adjusted
-    if p > 1 - found.confidence_level:
+        return Reason("no_significant_difference", f"no significant difference ({estimate.n_pairs} pairs)")
+    p = estimate.p_value if estimate.p_value is not None else p_adjusted
+    if p > 1 - estimate.confidence_level:
         text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
         return Reason("interval_and_test_disagree", text)
-    if p_adjusted > 1 - found.confidence_level:
+    if p_adjusted > 1 - estimate.confidence_level:
         text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
         return Reason("not_significant_after_adjustment", text)
     missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"

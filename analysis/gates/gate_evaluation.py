@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 
-from evalflows.analysis.differences.experiment_pair import ExperimentPair, Tested, verdicts
+from evalflows.analysis.differences.experiment_pair import ExperimentPair, TestedMetric, verdicts
 from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
 from evalflows.analysis.differences.verdicts import DifferenceTest
 from evalflows.analysis.gates.baselines import no_baseline
@@ -118,7 +118,7 @@ class GateEvaluation:
     def verdicts(self, decision_id: str) -> Iterator[VerdictRow]:
         """The verdicts on the metrics of the gate's rules."""
         metrics = [paired for metric in self.gate.metrics if (paired := self.pair.paired(metric)) is not None]
-        tested = [Tested(pair=self.pair, paired=paired, evidence=self._evidence(paired)) for paired in metrics]
+        tested = [TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(paired)) for paired in metrics]
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
     @property
@@ -129,14 +129,16 @@ class GateEvaluation:
         base, policy = baseline.experiment_id if baseline else "", self.gate.model_dump_json()
         return dependent_id("dec", candidate, candidate, base, policy, str(self.pair.spec.confidence_level), evidence)
 
-    def _evidence(self, paired: PairedMetric) -> DifferenceTest:
+    def _difference_test(self, paired: PairedMetric) -> DifferenceTest:
         metric = paired.candidate.metric
         if self.pair.why_refused(metric) and (recalibration := self._recalibrated(paired)):
             higher = paired.scale.higher_is_better
             return DifferenceTest(
-                found=recalibration.difference(), higher_is_better=higher, exclusion=self.pair.why_judge_failed(metric)
+                estimate=recalibration.difference(),
+                higher_is_better=higher,
+                exclusion=self.pair.why_judge_failed(metric),
             )
-        return self.pair.evidence(paired, self.gate.non_inferiority.get(metric))
+        return self.pair.difference_test(paired, self.gate.non_inferiority.get(metric))
 
     def _recalibrated(self, paired: PairedMetric) -> Recalibrated | None:
         """The metric with the newer judge's scores of the baseline; None if it did not score the baseline."""

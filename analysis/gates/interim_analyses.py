@@ -1,7 +1,7 @@
 """Interim analyses of a gate after each batch, on the examples that have run so far.
 
-A fixed-sample test that is repeated will eventually be significant by chance. Confidence sequences cover the true value
-at all analyses simultaneously, so a gate may stop as soon as it has decided.
+A fixed-sample test that is repeated often enough is significant by chance. Confidence sequences cover the true value at
+all analyses simultaneously, so a gate may stop as soon as it has decided.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences.matching import Places, at_places
 from evalflows.analysis.differences.metric_pairs import Clusters, MetricSample, PairedMetric, Scale
-from evalflows.analysis.gates.rules import BoundedEstimate, Interval, turned
+from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.execution.chunks import in_running_order
 from evalflows.stats import ConfidenceSequence, cluster_values, confidence_sequence
 from evalflows.store.parquet import Store
@@ -54,7 +54,7 @@ def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimA
     rank = {example.example_id: place for place, example in enumerate(running)}
     done = min(_n_done(store, row, [example.example_id for example in running]) for row in rows)
     batches = [*range(row.chunk_size, done + 1, row.chunk_size), *([done] if done == len(running) else [])]
-    if row.seed is None:  # started without batches, in the dataset's order: the first examples are no random sample
+    if row.seed is None:  # without batches, the first examples are not a random sample
         batches = [done] if done == len(running) else []
     clusters = [example.cluster for example in running]
     after = sorted({_cluster_boundary(clusters, batch) for batch in batches} - {0})
@@ -71,7 +71,7 @@ def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
 
 
 def _cluster_boundary(clusters: Sequence[str | None], place: int) -> int:
-    """The last position up to this one that splits no cluster."""
+    """The last position, at most `place`, that splits no cluster."""
     while 0 < place < len(clusters) and clusters[place] is not None and clusters[place] == clusters[place - 1]:
         place -= 1
     return place
@@ -175,7 +175,7 @@ class _RunningValues:
         lowest = self._sequence(self.smallest, confidence_level)
         highest = lowest if same else self._sequence(self.largest, confidence_level)
         low, high = (ends[-1] if ends else None for ends in (lowest.low, highest.high))
-        return self._turned(low, high)
+        return self._oriented(low, high)
 
     def _sequence(self, values: Numbers, confidence_level: float) -> ConfidenceSequence:
         if self.clusters is None:
@@ -198,16 +198,16 @@ class _RunningValues:
         return replace(sequence, low=_shifted(sequence.low, shift), high=_shifted(sequence.high, shift))
 
     def _shift(self) -> float:
-        """Subtracted from values so that the bounds of a cluster sum include 0, whatever its size."""
+        """What to subtract from values so that the bounds of a cluster sum include 0, whatever its size."""
         return self.bounds[0] if self.bounds is not None and not self.bounds[0] <= 0 <= self.bounds[1] else 0.0
 
     def _means(self) -> Interval | None:
         if not self.smallest.size:
             return None
-        return self._turned(float(self.smallest.mean()), float(self.largest.mean()))
+        return self._oriented(float(self.smallest.mean()), float(self.largest.mean()))
 
-    def _turned(self, low: float | None, high: float | None) -> Interval | None:
-        return turned(low, high, higher_is_better=self.higher_is_better)
+    def _oriented(self, low: float | None, high: float | None) -> Interval | None:
+        return oriented(low, high, higher_is_better=self.higher_is_better)
 
 
 def _shifted(ends: Sequence[float | None], by: float) -> tuple[float | None, ...]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.differences.comparability import evaluators_of, of_versions, refused
+from evalflows.analysis.differences.comparability import evaluators_of, incomparable_metrics, version_differences
 from evalflows.analysis.differences.metric_pairs import Clusters, PairedMetric
 from evalflows.analysis.gates.baselines import baseline_row
-from evalflows.analysis.gates.rules import BoundedEstimate, Interval, turned
+from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.execution.identity import experiment_id, group_of_run_key
 from evalflows.execution.prepared import prepared_experiments
 from evalflows.specs.dataset import DatasetSpec
@@ -47,7 +47,9 @@ def recalibrations_of(store: Store, spec: ExperimentSpec) -> list[ExperimentSpec
 
 def metrics_to_recalibrate(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow) -> Mapping[str, Reason]:
     """The metrics that a gate compares across two versions of an evaluator, each with the reason."""
-    changed = refused(of_versions(prepared_experiments.of(spec).described, evaluators_of(baseline), spec))
+    changed = incomparable_metrics(
+        version_differences(prepared_experiments.of(spec).described, evaluators_of(baseline), spec)
+    )
     return {metric: why for metric, why in changed.items() if metric in {*gate.non_inferiority, *gate.superiority}}
 
 
@@ -130,7 +132,7 @@ class Recalibrated:
 
     def _interval_at(self, confidence_level: float) -> Interval | None:
         estimate = self._estimate(confidence_level, None)
-        return turned(estimate.low, estimate.high, higher_is_better=self.paired.scale.higher_is_better)
+        return oriented(estimate.low, estimate.high, higher_is_better=self.paired.scale.higher_is_better)
 
     def _worst_case_interval_at(self, confidence_level: float) -> Interval | None:
         if not self._n_missing:
@@ -138,7 +140,7 @@ class Recalibrated:
         if not self.paired.scale.is_bounded:
             return None
         smallest, largest = (self._estimate(confidence_level, extreme) for extreme in ("smallest", "largest"))
-        return turned(smallest.low, largest.high, higher_is_better=self.paired.scale.higher_is_better)
+        return oriented(smallest.low, largest.high, higher_is_better=self.paired.scale.higher_is_better)
 
     def _sampled_clusters(self) -> int:
         clusters = self.paired.clusters or []

@@ -1,10 +1,10 @@
-"""The differences and means that gate rules test, with their intervals, turned so that more is better."""
+"""The differences and means that gate rules test, with their intervals, negated if less is better."""
 
 from dataclasses import dataclass
 
 from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
 from evalflows.analysis.differences.verdicts import are_alike
-from evalflows.analysis.gates.rules import BoundedEstimate, Interval, turned
+from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.stats import MeanEstimate, PairedDifference
 
 
@@ -17,7 +17,7 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
         value=_sign(estimate.difference, higher),
         interval_at=intervals.at,
         worst_case_interval_at=intervals.worst_case_at,
-        worst_case_values=turned(
+        worst_case_values=oriented(
             None if smallest is None else smallest.difference,
             None if largest is None else largest.difference,
             higher_is_better=higher,
@@ -41,7 +41,7 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         value=_sign(estimate.mean, higher),
         interval_at=intervals.at,
         worst_case_interval_at=intervals.worst_case_at,
-        worst_case_values=turned(
+        worst_case_values=oriented(
             None if lowest is None else lowest.mean, None if highest is None else highest.mean, higher_is_better=higher
         ),
         n=estimate.n if estimate.n_clusters is None else estimate.n_clusters,
@@ -62,14 +62,14 @@ class _DifferenceIntervals:
     def at(self, confidence_level: float) -> Interval | None:
         estimate, higher = self.paired.difference(confidence_level), self.paired.scale.higher_is_better
         if estimate.low is None and are_alike(estimate, confidence_level):
-            return turned(estimate.difference, estimate.difference, higher_is_better=higher)
-        return turned(estimate.low, estimate.high, higher_is_better=higher)
+            return oriented(estimate.difference, estimate.difference, higher_is_better=higher)
+        return oriented(estimate.low, estimate.high, higher_is_better=higher)
 
     def worst_case_at(self, confidence_level: float) -> Interval | None:
         if not self.paired.n_missing:
             return self.at(confidence_level)
         ends = [self.paired.worst_case_difference(extreme, confidence_level) for extreme in ("smallest", "largest")]
-        return turned(*_ends(*ends), higher_is_better=self.paired.scale.higher_is_better)
+        return oriented(*_ends(*ends), higher_is_better=self.paired.scale.higher_is_better)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ class _MeanIntervals:
 
     def at(self, confidence_level: float) -> Interval | None:
         estimate = self.sample.mean(confidence_level, exact=True)
-        return turned(estimate.low, estimate.high, higher_is_better=self.sample.scale.higher_is_better)
+        return oriented(estimate.low, estimate.high, higher_is_better=self.sample.scale.higher_is_better)
 
     def worst_case_at(self, confidence_level: float) -> Interval | None:
         ends = self.worst_case_means(confidence_level)
-        return turned(*_ends(*ends), higher_is_better=self.sample.scale.higher_is_better)
+        return oriented(*_ends(*ends), higher_is_better=self.sample.scale.higher_is_better)
 
     def worst_case_means(self, confidence_level: float) -> tuple[MeanEstimate | None, MeanEstimate | None]:
         """The means with all missing values at the lower and at the upper bound; None for an unbounded metric."""

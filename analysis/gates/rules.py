@@ -21,7 +21,7 @@ Interval = tuple[float, float]
 class BoundedEstimate:
     """The quantity that a rule tests: the difference from the baseline, or the candidate's mean.
 
-    It is negated for a metric of which less is better, so that more is always better here.
+    It is negated if less is better, so that more is always better here.
     """
 
     value: float | None
@@ -32,7 +32,7 @@ class BoundedEstimate:
     noun: str  # what n counts
     n_missing: int  # examples with a missing value
     higher_is_better: bool
-    p_value: float | None = None  # two-sided, of no difference
+    p_value: float | None = None  # two-sided, under no difference
     is_sequence: bool = False  # whether the intervals are anytime-valid; these have no p-values
     is_whole: bool = True  # whether all planned examples have run
     reason: str | None = None  # why there is no interval
@@ -138,8 +138,8 @@ def threshold_outcome(estimate: BoundedEstimate, threshold: float, confidence_le
     return "met" if values[0] >= threshold else "broken" if values[1] < threshold else "open"
 
 
-def turned(low: float | None, high: float | None, *, higher_is_better: bool) -> Interval | None:
-    """Turn an interval so that more is better; None if an end is None."""
+def oriented(low: float | None, high: float | None, *, higher_is_better: bool) -> Interval | None:
+    """Negate an interval if less is better, so that more is better; None if an end is None."""
     if low is None or high is None:
         return None
     return (low, high) if higher_is_better else (-high, -low)

@@ -10,47 +10,49 @@ from evalflows.store.parquet import Store
 from evalflows.store.queries.human_labels import to_label
 
 LOT_DIGITS = 13
-"""Hexadecimal digits of a lot that are drawn from: as many as a float holds."""
+"""The leading hexadecimal digits of a lot that are used: as many as a float holds exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToLabel:
-    """A labelling form: its rows, and how many other runs have no label."""
+class LabellingForm:
+    """A form of runs to label."""
 
     name: str  # of the experiment
     rows: list[dict[str, Any]]
     n_fair: int
-    left: int
+    n_unlabelled: int  # judged runs without a label that are not in the form
 
 
-def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> ToLabel:
+def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> LabellingForm:
     """The next `n` runs to label: a random sample first, then those of which the judge is least certain.
 
     The judge's scores are not among the columns, so that they do not influence the labeller.
     """
-    found = to_label(Store(), experiment, metric, people_metric)
-    runs = found.runs
+    unlabelled = to_label(Store(), experiment, metric, people_metric)
+    runs = unlabelled.runs
     lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in runs.lot]
-    drawn = label_next(lots, runs.is_labelled.to_numpy(dtype=bool), _errors(runs), n)
+    selection = label_next(lots, runs.is_labelled.to_numpy(dtype=bool), _errors(runs), n)
     rows = [
         {
-            "run_id": runs.run_id[one.place],
+            "run_id": runs.run_id[chosen.place],
             "metric": people_metric,
-            "drawn": "fair" if one.fair else "uncertain",
-            "inputs": runs.inputs[one.place],
-            "outputs": runs.outputs[one.place],
-            "reference_outputs": _or_none(runs.reference_outputs[one.place]),
+            "drawn": "fair" if chosen.fair else "uncertain",
+            "inputs": runs.inputs[chosen.place],
+            "outputs": runs.outputs[chosen.place],
+            "reference_outputs": _or_none(runs.reference_outputs[chosen.place]),
             "value": None,
             "comment": None,
         }
-        for one in drawn
+        for chosen in selection
     ]
-    n_fair = sum(one.fair for one in drawn)
-    return ToLabel(name=found.name, rows=rows, n_fair=n_fair, left=int((~runs.is_labelled).sum()) - len(rows))
+    n_fair = sum(chosen.fair for chosen in selection)
+    return LabellingForm(
+        name=unlabelled.name, rows=rows, n_fair=n_fair, n_unlabelled=int((~runs.is_labelled).sum()) - len(rows)
+    )
 
 
 def _errors(runs: Any) -> Any:
-    """How far each judgement may be from the truth; all alike where the judge gives labels, or one value only."""
+    """The expected error of each judgement; all the same if the judge gives labels, or one value only."""
     values = runs.value.to_numpy(dtype=float)
     known = ~np.isnan(values)
     errors = np.zeros(len(values))
@@ -66,4 +68,4 @@ def _or_none(value: Any) -> Any:
     return value if isinstance(value, str) else None
 
 
-__all__ = ["ToLabel", "next_to_label"]
+__all__ = ["LabellingForm", "next_to_label"]

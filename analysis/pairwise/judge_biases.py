@@ -37,21 +37,21 @@ class JudgeBias:
     name: str
     message: str
     reason_code: ReasonCode | None = None  # why it is unknown, or excludes the judge
-    passed: bool | None = None  # None if it is unknown, or does not count against the judge by itself
+    passed: bool | None = None  # None if unknown, or if the bias does not exclude the judge by itself
     share: float | None = None
     low: float | None = None
     high: float | None = None
     n: int = 0
-    kappa: float | None = None  # of two judges; the interval is then kappa's
+    kappa: float | None = None  # agreement of two judges; the interval is then that of kappa
 
 
-def biases_of(found: Preferences, confidence_level: float) -> list[JudgeBias]:
+def biases_of(preferences: Preferences, confidence_level: float) -> list[JudgeBias]:
     """The biases of the verdicts of one metric."""
     return [
-        _position(found, confidence_level),
-        _flips(found, confidence_level),
-        _length(found, confidence_level),
-        _consistency(found, confidence_level),
+        _position(preferences, confidence_level),
+        _order_inconsistency(preferences, confidence_level),
+        _length(preferences, confidence_level),
+        _consistency(preferences, confidence_level),
     ]
 
 
@@ -75,17 +75,17 @@ def exclusion(biases: Sequence[JudgeBias]) -> Reason | None:
     return None
 
 
-def in_one_order(found: Preferences, candidate: str, baseline: str) -> Reason | None:
-    """Why verdicts between two experiments are excluded: one was always shown first. None if both were."""
-    between = found.judgements[found.judgements.left.isin([candidate, baseline])]
+def shown_in_one_order(preferences: Preferences, candidate: str, baseline: str) -> Reason | None:
+    """Why verdicts between two experiments are excluded: one was always shown first. None if they are not."""
+    between = preferences.judgements[preferences.judgements.left.isin([candidate, baseline])]
     between = between[between.right.isin([candidate, baseline]) & between.asked]
     return ALWAYS_FIRST if between.shown_first.nunique() == 1 else None
 
 
 def agreements(metrics: Sequence[Preferences], confidence_level: float) -> Iterator[tuple[str, JudgeBias]]:
-    """The agreement of every two metrics on the same pairs, each with the name of the first metric."""
-    for place, first in enumerate(metrics):
-        for second in metrics[place + 1 :]:
+    """Yield the agreement of every two metrics on the same pairs, with the name of the first metric."""
+    for number, first in enumerate(metrics):
+        for second in metrics[number + 1 :]:
             if (bias := _agreement(first, second, confidence_level)).n:
                 yield first.metric, bias
 
@@ -106,22 +106,22 @@ def as_check(comparison_id: str, metric: str, bias: JudgeBias) -> CheckRow:
     )
 
 
-def _position(found: Preferences, confidence_level: float) -> JudgeBias:
-    """Position bias over experiments shown in both orders: in one order, the better one may always come first."""
-    asked = found.judgements[found.judgements.asked & (found.judgements.winner != "tie")]
-    both = asked.groupby(["left", "right"]).shown_first.transform("nunique") == 2
-    if found.judgements.empty:
+def _position(preferences: Preferences, confidence_level: float) -> JudgeBias:
+    """Position bias over experiments shown in both orders: with one order, the better one may always come first."""
+    without_ties = preferences.judgements[preferences.judgements.asked & (preferences.judgements.winner != "tie")]
+    in_both_orders = without_ties.groupby(["left", "right"]).shown_first.transform("nunique") == 2
+    if preferences.judgements.empty:
         return _unknown(POSITION, "there are no verdicts")
-    if found.judgements.groupby(["left", "right"]).shown_first.nunique().max() != 2:
+    if preferences.judgements.groupby(["left", "right"]).shown_first.nunique().max() != 2:
         return JudgeBias(name=POSITION, message="not identifiable: one order only", reason_code=ALWAYS_FIRST.code)
-    decided = asked[both]
+    decided = without_ties[in_both_orders]
     if decided.empty:
         return _unknown(POSITION, "no verdict without a tie on experiments shown in both orders")
     estimate = _first_chosen(decided, confidence_level)
-    place = "first" if (estimate.share or 0) >= 0.5 else "second"
-    share, low, high = _share_of_position(estimate, place == "first")
+    position = "first" if (estimate.share or 0) >= 0.5 else "second"
+    share, low, high = _preferred_position_share(estimate, position == "first")
     is_biased = share is not None and share > 0.5 + POSITION_BIAS_THRESHOLD / 2 and low is not None and low > 0.5
-    message = f"chose the answer shown {place} in {_percent(share, low, high)} of {estimate.n} verdicts without ties"
+    message = f"chose the answer shown {position} in {_percent(share, low, high)} of {estimate.n} verdicts without ties"
     if not (decided.orders == 2).all():
         message += ", with equal weight on both orders"
     return _bias(POSITION, message, not is_biased, estimate.share, estimate)
@@ -143,7 +143,9 @@ def _first_chosen(decided: pd.DataFrame, confidence_level: float) -> ShareEstima
     return combined_share(parts, weights)
 
 
-def _share_of_position(estimate: ShareEstimate, is_first: bool) -> tuple[float | None, float | None, float | None]:
+def _preferred_position_share(
+    estimate: ShareEstimate, is_first: bool
+) -> tuple[float | None, float | None, float | None]:
     """The share of the preferred position, with its interval."""
     if is_first or estimate.share is None:
         return estimate.share, estimate.low, estimate.high
@@ -152,20 +154,21 @@ def _share_of_position(estimate: ShareEstimate, is_first: bool) -> tuple[float |
     return 1 - estimate.share, low, high
 
 
-def _flips(found: Preferences, confidence_level: float) -> JudgeBias:
-    both = found.outcomes[found.outcomes.asked & (found.outcomes.shown == 0) & (found.outcomes.status == "scored")]
-    if both.empty:
+def _order_inconsistency(preferences: Preferences, confidence_level: float) -> JudgeBias:
+    outcomes = preferences.outcomes
+    in_both_orders = outcomes[outcomes.asked & (outcomes.shown == 0) & (outcomes.status == "scored")]
+    if in_both_orders.empty:
         return _unknown(FLIPS, "no pair was shown in both orders")
-    flipped = (both.outcome == "flipped").astype(float)
-    estimate = share_estimate(flipped, list(both.cluster_id), confidence_level=confidence_level)
+    flipped = (in_both_orders.outcome == "flipped").astype(float)
+    estimate = share_estimate(flipped, list(in_both_orders.cluster_id), confidence_level=confidence_level)
     share = _percent(estimate.share, estimate.low, estimate.high)
     message = f"changed its verdict with the order in {share} of {estimate.n} pairs"
     return _bias(FLIPS, message, (estimate.share or 0) <= POSITION_BIAS_THRESHOLD, estimate.share, estimate)
 
 
-def _length(found: Preferences, confidence_level: float) -> JudgeBias:
-    """Preference for longer answers. These may be better, so it does not count against the judge by itself."""
-    decided = found.outcomes[found.outcomes.asked & found.outcomes.points.isin([0.0, 1.0])]
+def _length(preferences: Preferences, confidence_level: float) -> JudgeBias:
+    """Preference for longer answers. These may be better, so it does not exclude the judge by itself."""
+    decided = preferences.outcomes[preferences.outcomes.asked & preferences.outcomes.points.isin([0.0, 1.0])]
     decided = decided[decided.longer.notna() & (decided.longer != 0)]
     if decided.empty:
         return _unknown(LENGTH, "no verdict between answers of different lengths")
@@ -176,11 +179,11 @@ def _length(found: Preferences, confidence_level: float) -> JudgeBias:
     return _bias(LENGTH, message, None, estimate.share, estimate)
 
 
-def _consistency(found: Preferences, confidence_level: float) -> JudgeBias:
-    asked = found.outcomes[found.outcomes.agreement.notna()]
-    if asked.empty:
+def _consistency(preferences: Preferences, confidence_level: float) -> JudgeBias:
+    repeated = preferences.outcomes[preferences.outcomes.agreement.notna()]
+    if repeated.empty:
         return _unknown(CONSISTENCY, "each pair was judged once (repeats)")
-    estimate = mean_estimate(asked.agreement, list(asked.cluster_id), confidence_level=confidence_level)
+    estimate = mean_estimate(repeated.agreement, list(repeated.cluster_id), confidence_level=confidence_level)
     low, high = (None if end is None else min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
     estimate = replace(estimate, low=low, high=high)
     share = _percent(estimate.mean, low, high)
@@ -192,21 +195,24 @@ def _agreement(first: Preferences, second: Preferences, confidence_level: float)
     keys = ["example_id", "repetition", "left", "right"]
     asked = (metric.outcomes[metric.outcomes.asked & metric.outcomes.points.notna()] for metric in (first, second))
     left, right = (outcomes[[*keys, "cluster_id", "points"]] for outcomes in asked)
-    both = pd.merge(left, right, on=keys, suffixes=("_first", "_second"))
-    clusters = list(both.cluster_id_first)
-    found = agreement(list(both.points_first), list(both.points_second), clusters, confidence_level=confidence_level)
-    kappa = "" if found.kappa is None else f", kappa {found.kappa:.2f}"
-    span = f" [{found.low:.2f}, {found.high:.2f}]" if found.low is not None and found.high is not None else ""
-    share = "-" if found.share is None else f"{found.share:.1%}"
-    message = f"the same verdict on {share} of {found.n} pairs{kappa}{span}"
+    shared = pd.merge(left, right, on=keys, suffixes=("_first", "_second"))
+    clusters = list(shared.cluster_id_first)
+    estimate = agreement(
+        list(shared.points_first), list(shared.points_second), clusters, confidence_level=confidence_level
+    )
+    kappa = "" if estimate.kappa is None else f", kappa {estimate.kappa:.2f}"
+    low, high = estimate.low, estimate.high
+    span = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+    share = "-" if estimate.share is None else f"{estimate.share:.1%}"
+    message = f"the same verdict on {share} of {estimate.n} pairs{kappa}{span}"
     return JudgeBias(
         name=f"agreement with {second.metric}",
         message=message,
-        share=found.share,
-        kappa=found.kappa,
-        low=found.low,
-        high=found.high,
-        n=found.n,
+        share=estimate.share,
+        kappa=estimate.kappa,
+        low=estimate.low,
+        high=estimate.high,
+        n=estimate.n,
     )
 
 

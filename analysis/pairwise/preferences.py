@@ -17,7 +17,7 @@ from evalflows.store.row_specs import comparison_spec
 Values = npt.NDArray[np.float64]
 
 MAX_SLICE_VALUES = 50
-"""A field with more values than this is not sliced by: it is nearly an id."""
+"""A field with more values than this is nearly an id, so it gives no slices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class Preferences:
 
     def between(self, candidate: str, baseline: str) -> pd.DataFrame:
         """The outcomes between two experiments, with the candidate's `points`, `longer` and `shown`."""
-        both = [candidate, baseline]
-        rows = self.outcomes[self.outcomes.left.isin(both) & self.outcomes.right.isin(both)].copy()
+        experiments = [candidate, baseline]
+        rows = self.outcomes[self.outcomes.left.isin(experiments) & self.outcomes.right.isin(experiments)].copy()
         if candidate > baseline:  # the candidate is on the right
             rows["points"] = 1 - rows.points
             rows["longer"], rows["shown"] = -rows.longer, -rows.shown
@@ -54,13 +54,13 @@ def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[Examp
 
     Planned pairs without a row, as in an interrupted comparison, count as missing.
     """
-    outcomes = _known_names(ask_arrow(store, _OUTCOMES, [row.comparison_id]).to_pandas())
+    outcomes = _drop_unused_own_names(ask_arrow(store, _OUTCOMES, [row.comparison_id]).to_pandas())
     judgements = ask_arrow(store, _JUDGEMENTS, [row.comparison_id]).to_pandas()
     return [
         Preferences(
             metric=str(metric),
             evaluator=str(of_metric.evaluator.iloc[0]),
-            outcomes=_with_unmade(of_metric.reset_index(drop=True), row, examples),
+            outcomes=_with_missing_pairs(of_metric.reset_index(drop=True), row, examples),
             judgements=judgements[judgements.metric == metric].reset_index(drop=True),
         )
         for metric, of_metric in outcomes.groupby("metric", sort=True)
@@ -68,26 +68,26 @@ def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[Examp
     ]
 
 
-def _known_names(outcomes: pd.DataFrame) -> pd.DataFrame:
+def _drop_unused_own_names(outcomes: pd.DataFrame) -> pd.DataFrame:
     """Drop rows under an evaluator's own name if it gives its metrics only under other names."""
     given = outcomes[outcomes.asked & (outcomes.status == "scored")]
     others = set(given.evaluator) - set(given[given.metric == given.evaluator].evaluator)
     return outcomes[~(outcomes.evaluator.isin(others) & (outcomes.metric == outcomes.evaluator))]
 
 
-def _with_unmade(outcomes: pd.DataFrame, row: ComparisonSetRow, examples: Sequence[ExampleRow]) -> pd.DataFrame:
+def _with_missing_pairs(outcomes: pd.DataFrame, row: ComparisonSetRow, examples: Sequence[ExampleRow]) -> pd.DataFrame:
     keys = ["example_id", "repetition", "left", "right"]
-    made = set(outcomes[keys].itertuples(index=False, name=None))
+    existing = set(outcomes[keys].itertuples(index=False, name=None))
     pairs = [tuple(sorted(pair)) for pair in pairs_of(comparison_spec(row))]
-    nothing = {"points": np.nan, "status": "missing", "asked": True, "longer": np.nan, "shown": 0.0}
-    unmade = [
-        {**dict(zip(keys, key, strict=True)), "cluster_id": _cluster_id(example), **nothing}
+    missing = {"points": np.nan, "status": "missing", "asked": True, "longer": np.nan, "shown": 0.0}
+    missing_rows = [
+        {**dict(zip(keys, key, strict=True)), "cluster_id": _cluster_id(example), **missing}
         for pair in pairs
         for repetition in range(row.repetitions)
         for example in examples
-        if (key := (example.example_id, repetition, *pair)) not in made
+        if (key := (example.example_id, repetition, *pair)) not in existing
     ]
-    return pd.concat((outcomes, pd.DataFrame(unmade)), ignore_index=True) if unmade else outcomes
+    return pd.concat((outcomes, pd.DataFrame(missing_rows)), ignore_index=True) if missing_rows else outcomes
 
 
 def _cluster_id(example: ExampleRow) -> str:

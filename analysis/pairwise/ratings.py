@@ -20,61 +20,61 @@ RESAMPLES = 1000
 
 
 def ratings_of(
-    comparison_id: str, found: Preferences, spec: ComparisonSpec, name: str | None = None
+    comparison_id: str, preferences: Preferences, spec: ComparisonSpec, name: str | None = None
 ) -> list[RatingRow]:
-    """Return the rating of each experiment by one metric; `name` is the slice's name."""
-    rated = _rated(found, spec)
-    ranks = _ranks(rated)
+    """The rating of each experiment by one metric; `name` is the slice's name, None for all examples."""
+    fit = _fit(preferences, spec)
+    ranks = _ranks(fit)
     return [
         RatingRow(
-            rating_id=derived_id(comparison_id, found.metric, experiment, "bradley-terry", name),
+            rating_id=derived_id(comparison_id, preferences.metric, experiment, "bradley-terry", name),
             comparison_id=comparison_id,
-            metric=found.metric,
+            metric=preferences.metric,
             experiment_id=experiment,
             method="bradley-terry",
             slice=name,
-            rating=_elo(rated.ratings, entry),
-            ci_low=_elo(rated.lows, entry),
-            ci_high=_elo(rated.highs, entry),
-            confidence_level=rated.confidence_level,
+            rating=_elo(fit.ratings, entry),
+            ci_low=_elo(fit.lows, entry),
+            ci_high=_elo(fit.highs, entry),
+            confidence_level=fit.confidence_level,
             rank=ranks[entry] if ranks else None,
-            n_clusters=rated.n_clusters,
-            seed=rated.seed,
-            resamples=rated.resamples,
-            settings=_settings(rated),
-            reason=rated.reason,
-            reason_code=_reason_code(rated),
-            **_won(found, experiment, spec.confidence_level),
+            n_clusters=fit.n_clusters,
+            seed=fit.seed,
+            resamples=fit.resamples,
+            settings=_settings(fit),
+            reason=fit.reason,
+            reason_code=_reason_code(fit),
+            **_win_counts(preferences, experiment, spec.confidence_level),
         )
         for entry, experiment in enumerate(spec.experiments)
     ]
 
 
-def intransitive_cycles(found: Preferences, spec: ComparisonSpec, names: Sequence[str]) -> JudgeBias:
+def intransitive_cycles(preferences: Preferences, spec: ComparisonSpec, names: Sequence[str]) -> JudgeBias:
     """Check for intransitive cycles, in which no ranking of the experiments is right."""
-    number = {experiment: entry for entry, experiment in enumerate(spec.experiments)}
-    net = np.zeros((len(number), len(number)))
-    scored = found.outcomes[found.outcomes.points.notna()]
-    entries = (scored.left.map(number).to_numpy(dtype=int), scored.right.map(number).to_numpy(dtype=int))
+    index = {experiment: entry for entry, experiment in enumerate(spec.experiments)}
+    net = np.zeros((len(index), len(index)))
+    scored = preferences.outcomes[preferences.outcomes.points.notna()]
+    entries = (scored.left.map(index).to_numpy(dtype=int), scored.right.map(index).to_numpy(dtype=int))
     np.add.at(net, entries, 2 * scored.points.to_numpy() - 1)
     net -= net.T
-    rings = [" beats ".join(names[entry] for entry in (*ring, ring[0])) for ring in cycles(net)]
-    message = f"intransitive, possibly by chance: {'; '.join(rings)}" if rings else "no intransitive cycles"
-    return JudgeBias(name="cycles", message=message, passed=None if rings else True, n=len(number))
+    cycle_texts = [" beats ".join(names[entry] for entry in (*cycle, cycle[0])) for cycle in cycles(net)]
+    message = f"intransitive, possibly by chance: {'; '.join(cycle_texts)}" if cycle_texts else "no intransitive cycles"
+    return JudgeBias(name="cycles", message=message, passed=None if cycle_texts else True, n=len(index))
 
 
-def _rated(found: Preferences, spec: ComparisonSpec) -> Ratings:
-    number = {experiment: entry for entry, experiment in enumerate(spec.experiments)}
-    rows = found.judgements
+def _fit(preferences: Preferences, spec: ComparisonSpec) -> Ratings:
+    index = {experiment: entry for entry, experiment in enumerate(spec.experiments)}
+    rows = preferences.judgements
     left_first = (rows.shown_first == "left").to_numpy()
-    left, right = (rows[side].map(number).to_numpy(dtype=int) for side in ("left", "right"))
+    left, right = (rows[side].map(index).to_numpy(dtype=int) for side in ("left", "right"))
     points = rows.winner.map({"left": 1.0, "tie": 0.5, "right": 0.0}).to_numpy(dtype=float)
     return bradley_terry(
         np.where(left_first, left, right),
         np.where(left_first, right, left),
         np.where(left_first, points, 1 - points),
         list(rows.cluster_id),
-        entries=len(number),
+        entries=len(index),
         weights=1 / rows.orders.to_numpy(dtype=float),
         order_term=True,
         confidence_level=spec.confidence_level,
@@ -83,17 +83,17 @@ def _rated(found: Preferences, spec: ComparisonSpec) -> Ratings:
     )
 
 
-def _reason_code(rated: Ratings) -> ReasonCode | None:
-    if rated.reason is None:
+def _reason_code(fit: Ratings) -> ReasonCode | None:
+    if fit.reason is None:
         return None
-    return "not_identifiable" if rated.ratings is None else "no_interval"
+    return "not_identifiable" if fit.ratings is None else "no_interval"
 
 
-def _ranks(rated: Ratings) -> list[int] | None:
-    """Return 1 for the highest rating; equal ratings share a rank."""
-    if rated.ratings is None:
+def _ranks(fit: Ratings) -> list[int] | None:
+    """The rank of each entry, 1 for the highest rating; equal ratings share a rank."""
+    if fit.ratings is None:
         return None
-    rounded = [round(rating, 9) for rating in rated.ratings]
+    rounded = [round(rating, 9) for rating in fit.ratings]
     return [1 + sum(other > rating for other in rounded) for rating in rounded]
 
 
@@ -101,14 +101,14 @@ def _elo(ratings: Sequence[float] | None, entry: int) -> float | None:
     return None if ratings is None else AVERAGE + ELO * ratings[entry]
 
 
-def _settings(rated: Ratings) -> str:
-    order = {name: getattr(rated, name) for name in ("order_effect", "order_low", "order_high", "order_reason")}
-    return to_json(order | {"judgements": rated.n, "method": rated.method})
+def _settings(fit: Ratings) -> str:
+    order = {name: getattr(fit, name) for name in ("order_effect", "order_low", "order_high", "order_reason")}
+    return to_json(order | {"judgements": fit.n, "method": fit.method})
 
 
-def _won(found: Preferences, experiment: str, confidence_level: float) -> dict[str, Any]:
+def _win_counts(preferences: Preferences, experiment: str, confidence_level: float) -> dict[str, Any]:
     """Wins, losses and ties over all others, and the win rate with examples (or clusters) as sampling units."""
-    rows = found.outcomes[(found.outcomes.left == experiment) | (found.outcomes.right == experiment)]
+    rows = preferences.outcomes[(preferences.outcomes.left == experiment) | (preferences.outcomes.right == experiment)]
     scored = rows[rows.points.notna()]
     points = scored.points.where(scored.left == experiment, 1 - scored.points)
     by_example = points.groupby([scored.cluster_id, scored.example_id]).mean()

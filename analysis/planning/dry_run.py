@@ -24,34 +24,34 @@ from evalflows.specs.target import ChatTarget
 from evalflows.store.records import CallRow, ExampleRow, to_json
 from evalflows.targets import chat
 
-STANDS_FOR_AN_ANSWER = {"output": "."}
-"""The output shown to a judge if an example has no reference."""
+PLACEHOLDER_OUTPUT = {"output": "."}
+"""The answer that a judge gets for an example without a reference."""
 
 
-class OverheardError(Exception):
+class RequestRecordedError(Exception):
     """Raised instead of making a model call; the text is the call's key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """One recorded request."""
+class RecordedRequest:
+    """A model request that was recorded instead of sent."""
 
     key: str
-    tokens_in: int  # estimated from above, as budgets do
+    tokens_in: int  # an upper estimate, as in budgets
     tokens_out: int
 
 
 class _NoLedger(Ledger):
-    """A ledger that ends every call at its lookup."""
+    """A ledger whose lookup ends every call."""
 
     def __init__(self) -> None:
         self.in_flight = {}
 
     async def find(self, key: str) -> CallRow | None:
-        raise OverheardError(key)
+        raise RequestRecordedError(key)
 
 
-class Listener(Caller):
+class RequestRecorder(Caller):
     """A caller that records requests instead of making them."""
 
     def __init__(self, name: str, connection: ConnectionSpec) -> None:
@@ -59,103 +59,103 @@ class Listener(Caller):
             name=name,
             connection=connection,
             identity=identity(connection),
-            client=cast("Client", None),  # neither is reached
+            client=cast("Client", None),  # neither is used: the ledger ends the call first
             limiter=cast("Limiter", None),
         )
         super().__init__(endpoint, _NoLedger(), Budget())
-        self.heard: list[Heard] = []
+        self.requests: list[RecordedRequest] = []
 
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         try:
             return await super().call(kind, request, read, repeat)
-        except OverheardError as overheard:
-            self.heard.append(Heard(str(overheard), *_tokens(kind, request)))
+        except RequestRecordedError as recorded:
+            self.requests.append(RecordedRequest(str(recorded), *_tokens(kind, request)))
             raise
 
 
 def identity(connection: ConnectionSpec) -> str:
-    """The identity of a connection in ledger keys."""
+    """The identity of a connection in ledger keys: its URL, or the identity of the local model."""
     return identity_of(connection) if isinstance(connection, LocalConnection) else address(connection).rstrip("/")
 
 
 def model_of(connection: ConnectionSpec, named: str | None, *, embeds: bool = False) -> str:
-    """The model used by a target or evaluator that names this model, or None."""
+    """The model that a target or evaluator uses: the one it names, else the connection's default."""
     if embeds:
         return named or connection.embedding_model or ""
     return named or connection.model or (MODEL if isinstance(connection, LocalConnection) else "")
 
 
-def heard_of_chat(
+def chat_requests(
     spec: ChatTarget, connection: ConnectionSpec, examples: Sequence[ExampleRow], repetitions: int
-) -> list[Heard]:
+) -> list[RecordedRequest]:
     """The requests of a chat target, one per example and repetition."""
-    listener = Listener(spec.connection, connection)
-    target = chat(spec, Completer(listener, model_of(connection, None)))
+    recorder = RequestRecorder(spec.connection, connection)
+    target = chat(spec, Completer(recorder, model_of(connection, None)))
 
-    async def all_of_them() -> None:
+    async def dry_run_all() -> None:
         for example in examples:
             inputs = example_view(example).inputs
             for repetition in range(repetitions):
-                await _until_it_asks(lambda given: target.call(given), {"inputs": inputs, "repetition": repetition})
+                await _dry_run(lambda given: target.call(given), {"inputs": inputs, "repetition": repetition})
 
-    _on_a_loop(all_of_them)
-    return listener.heard
+    _run_in_thread(dry_run_all)
+    return recorder.requests
 
 
-def heard_of_judge(
+def judge_requests(
     bound: Bound, name: str, connection: ConnectionSpec, model: str | None, examples: Sequence[ExampleRow]
-) -> list[list[Heard] | None]:
-    """The requests of a built-in judge on each example, with the reference in place of the answer.
+) -> list[list[RecordedRequest] | None]:
+    """The requests of a built-in judge on each example, with the reference as the answer.
 
     None for an example on which the judge raised before any request.
     """
-    listener = Listener(name, connection)
-    complete = Completer(listener, model_of(connection, model))
-    embed = Embedder(listener, model_of(connection, model, embeds=True))
-    found: list[list[Heard] | None] = []
+    recorder = RequestRecorder(name, connection)
+    complete = Completer(recorder, model_of(connection, model))
+    embed = Embedder(recorder, model_of(connection, model, embeds=True))
+    by_example: list[list[RecordedRequest] | None] = []
 
-    async def all_of_them() -> None:
+    async def dry_run_all() -> None:
         for example in examples:
-            listener.heard = []
-            available = {**_offered(bound, example), "complete": complete, "embed": embed}
-            ended = await _until_it_asks(bound.call, available)
-            found.append(listener.heard if ended else None)
+            recorder.requests = []
+            available = {**_arguments(bound, example), "complete": complete, "embed": embed}
+            reached = await _dry_run(bound.call, available)
+            by_example.append(recorder.requests if reached else None)
 
-    _on_a_loop(all_of_them)
-    return found
-
-
-def _offered(bound: Bound, example: ExampleRow) -> dict[str, Any]:
-    seen = example_view(example)
-    run = RunView(id="", inputs=seen.inputs, outputs=dict(seen.reference_outputs or STANDS_FOR_AN_ANSWER))
-    return offer_pair(seen, run, run) if bound.scope == "pair" else offer_run(seen, run)
+    _run_in_thread(dry_run_all)
+    return by_example
 
 
-async def _until_it_asks(call: Callable[[Mapping[str, Any]], Any], available: Mapping[str, Any]) -> bool:
-    """Whether the call reached a model request or returned; False if it raised."""
+def _arguments(bound: Bound, example: ExampleRow) -> dict[str, Any]:
+    view = example_view(example)
+    run = RunView(id="", inputs=view.inputs, outputs=dict(view.reference_outputs or PLACEHOLDER_OUTPUT))
+    return offer_pair(view, run, run) if bound.scope == "pair" else offer_run(view, run)
+
+
+async def _dry_run(call: Callable[[Mapping[str, Any]], Any], available: Mapping[str, Any]) -> bool:
+    """Whether the call made a model request or returned; False if it raised before either."""
     try:
         returned = call(available)
         if isawaitable(returned):
             await returned
-    except OverheardError:
+    except RequestRecordedError:
         return True
-    except Exception:  # the reference is not a real answer, so a judge may fail on it
+    except Exception:  # a judge may fail on a reference, which is not a real answer
         return False
     return True
 
 
-def _on_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    """Run on a new thread: the caller may already have an event loop."""
+def _run_in_thread(work: Callable[[], Awaitable[None]]) -> None:
+    """Run in a new thread: the caller may already have a running event loop."""
 
-    async def whole() -> None:
+    async def run() -> None:
         await work()
 
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(whole())).result()
+        thread.submit(lambda: asyncio.run(run())).result()
 
 
 def _tokens(kind: Kind, request: Mapping[str, Any]) -> tuple[int, int]:
     """Estimate tokens as a budget does before the first answer."""
-    into = -(-len(to_json(request).encode()) // BYTES_A_TOKEN)
-    most = request.get("max_completion_tokens") or request.get("max_tokens")
-    return into, 0 if kind == "embedding" else most if isinstance(most, int) else LONG_ANSWER
+    tokens_in = -(-len(to_json(request).encode()) // BYTES_A_TOKEN)
+    max_tokens = request.get("max_completion_tokens") or request.get("max_tokens")
+    return tokens_in, 0 if kind == "embedding" else max_tokens if isinstance(max_tokens, int) else LONG_ANSWER

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import ceil
 
-from evalflows.analysis.planning.dry_run import Heard, heard_of_judge, model_of
-from evalflows.analysis.planning.target_calls import TRIED, Kind, PlannedCalls, Planning, Size, size_of
+from evalflows.analysis.planning.dry_run import RecordedRequest, judge_requests, model_of
+from evalflows.analysis.planning.target_calls import MAX_DRY_RUNS, CallKind, CallSize, PlanInputs, PlannedCalls, size_of
 from evalflows.execution.evaluator_sample import draw
 from evalflows.execution.planted_controls import control_pairs
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
@@ -14,124 +14,133 @@ from evalflows.execution.resolve import is_ours
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.connection import LocalConnection
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
-from evalflows.store.queries.call_history import Asked, asked_by_judge, asked_by_pairwise, calls_of_judge
+from evalflows.store.queries.call_history import Asked, PastCalls, asked_by_judge, asked_by_pairwise, calls_of_judge
 from evalflows.store.records import ExampleRow
 
 Evaluator = PreparedEvaluator[FallbackSpec]
 
-CONTROLS_A_PAIR = 3
-"""A right answer, a wrong one, and a wrong one that asks to be accepted."""
+ANSWERS_PER_CONTROL = 3
+"""Each control has a right answer, a wrong one, and a wrong one that asks to be accepted."""
 
 OPEN = "at most: only what earlier tiers leave open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judge:
-    """A judge that calls a model, and how often it does per judgement."""
+    """A judge that calls a model, and the number and size of its calls."""
 
-    name: str  # of its scores
+    name: str  # as in its scores
     connection: str
     model: str
-    each: float  # calls a judgement
-    size: Size
+    calls_per_judgement: float
+    size: CallSize
     note: str | None
 
 
-def calls_of_judges(planning: Planning) -> Iterator[PlannedCalls]:
+def calls_of_judges(inputs: PlanInputs) -> Iterator[PlannedCalls]:
     """Yield one line per judge that calls a model, with its controls; then summary evaluators and pairwise judges.
 
-    Fallbacks, which are used only on failure, and evaluators without a model have no line.
+    Evaluators without a model have no line, nor do fallbacks, which are used only on failure.
     """
-    for evaluator in planning.prepared.evaluators:
-        yield from _of_evaluator(planning, evaluator)
-    for evaluator in planning.prepared.summary_evaluators:
-        yield from _of_summary(planning, evaluator)
-    if planning.spec.compare is not None:
-        for judge in planning.prepared.pairwise:
-            yield from _of_pairwise(planning, planning.spec.compare, judge)
+    for evaluator in inputs.prepared.evaluators:
+        yield from _of_evaluator(inputs, evaluator)
+    for evaluator in inputs.prepared.summary_evaluators:
+        yield from _of_summary(inputs, evaluator)
+    if inputs.spec.compare is not None:
+        for judge in inputs.prepared.pairwise:
+            yield from _of_pairwise(inputs, inputs.spec.compare, judge)
 
 
-def _of_evaluator(planning: Planning, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
-    sample = draw(evaluator.spec, planning.examples)
-    judged = [one for one in planning.examples if sample is None or one.example_id in sample.drawn]
-    share, judge = len(judged) / len(planning.examples), None
-    for place, tier in enumerate(evaluator.judges):
-        judge = _judge(planning, tier, judged, evaluator)
+def _of_evaluator(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
+    sample = draw(evaluator.spec, inputs.examples)
+    judged = [example for example in inputs.examples if sample is None or example.example_id in sample.drawn]
+    share, judge = len(judged) / len(inputs.examples), None
+    for number, tier in enumerate(evaluator.judges):
+        judge = _judge(inputs, tier, judged, evaluator)
         if judge is not None:
-            notes = [judge.note, OPEN if place else None, None if share == 1 else f"a sample of {share:.0%}"]
-            who = judge.name if tier is evaluator else f"{judge.name}: {tier.name}"
-            per_run = len(planning.spec.targets) * share * judge.each
-            yield _line(planning, judge, who, per_run=per_run, note="; ".join(n for n in notes if n) or None)
-    if evaluator.spec.controls and judge is not None:  # of a cascade, the last tier is tried
-        pairs = len(control_pairs(planning.examples, evaluator.spec.controls))
-        fixed = ceil(CONTROLS_A_PAIR * pairs * judge.each)
-        yield _line(planning, judge, f"{judge.name}: controls", fixed=fixed, kind="controls")
+            notes = [judge.note, OPEN if number else None, None if share == 1 else f"a sample of {share:.0%}"]
+            caller = judge.name if tier is evaluator else f"{judge.name}: {tier.name}"
+            per_run = len(inputs.spec.targets) * share * judge.calls_per_judgement
+            yield _line(inputs, judge, caller, per_run=per_run, note="; ".join(note for note in notes if note) or None)
+    if evaluator.spec.controls and judge is not None:  # the controls of a cascade go to its last tier
+        pairs = len(control_pairs(inputs.examples, evaluator.spec.controls))
+        fixed = ceil(ANSWERS_PER_CONTROL * pairs * judge.calls_per_judgement)
+        yield _line(inputs, judge, f"{judge.name}: controls", fixed=fixed, kind="controls")
 
 
-def _of_summary(planning: Planning, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
+def _of_summary(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
     if not evaluator.bound.asks_for("complete", "embed"):
         return
-    judge = _judge(planning, evaluator, [], evaluator)
+    judge = _judge(inputs, evaluator, [], evaluator)
     if judge is not None:
-        fixed = ceil(len(planning.spec.targets) * judge.each)
-        yield _line(planning, judge, judge.name, fixed=fixed, kind="summary", note=judge.note)
+        fixed = ceil(len(inputs.spec.targets) * judge.calls_per_judgement)
+        yield _line(inputs, judge, judge.name, fixed=fixed, kind="summary", note=judge.note)
 
 
-def _of_pairwise(planning: Planning, compare: CompareSpec, judge: Evaluator) -> Iterator[PlannedCalls]:
-    found = _judge(planning, judge, planning.examples, judge)
-    if found is not None:
-        targets = planning.spec.targets
+def _of_pairwise(inputs: PlanInputs, compare: CompareSpec, judge: Evaluator) -> Iterator[PlannedCalls]:
+    planned = _judge(inputs, judge, inputs.examples, judge)
+    if planned is not None:
+        targets = inputs.spec.targets
         pairs = len(list(combinations(targets, 2))) if compare.pairs == "all" else len(targets) - 1
-        per_run = pairs * (2 if compare.both_orders else 1) * found.each
-        yield _line(planning, found, found.name, per_run=per_run, kind="pairwise", note=found.note)
+        per_run = pairs * (2 if compare.both_orders else 1) * planned.calls_per_judgement
+        yield _line(inputs, planned, planned.name, per_run=per_run, kind="pairwise", note=planned.note)
 
 
-def _judge(planning: Planning, evaluator: Evaluator, judged: Sequence[ExampleRow], whole: Evaluator) -> _Judge | None:
-    """The judge, or None if it calls no model. `whole` is the cascade that contains it as a tier, or itself."""
-    spec, name, is_whole = evaluator.spec, evaluator.connection, whole is evaluator
-    version = evaluator_version(whole, planning.spec.connections)
-    asked = (asked_by_pairwise if whole.scope == "pair" else asked_by_judge)(planning.store, whole.name, version)
+def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow], cascade: Evaluator) -> _Judge | None:
+    """The judge, or None if it calls no model. `cascade` contains it as a tier; for other judges, it is the judge."""
+    spec, name, is_tier = evaluator.spec, evaluator.connection, cascade is not evaluator
+    version = evaluator_version(cascade, inputs.spec.connections)
+    history, past = None, None  # those of a cascade say nothing about one tier
+    if not is_tier:
+        calls_per_judgement_of = asked_by_pairwise if cascade.scope == "pair" else asked_by_judge
+        history = calls_per_judgement_of(inputs.store, cascade.name, version)
+        past = calls_of_judge(inputs.store, cascade.name, version)
     if name is None:
-        return _by_itself(planning, whole.name, version, asked) if is_whole else None
-    connection, embeds = planning.connection(name), not evaluator.bound.asks_for("complete")
+        return None if is_tier else _with_own_client(cascade.name, history, past)
+    connection, embeds = inputs.connection(name), not evaluator.bound.asks_for("complete")
     if embeds and isinstance(connection, LocalConnection):
         return None  # vectors are made in this process
     model = model_of(connection, spec.model or (spec.args.get("model") if embeds else None), embeds=embeds)
-    each, heard = _heard(planning, evaluator, name, judged)
-    past = calls_of_judge(planning.store, whole.name, version) if is_whole else None
-    before = asked if is_whole else None
+    measured, requests = _dry_run(inputs, evaluator, name, judged)
+    assumed = history.calls_each if history else float(_repeats(spec))
     return _Judge(
-        name=whole.name,
+        name=cascade.name,
         connection=name,
         model=model,
-        each=each if each is not None else before.calls_each if before else float(_repeats(spec)),
-        size=size_of(planning, connection, model, past, heard, by="judge"),
-        note=_note(each, before),
+        calls_per_judgement=assumed if measured is None else measured,
+        size=size_of(inputs, connection, model, past, requests, by="judge"),
+        note=None if measured is not None else _note(history),
     )
 
 
-def _by_itself(planning: Planning, name: str, version: str, asked: Asked | None) -> _Judge | None:
-    """A judge that calls a model with its own client, from the store's history; None without history."""
-    past = calls_of_judge(planning.store, name, version)
-    if asked is None or not asked.calls_each or past is None:
+def _with_own_client(name: str, history: Asked | None, past: PastCalls | None) -> _Judge | None:
+    """A judge that calls a model with its own client; None if the store has no calls of it."""
+    if history is None or not history.calls_each or past is None:
         return None
     basis = f"{past.calls} earlier calls of this judge"
-    size = Size(tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=past.usd, basis=basis)
-    return _Judge(name=name, connection="", model="", each=asked.calls_each, size=size, note=_note(None, asked))
+    size = CallSize(tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=past.usd, basis=basis)
+    return _Judge(
+        name=name,
+        connection="",
+        model="",
+        calls_per_judgement=history.calls_each,
+        size=size,
+        note=_note(history),
+    )
 
 
-def _heard(
-    planning: Planning, evaluator: Evaluator, name: str, judged: Sequence[ExampleRow]
-) -> tuple[float | None, list[Heard]]:
+def _dry_run(
+    inputs: PlanInputs, evaluator: Evaluator, name: str, judged: Sequence[ExampleRow]
+) -> tuple[float | None, list[RecordedRequest]]:
     """The calls per judgement of a built-in judge, and its requests; None if they cannot be known before the run."""
     spec, bound = evaluator.spec, evaluator.bound
     if not is_ours(spec) or not bound.is_async or not judged:
         return None, []
-    step = -(-len(judged) // TRIED)
-    found = heard_of_judge(bound, name, planning.connection(name), spec.model, judged[::step])
-    known = [one for one in found if one is not None]
-    heard = [call for one in known for call in one]
-    return (len(heard) / len(known) if heard else None), heard
+    step = -(-len(judged) // MAX_DRY_RUNS)
+    by_example = judge_requests(bound, name, inputs.connection(name), spec.model, judged[::step])
+    known = [requests for requests in by_example if requests is not None]
+    requests = [request for requests in known for request in requests]
+    return (len(requests) / len(known) if requests else None), requests
 
 
 def _repeats(spec: FallbackSpec) -> int:
@@ -139,32 +148,30 @@ def _repeats(spec: FallbackSpec) -> int:
     return repeats if isinstance(repeats, int) else 1
 
 
-def _note(each: float | None, asked: Asked | None) -> str | None:
-    if each is not None:
-        return None
-    if asked is not None:
-        return f"{asked.calls_each:g} calls per judgement, as in {asked.times} before"
+def _note(history: Asked | None) -> str:
+    if history is not None:
+        return f"{history.calls_each:g} calls per judgement, as in {history.times} earlier judgements"
     return "assumed: one call per judgement"
 
 
 def _line(
-    planning: Planning,
+    inputs: PlanInputs,
     judge: _Judge,
-    who: str,
+    caller: str,
     *,
     per_run: float = 0.0,
     fixed: int = 0,
-    kind: Kind = "judge",
+    kind: CallKind = "judge",
     note: str | None = None,
 ) -> PlannedCalls:
     return PlannedCalls(
-        who=who,
+        caller=caller,
         kind=kind,
         connection=judge.connection or None,
         model=judge.model or None,
         per_run=per_run,
         fixed=fixed,
-        calls=fixed + ceil(round(per_run * planning.runs, 6)),
+        calls=fixed + ceil(round(per_run * inputs.runs, 6)),
         at_most=True,
         in_ledger=None,
         size=judge.size,

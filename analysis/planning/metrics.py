@@ -1,13 +1,19 @@
-"""Plan each metric: its variance, the minimum detectable effect, and the sample sizes for the wanted effects."""
+"""Plan each metric: its variance, the minimum detectable effect, and the sample sizes for the target effects."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
-from evalflows.analysis.planning.sample_sizes import Present, Sizes, Wanted, minimum_detectable, sizes_of
+from evalflows.analysis.planning.sample_sizes import (
+    CurrentDesign,
+    SampleSizes,
+    TargetEffect,
+    minimum_detectable,
+    sample_sizes_of,
+)
 from evalflows.analysis.planning.target_calls import PlannedCalls
-from evalflows.analysis.planning.variance import Metric, Place, Spread, spread_of
+from evalflows.analysis.planning.variance import HistoryQuery, MetricProperties, VarianceEstimate, estimate_variance
 from evalflows.execution.evaluator_sample import draw
 from evalflows.execution.prepared import PreparedExperiment
 from evalflows.execution.prepared_evaluator import PreparedEvaluator
@@ -28,15 +34,15 @@ class MetricPlan:
     """The plan of one metric."""
 
     metric: str
-    spread: Spread | None
-    reason: str | None  # why there is no spread
-    share: float  # of the examples that is judged
-    minimum_detectable: float | None  # by the dataset and the repetitions of the spec
-    wanted: tuple[Sizes, ...]
+    variance: VarianceEstimate | None = None
+    reason: str | None = None  # why the variance is unknown
+    judged_share: float  # of the examples
+    minimum_detectable: float | None = None  # with the dataset and the repetitions of the spec
+    sample_sizes: tuple[SampleSizes, ...] = ()
 
 
 def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list[str]:
-    """The metrics of evaluators, composites and gate comparisons, or only the wanted ones.
+    """The metrics of evaluators, composites and gate comparisons, or only the wanted ones, if any.
 
     Raises InputError for a metric that no evaluator gives.
     """
@@ -46,7 +52,7 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
     every = list(
         dict.fromkeys([*own, *(metric for gate in spec.gates for metric in (*gate.non_inferiority, *gate.superiority))])
     )
-    if prepared.given_metrics is not None:  # else an evaluator may give others
+    if prepared.given_metrics is not None:  # if None, an evaluator may give others
         known = {*every, *MEASURES}
         for metric in wanted:
             if base_metric(metric) not in known:
@@ -57,62 +63,63 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
 
 
 def planned_metric(
-    place: Place,
+    history: HistoryQuery,
     name: str,
     effect: float | None,
-    present: Present,
+    current: CurrentDesign,
     examples: Sequence[ExampleRow],
     lines: Sequence[PlannedCalls],
 ) -> MetricPlan:
-    """Plan one metric for the requested effect and for the rules of gates."""
-    evaluator = _evaluator(place.prepared, name)
-    present = replace(present, share=_share(evaluator, examples))
-    found = spread_of(place, _metric(place.prepared.spec, name, evaluator))
-    if isinstance(found, str):
-        return MetricPlan(
-            metric=name, spread=None, reason=found, share=present.share, minimum_detectable=None, wanted=()
-        )
+    """Plan one metric for the requested effect and for the gates' rules."""
+    evaluator = _evaluator(history.prepared, name)
+    current = replace(current, judged_share=_judged_share(evaluator, examples))
+    estimate = estimate_variance(history, _properties(history.prepared.spec, name, evaluator))
+    if isinstance(estimate, str):
+        return MetricPlan(metric=name, reason=estimate, judged_share=current.judged_share)
     return MetricPlan(
         metric=name,
-        spread=found,
-        reason=None,
-        share=present.share,
-        minimum_detectable=minimum_detectable(found, present),
-        wanted=tuple(sizes_of(found, one, present, lines) for one in _wanted(place.prepared.spec, name, effect)),
+        variance=estimate,
+        judged_share=current.judged_share,
+        minimum_detectable=minimum_detectable(estimate, current),
+        sample_sizes=tuple(
+            sample_sizes_of(estimate, target, current, lines)
+            for target in _target_effects(history.prepared.spec, name, effect)
+        ),
     )
 
 
-def _wanted(spec: ExperimentSpec, metric: str, effect: float | None) -> Iterator[Wanted]:
-    """The requested effect, else the metric's declared margin, and the effects that the rules of gates need.
+def _target_effects(spec: ExperimentSpec, metric: str, effect: float | None) -> Iterator[TargetEffect]:
+    """Yield the requested effect, else the metric's declared margin, and the effects that the gates' rules need.
 
-    A superiority margin must be exceeded significantly, so the effect to detect is the excess over it.
+    A candidate must exceed a superiority margin significantly, so the effect to detect is the excess over the margin.
     """
     size = effect if effect is not None else spec.direction(metric).margin
     if size is not None:
-        yield Wanted(purpose="difference", size=size, said=size)
+        yield TargetEffect(purpose="difference", size=size, declared=size)
     for gate in spec.gates:
         margin, rise = gate.non_inferiority.get(metric), gate.superiority.get(metric)
         if margin is not None:
-            yield Wanted(purpose="non_inferiority", size=margin, said=margin, gate=gate.name)
+            yield TargetEffect(purpose="non_inferiority", size=margin, declared=margin, gate=gate.name)
         if rise and effect is None:
-            yield Wanted(purpose="difference", size=rise, said=rise, gate=gate.name)
+            yield TargetEffect(purpose="difference", size=rise, declared=rise, gate=gate.name)
         elif rise and effect is not None and effect > rise:
-            yield Wanted(purpose="superiority", size=effect - rise, said=rise, gate=gate.name)
+            yield TargetEffect(purpose="superiority", size=effect - rise, declared=rise, gate=gate.name)
 
 
-def _metric(spec: ExperimentSpec, name: str, evaluator: Evaluator | None) -> Metric:
+def _properties(spec: ExperimentSpec, name: str, evaluator: Evaluator | None) -> MetricProperties:
     base = base_metric(name)
     if evaluator is None:
-        composite = base in {one.name for one in spec.composites}
-        return Metric(name=name, evaluator=base, is_yes_no=False, bounds=(0.0, 1.0) if composite else None)
+        is_composite = base in {composite.name for composite in spec.composites}
+        return MetricProperties(name=name, evaluator=base, is_yes_no=False, bounds=(0.0, 1.0) if is_composite else None)
     own = base == evaluator.name
     is_yes_no = own and all(_is_yes_no(judge.bound.function) for judge in evaluator.judges)
     bounds = (0.0, 1.0) if is_yes_no or base != name else spec.direction(name).range
-    return Metric(name=name, evaluator=evaluator.name, is_yes_no=is_yes_no and base == name, bounds=bounds)
+    return MetricProperties(name=name, evaluator=evaluator.name, is_yes_no=is_yes_no and base == name, bounds=bounds)
 
 
 def _evaluator(prepared: PreparedExperiment, metric: str) -> Evaluator | None:
-    return next((one for one in prepared.evaluators if base_metric(metric) in one.metrics), None)
+    base = base_metric(metric)
+    return next((evaluator for evaluator in prepared.evaluators if base in evaluator.metrics), None)
 
 
 def _is_yes_no(function: Any) -> bool:
@@ -124,7 +131,7 @@ def _is_yes_no(function: Any) -> bool:
     return returned is bool or str(returned) in YES_NO
 
 
-def _share(evaluator: Evaluator | None, examples: Sequence[ExampleRow]) -> float:
+def _judged_share(evaluator: Evaluator | None, examples: Sequence[ExampleRow]) -> float:
     """The share of examples that the evaluator scores."""
     sample = None if evaluator is None else draw(evaluator.spec, examples)
     return 1.0 if sample is None else len(sample.drawn) / len(examples)

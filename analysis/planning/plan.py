@@ -1,4 +1,4 @@
-"""Plan a run: its cost, and the sample sizes for the wanted effects. Nothing is run or stored."""
+"""Plan a run: its cost, and the sample sizes for the target effects. Nothing is run or stored."""
 
 import math
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from evalflows.analysis.planning.judge_calls import calls_of_judges
 from evalflows.analysis.planning.metrics import MetricPlan, metrics_to_plan, planned_metric
-from evalflows.analysis.planning.sample_sizes import Present
-from evalflows.analysis.planning.target_calls import PlannedCalls, Planning, Total, calls_of_targets, total_of
-from evalflows.analysis.planning.variance import Place
+from evalflows.analysis.planning.sample_sizes import CurrentDesign
+from evalflows.analysis.planning.target_calls import PlanInputs, PlannedCalls, Total, calls_of_targets, total_of
+from evalflows.analysis.planning.variance import HistoryQuery
 from evalflows.execution.preflight.check_spec import check_spec
 from evalflows.execution.prepared import PreparedExperiment, prepare_experiment
 from evalflows.llm.connections import known
@@ -25,34 +25,37 @@ from evalflows.store.records import ExampleRow
 class Plan:
     """The cost of a run, and the effects it could detect."""
 
-    spec: ExperimentSpec  # as it was asked for
+    spec: ExperimentSpec  # as requested
     effect: float | None
-    present: Present
+    design: CurrentDesign
     calls: tuple[PlannedCalls, ...]
     total: Total
     metrics: tuple[MetricPlan, ...]
 
 
-def plan_of(spec: ExperimentSpec, effect: float | None, metrics: Sequence[str], power: float) -> Plan:
+def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequence[str], power: float) -> Plan:
     """Plan a spec from the history in the store; no key is needed. Raises InputError for an invalid request."""
     store = Store()
-    _check_wishes(spec, effect, power)
+    _check_request(spec, effect, power)
     prepared, loaded = _prepared(spec, store)
     names = metrics_to_plan(prepared, metrics)
-    planning, present = Planning(store, prepared, loaded.selected), _present(prepared.spec, loaded.selected, power)
-    lines = (*calls_of_targets(planning), *calls_of_judges(planning))
-    place = _place(store, prepared, loaded, clustered=present.n_clusters is not None)
+    inputs, design = (
+        PlanInputs(store, prepared, loaded.selected),
+        _current_design(prepared.spec, loaded.selected, power),
+    )
+    lines = (*calls_of_targets(inputs), *calls_of_judges(inputs))
+    history = _history_query(store, prepared, loaded, is_clustered=design.n_clusters is not None)
     return Plan(
         spec=spec,
         effect=effect,
-        present=present,
+        design=design,
         calls=lines,
         total=total_of(lines),
-        metrics=tuple(planned_metric(place, name, effect, present, loaded.selected, lines) for name in names),
+        metrics=tuple(planned_metric(history, name, effect, design, loaded.selected, lines) for name in names),
     )
 
 
-def _check_wishes(spec: ExperimentSpec, effect: float | None, power: float) -> None:
+def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> None:
     if effect is not None and not 0 < effect < math.inf:
         raise InputError(f"effect: got {effect:g}, wanted a number above 0")
     lowest = (1 - spec.confidence_level) / 2
@@ -65,23 +68,23 @@ def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, L
     loaded = load_dataset(store, spec.dataset)
     load_expectations(spec.dataset.expectations)
     prepared = prepare_experiment(spec)
-    every = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}
-    prepared = replace(prepared, spec=prepared.spec.model_copy(update={"connections": every}))
+    connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}
+    prepared = replace(prepared, spec=prepared.spec.model_copy(update={"connections": connections}))
     check_spec(prepared, loaded.selected, store)
     return prepared, loaded
 
 
 def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
-    """Drop the key: a plan makes no calls."""
+    """The connection without its key: a plan makes no calls."""
     if not isinstance(connection, EndpointConnection):
         return connection
     return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
 
 
-def _present(spec: ExperimentSpec, examples: Sequence[ExampleRow], power: float) -> Present:
-    is_clustered = any(one.cluster is not None for one in examples)
-    clusters = {one.cluster or ("alone", one.example_id) for one in examples}
-    return Present(
+def _current_design(spec: ExperimentSpec, examples: Sequence[ExampleRow], power: float) -> CurrentDesign:
+    is_clustered = any(example.cluster is not None for example in examples)
+    clusters = {example.cluster or ("alone", example.example_id) for example in examples}
+    return CurrentDesign(
         n_examples=len(examples),
         n_clusters=len(clusters) if is_clustered else None,
         repetitions=spec.repetitions,
@@ -90,11 +93,11 @@ def _present(spec: ExperimentSpec, examples: Sequence[ExampleRow], power: float)
     )
 
 
-def _place(store: Store, prepared: PreparedExperiment, loaded: Loaded, *, clustered: bool) -> Place:
-    return Place(
+def _history_query(store: Store, prepared: PreparedExperiment, loaded: Loaded, *, is_clustered: bool) -> HistoryQuery:
+    return HistoryQuery(
         store=store,
         prepared=prepared,
         dataset_name=loaded.name,
         snapshot_id=loaded.examples[0].snapshot_id,
-        clustered=clustered,
+        is_clustered=is_clustered,
     )

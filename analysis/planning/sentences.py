@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from evalflows.analysis.differences.verdicts import ADJUSTMENT_NAMES
 from evalflows.analysis.planning.metrics import MetricPlan
 from evalflows.analysis.planning.plan import Plan
-from evalflows.analysis.planning.sample_sizes import Sizes
-from evalflows.analysis.planning.variance import ROUGH_BELOW, Spread
+from evalflows.analysis.planning.sample_sizes import SampleSizes
+from evalflows.analysis.planning.variance import RELIABLE_UNITS, VarianceEstimate
 from evalflows.reports.figures import figure
 
-FIGURES = 3
-"""Significant figures of an approximate number of examples."""
+SIGNIFICANT_DIGITS = 3
+"""Significant digits of an approximate number of examples."""
 
 
 class Detail(str):
@@ -36,7 +36,7 @@ def _cost(plan: Plan) -> Iterator[str]:
     if total.unknown:
         yield f"the calls of {_listed(total.unknown)} are unknown and not counted: run it on a few examples first"
     if total.unpriced:
-        yield f"the cost of {_listed(total.unpriced)} is unknown, since the tokens or the price are"
+        yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
     if plan.spec.max_calls is not None and total.calls - total.in_ledger > plan.spec.max_calls:
@@ -44,12 +44,12 @@ def _cost(plan: Plan) -> Iterator[str]:
 
 
 def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
-    if metric.spread is None:
+    if metric.variance is None:
         yield f"{metric.metric}: {metric.reason}"
         return
-    for sizes in metric.wanted:
+    for sizes in metric.sample_sizes:
         yield from _of_sizes(plan, metric, sizes)
-    if not metric.wanted:
+    if not metric.sample_sizes:
         yield f"{metric.metric}: {_detectable(plan, metric)}; use --effect to plan for another difference"
     for gate in plan.spec.gates:
         margin = gate.superiority.get(metric.metric)
@@ -61,17 +61,17 @@ def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
 
 
 def _bases(plan: Plan) -> Iterator[str]:
-    """What the variances are estimated from, grouped by basis."""
+    """Say what the variances are estimated from, grouped by basis."""
     by_basis: dict[str, list[str]] = {}
     for metric in plan.metrics:
-        if metric.spread is not None:
-            by_basis.setdefault(metric.spread.basis + _uncertainty(metric.spread), []).append(metric.metric)
+        if metric.variance is not None:
+            by_basis.setdefault(metric.variance.basis + _uncertainty(metric.variance), []).append(metric.metric)
     for basis, metrics in by_basis.items():
         yield f"{_listed(metrics)}: estimated from {basis}"
 
 
-def _of_sizes(plan: Plan, metric: MetricPlan, sizes: Sizes) -> Iterator[str]:
-    current = sizes.at(plan.present.repetitions)
+def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[str]:
+    current = sizes.at(plan.design.repetitions)
     if current is None:
         yield f"{metric.metric}: {sizes.reason}"
         return
@@ -86,29 +86,29 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: Sizes) -> Iterator[str]:
             f"  cheaper: {about(best.examples)} examples, each answered {_times(best.repetitions)}: "
             f"{count(best.calls)} calls{usd} instead of {count(current.calls)}"
         )
-    if len(sizes.ways) == 1 and metric.spread is not None and metric.spread.source != "guess":
-        yield Detail("  whether repetitions would save examples is unknown: that data has one answer per example")
+    if len(sizes.designs) == 1 and metric.variance is not None and metric.variance.source != "guess":
+        yield Detail("  whether repetitions would save examples is unknown: the stored data has one answer per example")
 
 
-def _purpose(plan: Plan, metric: MetricPlan, sizes: Sizes) -> str:
-    effect, power = sizes.wanted, f"with {plan.present.power:.0%} power"
-    bound = figure(effect.said, metric.metric)
+def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:
+    effect, power = sizes.effect, f"with {plan.design.power:.0%} power"
+    bound = figure(effect.declared, metric.metric)
     if effect.purpose == "non_inferiority":
         what = f"for an equally good candidate to pass the non-inferiority margin of {bound}"
         return f"{what} on {metric.metric} ({effect.gate}) {power}"
     if effect.purpose == "superiority":
-        gain = figure(effect.said + effect.size, metric.metric)
+        gain = figure(effect.declared + effect.size, metric.metric)
         what = f"for a candidate that is better by {gain} to pass the superiority margin of {bound}"
         return f"{what} on {metric.metric} {power}"
     return f"to detect a difference of {bound} in {metric.metric} {power}"
 
 
 def _detectable(plan: Plan, metric: MetricPlan) -> str:
-    has = f"the dataset has {count(plan.present.n_examples)}"
-    if plan.present.n_clusters is not None:
-        has += f" in {count(plan.present.n_clusters)} clusters"
-    if metric.share < 1:
-        has += f", of which {metric.share:.0%} are judged"
+    has = f"the dataset has {count(plan.design.n_examples)}"
+    if plan.design.n_clusters is not None:
+        has += f" in {count(plan.design.n_clusters)} clusters"
+    if metric.judged_share < 1:
+        has += f", of which {metric.judged_share:.0%} are judged"
     if metric.minimum_detectable is None:
         return f"{has}, too few to detect any difference"
     return f"{has}, enough to detect a difference of {figure(metric.minimum_detectable, metric.metric)}"
@@ -118,19 +118,19 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _uncertainty(spread: Spread) -> str:
-    """What makes a variance estimate less certain."""
+def _uncertainty(variance: VarianceEstimate) -> str:
+    """Say what makes a variance estimate less certain."""
     notes = []
-    if spread.design_effect is not None:
-        notes.append(f"design effect of clusters {spread.design_effect:.1f}")
-    if spread.n_units is not None and spread.n_units < ROUGH_BELOW:
-        notes.append(f"rough, with only {spread.n_units} {spread.unit}s")
+    if variance.design_effect is not None:
+        notes.append(f"design effect of clusters {variance.design_effect:.1f}")
+    if variance.n_units is not None and variance.n_units < RELIABLE_UNITS:
+        notes.append(f"rough, with only {variance.n_units} {variance.unit}s")
     return f"; {'; '.join(notes)}" if notes else ""
 
 
 def _caveats(plan: Plan) -> Iterator[str]:
-    """What the sample sizes do not account for."""
-    if not any(metric.spread for metric in plan.metrics):
+    """Say what the sample sizes do not account for."""
+    if not any(metric.variance for metric in plan.metrics):
         return
     comparisons = len(plan.metrics) * max(len(plan.spec.targets) - 1, 1)
     if comparisons > 1 and plan.spec.adjustment != "none":
@@ -138,14 +138,14 @@ def _caveats(plan: Plan) -> Iterator[str]:
         yield f"verdicts are adjusted for {comparisons} comparisons ({method}); the sample sizes are for one alone"
     if plan.spec.batch is not None:
         yield f"interim analyses after every {plan.spec.batch} examples need more examples than one final analysis"
-    unclear = [metric.metric for metric in plan.metrics if metric.spread and metric.spread.unit == "example"]
-    if plan.present.n_clusters is not None and unclear:
+    unclear = [metric.metric for metric in plan.metrics if metric.variance and metric.variance.unit == "example"]
+    if plan.design.n_clusters is not None and unclear:
         yield f"the effect of clusters on {_listed(unclear)} is unknown: more examples may be needed"
 
 
 def about(number: int) -> str:
-    """Round up to a few significant figures."""
-    step = 10 ** max(len(str(number)) - FIGURES, 0)
+    """A number rounded up to a few significant digits."""
+    step = 10 ** max(len(str(number)) - SIGNIFICANT_DIGITS, 0)
     return count(math.ceil(number / step) * step)
 
 

@@ -1,4 +1,4 @@
-"""Every cell there is, by kind."""
+"""All cells, by kind."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -20,5 +20,5 @@ KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
 
 
 @cache
-def every_cell() -> tuple[Cell, ...]:
+def all_cells() -> tuple[Cell, ...]:
     return tuple(cell for cells in KINDS.values() for cell in cells())

@@ -1,4 +1,4 @@
-"""What a simulation asks: of one setting some figures, each with what is wanted of it."""
+"""A cell of the simulation: one setting, its figures, and the bounds that the figures should be within."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -8,15 +8,15 @@ from typing import Literal
 import numpy as np
 
 TOLERANCE = 3.0
-"""By how many of its standard errors the mean over the seeds may miss what is wanted. Where the bound is the
-very figure that is true, chance misses it by so many in one of 700 cells."""
+"""How many standard errors the mean over the seeds may be outside its bound. If the true figure is at the bound,
+chance exceeds this in one of 700 cells."""
 
 Held = Literal["held", "within error", "cautious", "NOT HELD"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A mean over the runs: a share if there is something wanted of it."""
+    """A mean over runs; a share if it has bounds."""
 
     name: str
     at_least: float | None = None
@@ -27,32 +27,32 @@ class Figure:
     def is_bounded(self) -> bool:
         return self.at_least is not None or self.at_most is not None
 
-    def closeness(self, value: float) -> float:
-        """How far a value is on the way out of what is wanted: above 0 it is outside."""
+    def excess(self, value: float) -> float:
+        """Return how far the value is outside its bounds; negative inside them."""
         gaps = [] if self.at_least is None else [self.at_least - value]
         return max(gaps if self.at_most is None else [*gaps, value - self.at_most])
 
     def held(self, value: float, runs: int, *, tolerance: float = TOLERANCE) -> Held:
-        """Whether a share of so many runs is as wanted, or misses it by no more than chance may.
+        """Return whether a share of so many runs is within its bounds, or outside by no more than chance explains.
 
-        An error rate with two bounds that is below the lower one is cautious: no danger, but power is lost.
+        With two bounds, an error rate below the lower one is cautious: it is safe, but costs power.
         """
         nearest = min((end for end in (self.at_least, self.at_most) if end is not None), key=lambda e: abs(e - value))
         error = math.sqrt(nearest * (1 - nearest) / runs)
-        missed = self.closeness(value)
-        if missed <= tolerance * error:
-            return "held" if missed <= 0 else "within error"
+        excess = self.excess(value)
+        if excess <= tolerance * error:
+            return "held" if excess <= 0 else "within error"
         return "cautious" if self.at_most is not None and value < self.at_most else "NOT HELD"
 
 
 WIDTH = Figure(name="mean width", is_share=False)
 POWER = Figure(name="power")
 EXACT = Figure(name="false positives", at_most=0.055)
-OTHER = Figure(name="false positives", at_least=0.04, at_most=0.06)
+APPROXIMATE = Figure(name="false positives", at_least=0.04, at_most=0.06)
 
 
-def covers(n: int) -> Figure:
-    return Figure(name="covers", at_least=0.94 if n >= 100 else 0.92)
+def coverage_figure(n: int) -> Figure:
+    return Figure(name="coverage", at_least=0.94 if n >= 100 else 0.92)
 
 
 Rows = Callable[[np.random.Generator, int], Iterator[Sequence[float]]]
@@ -60,33 +60,37 @@ Rows = Callable[[np.random.Generator, int], Iterator[Sequence[float]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What is asked of one setting."""
+    """One setting and its figures.
 
-    kind: str  # what `--only` takes
+    The text fields seed the draws (see `estimates`), so changing one changes all figures of the cell. The page shows
+    some of them in other words: `simulation.table.SHOWN_AS`.
+    """
+
+    kind: str  # choice of `--only`
     method: str
     world: str
     n: str
-    difference: str  # what is true
+    difference: str  # the true one
     figures: tuple[Figure, ...]
-    rows: Rows  # of so many runs: a number for each figure; nan where a run has none
+    rows: Rows  # for a number of runs: one value per figure and run, nan if a run has none
 
     @property
     def name(self) -> str:
         return f"{self.kind}: {self.method}: {self.world}: {self.n}: {self.difference}"
 
     def estimates(self, seed: int, runs: int) -> list[float]:
-        """Each figure. What is drawn depends on the seed and on the cell's name, and on nothing else."""
+        """Return each figure. The draws depend on the seed and the cell's name only."""
         rng = np.random.default_rng([seed, *self.name.encode()])
-        found = np.array([list(row) for row in self.rows(rng, runs)], dtype=np.float64)
-        return [float(np.nanmean(column)) if np.isfinite(column).any() else math.nan for column in found.T]
+        values = np.array([list(row) for row in self.rows(rng, runs)], dtype=np.float64)
+        return [float(np.nanmean(column)) if np.isfinite(column).any() else math.nan for column in values.T]
 
 
-def told(truth: float) -> str:
+def difference_text(truth: float) -> str:
     return "none" if not truth else f"{truth:+.3g}"
 
 
-def holds(low: float | None, high: float | None, truth: float) -> tuple[float, float]:
-    """Whether an interval covers the truth, and its width; none covers nothing and has no width."""
+def coverage_and_width(low: float | None, high: float | None, truth: float) -> tuple[float, float]:
+    """Return 1.0 if the interval contains the truth, else 0.0, and its width; 0.0 and nan without an interval."""
     if low is None or high is None:
         return 0.0, math.nan
     return float(low <= truth <= high), high - low

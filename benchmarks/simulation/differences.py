@@ -1,11 +1,21 @@
-"""Differences and means: do their intervals cover, and do their tests err no more often than they say?"""
+"""Cells for means and paired differences: coverage of intervals, false positives and power of tests."""
 
 import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.simulation.cells import EXACT, OTHER, POWER, WIDTH, Cell, Figure, covers, holds, told
+from benchmarks.simulation.cells import (
+    APPROXIMATE,
+    EXACT,
+    POWER,
+    WIDTH,
+    Cell,
+    Figure,
+    coverage_and_width,
+    coverage_figure,
+    difference_text,
+)
 from benchmarks.simulation.worlds import (
     FivePoint,
     Lopsided,
@@ -23,30 +33,30 @@ from evalflows.stats import mean_estimate, paired_difference
 YES_NO: tuple[tuple[float, float], ...] = (
     *((0.5, 0.05), (0.5, 0.2), (0.5, 0.4)),
     *((0.8, 0.05), (0.8, 0.2), (0.8, 0.4)),
-    (0.95, 0.05),  # the sides cannot differ in more than 10 % without a difference
+    (0.95, 0.05),  # without a true difference, at most 10 % of pairs can differ
 )
 CONTINUOUS: tuple[World, ...] = (Normal(), Skewed(), FivePoint())
 SIZES: tuple[Sizes, Sizes] = ("even", "uneven")
 
 
 def both(world: World, n: int, sizes: Sizes | None = None) -> list[Setting]:
-    """Without a difference, and with one."""
+    """Return the setting without a true difference, and the one with a loss."""
     return [Setting(world=world, n=n, sizes=sizes), with_loss(world, n, sizes)]
 
 
 def paired_cells() -> Iterator[Cell]:
     for n in (30, 100, 300, 1000):
-        for base, differ in YES_NO if n < 1000 else YES_NO[4:5]:  # what is said of 300 is said of more
+        for base, differ in YES_NO if n < 1000 else YES_NO[4:5]:  # more examples add nothing to the results for 300
             for setting in both(YesNo(base=base, differ=differ), n):
                 yield _paired(setting, EXACT)
         for world in (*CONTINUOUS, Lopsided(), Repeated()) if n < 1000 else (Skewed(), Lopsided()):
             for setting in both(world, n):
-                yield _paired(setting, OTHER)
+                yield _paired(setting, APPROXIMATE)
     for n in (30, 100):
         for sizes in SIZES:
             for world in (YesNo(base=0.8, differ=0.2), YesNo(base=0.95, differ=0.05), *CONTINUOUS):
                 for setting in both(world, n, sizes):
-                    yield _paired(setting, OTHER)
+                    yield _paired(setting, APPROXIMATE)
 
 
 def mean_cells() -> Iterator[Cell]:
@@ -69,16 +79,16 @@ def _paired(setting: Setting, test: Figure) -> Cell:
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for draw in setting.draws(rng, runs):
-            found = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
-            yield *holds(found.low, found.high, truth), significant(found.p_value)
+            estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
+            yield *coverage_and_width(estimate.low, estimate.high, truth), significant(estimate.p_value)
 
-    figures = (covers(setting.n), WIDTH, POWER if setting.loss else test)
+    figures = (coverage_figure(setting.n), WIDTH, POWER if setting.loss else test)
     return Cell(
         kind="paired",
         method="auto",
         world=setting.name,
-        n=_told_n(setting),
-        difference=told(setting.difference),
+        n=_n_text(setting),
+        difference=difference_text(setting.difference),
         figures=figures,
         rows=rows,
     )
@@ -89,21 +99,21 @@ def _mean(setting: Setting, method: str) -> Cell:
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for draw in setting.draws(rng, runs):
-            found = mean_estimate(draw.baseline, draw.clusters, binary=world.binary, bounds=world.bounds)
-            yield holds(found.low, found.high, setting.means[1])
+            estimate = mean_estimate(draw.baseline, draw.clusters, binary=world.binary, bounds=world.bounds)
+            yield coverage_and_width(estimate.low, estimate.high, setting.means[1])
 
     return Cell(
         kind="means",
         method=method,
-        world=re.sub(r", \d+% differ", "", setting.name),  # one side has none
-        n=_told_n(setting),
+        world=re.sub(r", \d+% differ", "", setting.name),  # does not apply to one side
+        n=_n_text(setting),
         difference="",
-        figures=(covers(setting.n), WIDTH),
+        figures=(coverage_figure(setting.n), WIDTH),
         rows=rows,
     )
 
 
-def _told_n(setting: Setting) -> str:
+def _n_text(setting: Setting) -> str:
     return f"{setting.n} clusters" if setting.sizes else str(setting.n)
 
 

@@ -1,4 +1,4 @@
-"""Many metrics at once: how often anything is called found among them that is not there."""
+"""Cells for several metrics in one comparison: family-wise error rate and power with Holm's adjustment."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from evalflows.stats import paired_difference
 from evalflows.stats.arrays import FloatArray
 
 N = 100
-SOME = 0.3
-"""A true difference in standard deviations, of those metrics that have one."""
+EFFECT = 0.3
+"""The true difference, in standard deviations, of the metrics that have one."""
 DIFFER = 0.3
-"""How many of the pairs of yes and no differ."""
-FALSE = Figure(name="any false finding", at_most=0.055)
-UNADJUSTED = Figure(name="the same without adjustment")
-FOUND = Figure(name="true differences found")
+"""The share of yes/no pairs that differ."""
+FALSE = Figure(name="family-wise error rate", at_most=0.055)
+UNADJUSTED = Figure(name="family-wise error rate, unadjusted")
+AVERAGE_POWER = Figure(name="average power")
 
 
 def holm_cells() -> Iterator[Cell]:
@@ -33,15 +33,17 @@ def holm_cells() -> Iterator[Cell]:
 def _family(metrics: int, correlation: float, differing: int, *, yes_no: bool) -> Cell:
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for _ in range(runs):
-            found = [
+            estimates = [
                 paired_difference(*paired, binary=yes_no)
                 for paired in _metrics(rng, metrics, correlation, differing, yes_no)
             ]
-            said = classify([DifferenceTest(found=one) for one in found], "holm")
-            is_found = np.array([one.conclusion in ("better", "worse") for one in said])
-            alone = [one.p_value is not None and one.p_value <= 0.05 for one in found[differing:]]
-            row = [float(is_found[differing:].any()), float(any(alone))]
-            yield [*row, float(is_found[:differing].mean())] if differing else row
+            verdicts = classify([DifferenceTest(estimate=estimate) for estimate in estimates], "holm")
+            rejected = np.array([verdict.conclusion in ("better", "worse") for verdict in verdicts])
+            unadjusted = [
+                estimate.p_value is not None and estimate.p_value <= 0.05 for estimate in estimates[differing:]
+            ]
+            row = [float(rejected[differing:].any()), float(any(unadjusted))]
+            yield [*row, float(rejected[:differing].mean())] if differing else row
 
     return Cell(
         kind="holm",
@@ -49,7 +51,7 @@ def _family(metrics: int, correlation: float, differing: int, *, yes_no: bool) -
         world=("yes/no" if yes_no else "normal") + (", correlated" if correlation else ", independent"),
         n=str(N),
         difference=f"{differing} of {metrics}" if differing else "none",
-        figures=(FALSE, UNADJUSTED, FOUND) if differing else (FALSE, UNADJUSTED),
+        figures=(FALSE, UNADJUSTED, AVERAGE_POWER) if differing else (FALSE, UNADJUSTED),
         rows=rows,
     )
 
@@ -57,12 +59,12 @@ def _family(metrics: int, correlation: float, differing: int, *, yes_no: bool) -
 def _metrics(
     rng: np.random.Generator, metrics: int, correlation: float, differing: int, yes_no: bool
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Both sides of each metric. The first `differing` have a true difference."""
+    """Return both sides of each metric. The first `differing` have a true difference."""
     shared = rng.standard_normal(N) * math.sqrt(correlation)
     z = shared + rng.standard_normal((metrics, N)) * math.sqrt(1 - correlation)
-    z[:differing] += SOME
+    z[:differing] += EFFECT
     if yes_no:
         cut = NormalDist().inv_cdf(1 - DIFFER / 2)
-        return ((1.0 - (one < -cut), 1.0 - (one > cut)) for one in z)
+        return ((1.0 - (row < -cut), 1.0 - (row > cut)) for row in z)
     baseline = rng.standard_normal((metrics, N))
     return zip(baseline + z, baseline, strict=True)

@@ -1,4 +1,4 @@
-"""What a gate decides where it is known what it should: by one rule, and by several."""
+"""Cells for the decisions of gates with one rule and with several."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,26 +7,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.simulation.cells import Cell, Figure, told
+from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, Normal, Setting, Sizes, Skewed, World, YesNo
 from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
 from evalflows.analysis.gates.rules import BoundedEstimate, Interval, Kind, Rule
 from evalflows.stats import mean_estimate, paired_difference
 from evalflows.stats.arrays import FloatArray
-from evalflows.stats.clusters import clustering_of, degrees_of_freedom, with_two_more
+from evalflows.stats.clusters import clustering_of, degrees_of_freedom, with_two_added_clusters
 from evalflows.stats.differences.paired import ADDED
 from evalflows.stats.distributions import clipped
 from evalflows.stats.proportions import clopper_pearson_interval, paired_share_interval
 from evalflows.stats.skewness import skewed_t_interval, skewness_of_mean
 
-LEVEL, FEWEST = 0.95, 20
+CONFIDENCE_LEVEL, MIN_EXAMPLES = 0.95, 20
 PASSED = Figure(name="PASS", at_most=0.025)
 FAILED = Figure(name="FAIL", at_most=0.025)
 PASSES, FAILS = Figure(name="PASS"), Figure(name="FAIL")
 
 
 class Guarded(NamedTuple):
-    """A metric with a guard; loss and margin both in its world's way."""
+    """A metric with a non-inferiority rule; `loss` and `margin` are losses of its world."""
 
     world: World
     loss: float
@@ -65,8 +65,8 @@ def _several() -> Iterator[Cell]:
 
 
 def _gate(name: str, guarded: Sequence[Guarded], n: int, figures: tuple[Figure, ...]) -> Cell:
-    settings = [Setting(world=one.world, n=n, sizes=one.sizes, loss=one.loss) for one in guarded]
-    margins = [-Setting(world=one.world, n=n, loss=one.margin).difference for one in guarded]
+    settings = [Setting(world=metric.world, n=n, sizes=metric.sizes, loss=metric.loss) for metric in guarded]
+    margins = [-Setting(world=metric.world, n=n, loss=metric.margin).difference for metric in guarded]
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         streams = [setting.draws(own, runs) for setting, own in zip(settings, rng.spawn(len(settings)), strict=True)]
@@ -83,7 +83,7 @@ def _gate(name: str, guarded: Sequence[Guarded], n: int, figures: tuple[Figure, 
         method=name,
         world=settings[0].name if len(settings) == 1 else "yes/no, normal, skewed",
         n=f"{n} clusters" if settings[0].sizes else str(n),
-        difference=", ".join(told(setting.difference) for setting in settings),
+        difference=", ".join(difference_text(setting.difference) for setting in settings),
         figures=figures,
         rows=rows,
     )
@@ -94,7 +94,7 @@ def _floor(base: float, n: int) -> Cell:
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for draw in setting.draws(rng, runs):
-            yield _decided([("confident_threshold", base, measured_share(draw.baseline))])
+            yield _decided([("confident_threshold", base, share_with_bounds(draw.baseline))])
 
     return Cell(
         kind="gate",
@@ -111,22 +111,26 @@ IntervalAt = Callable[[float], Interval | None]
 
 
 def _decided(rules: Sequence[tuple[Kind, float, BoundedEstimate]]) -> tuple[float, float]:
-    """Whether a gate passes, and whether it fails."""
-    given = [(Rule(kind=kind, metric=f"m{place}", bound=bound), one) for place, (kind, bound, one) in enumerate(rules)]
-    found = conclusion_of(evaluate_rules(given, confidence_level=LEVEL, min_examples=FEWEST, adjustment="holm"))
-    return float(found == "PASS"), float(found == "FAIL")
+    """Return whether the gate passes, and whether it fails, as 0.0 or 1.0."""
+    evaluated = [
+        (Rule(kind=kind, metric=f"m{place}", bound=bound), estimate)
+        for place, (kind, bound, estimate) in enumerate(rules)
+    ]
+    results = evaluate_rules(evaluated, confidence_level=CONFIDENCE_LEVEL, min_examples=MIN_EXAMPLES, adjustment="holm")
+    conclusion = conclusion_of(results)
+    return float(conclusion == "PASS"), float(conclusion == "FAIL")
 
 
 def estimates(draw: Draw, world: World) -> BoundedEstimate:
-    """The same as `analysis.gates.quantities`, without checking the examples again for every level."""
-    found = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
+    """Return the estimate of `analysis.gates.quantities`, without checking the examples again at every level."""
+    estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
     if world.binary and draw.clusters is None:
         interval_at = _of_shares(draw)
-    elif found.standard_error is None:
-        interval_at = _anew(draw, world)
+    elif estimate.standard_error is None:
+        interval_at = _recomputed(draw, world)
     else:
-        interval_at = _by_t(draw, world, found.standard_error)
-    return _estimate(found.difference, interval_at, found.n_clusters or found.n_pairs, found.p_value)
+        interval_at = _by_t(draw, world, estimate.standard_error)
+    return _estimate(estimate.difference, interval_at, estimate.n_clusters or estimate.n_pairs, estimate.p_value)
 
 
 def _of_shares(draw: Draw) -> IntervalAt:
@@ -137,14 +141,14 @@ def _of_shares(draw: Draw) -> IntervalAt:
 
 @lru_cache(maxsize=2**18)
 def _share_interval(gained: int, lost: int, n: int, confidence_level: float) -> Interval:
-    """Few counts and few levels come again and again."""
+    """Cached, because the same few counts and levels recur."""
     return paired_share_interval(gained, lost, n, confidence_level=confidence_level)
 
 
-def _anew(draw: Draw, world: World) -> IntervalAt:
+def _recomputed(draw: Draw, world: World) -> IntervalAt:
     def interval_at(confidence_level: float) -> Interval | None:
-        one = paired_difference(*draw, binary=world.binary, bounds=world.bounds, confidence_level=confidence_level)
-        return None if one.low is None or one.high is None else (one.low, one.high)
+        estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds, confidence_level=confidence_level)
+        return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
 
     return interval_at
 
@@ -154,7 +158,7 @@ def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
     differences = draw.candidate - draw.baseline
     clustering = clustering_of(draw.clusters, differences.size)
     if world.binary:
-        differences, clustering = with_two_more(differences, clustering, -ADDED, ADDED)
+        differences, clustering = with_two_added_clusters(differences, clustering, -ADDED, ADDED)
     centre, df = float(differences.mean()), degrees_of_freedom(differences, clustering)
     skewness = 0.0 if world.binary else skewness_of_mean(differences, clustering, error)
     return lambda confidence_level: clipped(
@@ -162,7 +166,7 @@ def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
     )
 
 
-def measured_share(values: FloatArray) -> BoundedEstimate:
+def share_with_bounds(values: FloatArray) -> BoundedEstimate:
     yes = int(values.sum())
 
     def interval_at(confidence_level: float) -> Interval | None:

@@ -1,4 +1,4 @@
-"""The page of the full table: docs/simulation.md, which this makes."""
+"""Write docs/simulation.md, the page with the full tables."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,65 +6,66 @@ from benchmarks.simulation.catalogue import KINDS
 from benchmarks.simulation.cells import TOLERANCE
 from benchmarks.simulation.table import SUMMARY, Measure, header, in_markdown, not_held, summary
 
-INTRODUCTION = """# Simulation: do the statistics do what they say?
+INTRODUCTION = """# Simulation: coverage and error rates
 
-`make simulate` gives the tables of this page: {runs:,} runs a cell for each of the seeds {seeds}, {cells} cells. Each
-run draws data from a world whose truth is known and asks what a user would: the interval, the p, the conclusion,
-the gate's decision. What is drawn depends on the seed and on the cell's name, not on how many processes there are.
+`make simulate` computes the tables of this page: {cells} cells, each with {runs:,} runs for each of the seeds {seeds}.
+Each run draws data from a world with known truth and calls what a user would call: for the interval, the p-value, the
+conclusion, or the gate's decision. The draws depend on the seed and the cell's name, not on the number of processes.
 
-**How to read it.** Shares are in per cent of the runs. *Covers* is how often an interval of 95 % holds the true value;
-where there is no interval, it does not. *False positives* is how often p is at most 0.05 where there is no difference,
-*power* the same where there is one. *Wanted* is:
+**How to read it.** Shares are in per cent of the runs. *Coverage* is how often the 95 % interval contains the true
+value; a missing interval counts as a miss. *False positives* is how often p is at most 0.05 without a true difference,
+*power* how often with one. The *targets* are:
 
-- intervals cover in 94 % at least from 100 examples (or clusters, where there are any) on, in 92 % with 30;
-- exact tests err in 5.5 % at most, others in 4 to 6 %; looking after every batch errs in 5 % at most;
-- Holm calls anything found that is not there in 5.5 % at most;
-- a gate passes a candidate that loses all of its margin in 2.5 % at most, and fails one that loses no more than that in
-  2.5 % at most;
-- prediction-powered intervals cover where the mean of a biased judge does not: in half of the runs at most.
+- intervals cover in at least 94 % with 100 or more examples (or clusters, if there are any), in at least 92 % with 30;
+- exact tests have at most 5.5 % false positives, other tests 4 to 6 %, and repeated analyses after every batch at most
+  5 % in total;
+- Holm's family-wise error rate is at most 5.5 %;
+- a gate passes a candidate whose loss equals the margin in at most 2.5 %, and fails a candidate whose loss is not above
+  the margin in at most 2.5 %;
+- prediction-powered intervals cover where the mean of a biased judge does not, at most in half of the runs.
 
-A mean over the seeds that misses by no more than {tolerance:g} of its standard errors (binomial, at the bound) is
-*within error*: chance does that with so many runs. Further out it is NOT HELD, and the program ends with 1. Only a test
-that errs less than the 4 % is *cautious* instead: nothing false is found by it, but what is there is found less often.
+A mean over the seeds that misses its target by at most {tolerance:g} of its standard errors (binomial, at the bound) is
+*within error*: chance explains it. If it is further off, it is NOT HELD, and the program exits with 1. A test with less
+than 4 % false positives is only *cautious*: it is safe, but has less power.
 
-**Worlds.** *Yes/no*, with the share of yes and of pairs that differ. *Normal*: sd 1, of differences too. *Skewed*:
-log-normal (log-sd 1) on both sides, clipped to 0 to 10. *Skewed differences*: such a candidate against a normal
-baseline of the same mean, so that the differences are skewed even where there is none. *Five points*: grades, most of
-them 4 and 5. *3 repetitions averaged*: yes/no of examples that are hard or easy on both sides. *Clusters*: of 10
-examples (even), or 1 to 20 (uneven), with a correlation of 0.3 within; of all but normal numbers, members are copies
-of one draw of their cluster with probability sqrt(0.3). A true difference is 2.5 standard errors or so where the world
-has room for it: what is rare cannot differ by much.
+**Worlds.** *Yes/no*, with the share of yes and of pairs that differ. *Normal*: sd 1, also of the differences. *Skewed*:
+log-normal (log-sd 1) on both sides, clipped to 0 to 10. *Skewed differences*: a skewed candidate against a normal
+baseline with the same mean, so the differences are skewed even without a true difference. *Five points*: grades, mostly
+4 and 5. *3 repetitions averaged*: yes/no, with examples that are hard or easy for both sides. *Clusters* have 10
+examples each (even) or 1 to 20 (uneven), and an intraclass correlation of 0.3; except for normal values, members copy a
+draw of their cluster with probability sqrt(0.3). True differences are about 2.5 standard errors, or less if the world
+does not allow it: rare differences cannot be large.
 
-**Methods.** *auto* of pairs is Bonett-Price and Tango, joined, with the exact McNemar test for yes/no, else Student's t
-corrected for skew; with clusters the same t, cluster-robust, for yes/no after two clusters are added instead of the
-correction. Exact is McNemar.
+**Methods.** *Automatic*, for pairs: for yes/no, the union of the Bonett-Price and Tango intervals with the exact
+McNemar test; otherwise Student's t corrected for skew. With clusters: cluster-robust t, corrected for skew, or for
+yes/no with two added clusters instead of the correction. Only McNemar's test is exact.
 """
 
-TITLES = ("What is not held, and why", "What is cautious")
+TITLES = ("Targets not held, and why", "Cautious tests")
 
 WHY = {
-    "paired": """*Skewed differences of 30*: what is seen of a tail is corrected for. But in many a sample of 30 next to
-  nothing is from the tail, and what is not seen cannot be corrected for.""",
-    "gate": """*A guard on skewed numbers*: the tail is on the side of the loss, so that a sample with little of it
-  hides some of the loss, and passes.""",
+    "paired": """*Skewed differences with 30 pairs*: the correction uses the skewness of the sample. Many samples of 30
+  contain almost nothing of the tail, so there is nothing to correct.""",
+    "gate": """*A non-inferiority rule on skewed values*: the tail is on the side of the loss. A sample with little of
+  the tail underestimates the loss, and passes.""",
 }
-"""By kind of cells; said as long as one of them is not held."""
+"""By kind of cells; shown while a target of that kind is not held."""
 
-CAUTIOUS = """Paired yes/no in clusters: before the interval and p are reckoned, two clusters are added, in which the
-sides differ by 0.6 one way and the other. Without these, intervals cover in 78 % where few pairs differ. The price is
-power, with 30 clusters above all: a difference must be larger to be found.
+CAUTIOUS = """Paired yes/no in clusters: two clusters are added before the interval and p-value are computed, in which
+the sides differ by 0.6 in opposite directions. Without them, intervals cover in 78 % if few pairs differ. The
+price is power, above all with 30 clusters: a difference must be larger to be significant.
 """
 
 
 def page(estimates: Sequence[Measure], seeds: Sequence[int], runs: int, cells: int) -> Iterator[str]:
-    given = ", ".join(map(str, seeds))
-    yield INTRODUCTION.format(runs=runs, seeds=given, cells=cells, tolerance=TOLERANCE)
-    yield "## In short\n"
+    seed_list = ", ".join(map(str, seeds))
+    yield INTRODUCTION.format(runs=runs, seeds=seed_list, cells=cells, tolerance=TOLERANCE)
+    yield "## Summary\n"
     yield from in_markdown([SUMMARY, *summary(estimates)])
     yield ""
     yield from _missed(estimates, seeds)
     for kind in KINDS:
-        if rows := [one.row() for one in estimates if one.cell.kind == kind]:
+        if rows := [measure.row() for measure in estimates if measure.cell.kind == kind]:
             yield f"\n## {kind.replace('_', '-').capitalize()}: `--only {kind}`\n"
             yield from in_markdown([header(seeds), *rows])
 
@@ -72,11 +73,11 @@ def page(estimates: Sequence[Measure], seeds: Sequence[int], runs: int, cells: i
 def _missed(estimates: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
     yield f"## {TITLES[0]}\n"
     if missed := not_held(estimates):
-        yield from (f"- {text}" for kind, text in WHY.items() if any(one.cell.kind == kind for one in missed))
+        yield from (f"- {text}" for kind, text in WHY.items() if any(measure.cell.kind == kind for measure in missed))
         yield ""
-        yield from in_markdown([header(seeds), *(one.row() for one in missed)])
+        yield from in_markdown([header(seeds), *(measure.row() for measure in missed)])
     else:
-        yield "All bounds are held."
-    if cautious := [one for one in estimates if one.held == "cautious"]:
+        yield "All targets are held."
+    if cautious := [measure for measure in estimates if measure.held == "cautious"]:
         yield f"\n## {TITLES[1]}\n\n{CAUTIOUS}"
-        yield from in_markdown([header(seeds), *(one.row() for one in cautious)])
+        yield from in_markdown([header(seeds), *(measure.row() for measure in cautious)])

@@ -1,4 +1,4 @@
-"""What was measured, as a table: a column a seed, and beside it whether it is as wanted."""
+"""Tables of the results: one column per seed, their mean, and whether the bounds are held."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,31 @@ from benchmarks.simulation.cells import TOLERANCE, Cell, Figure, Held
 
 Rows = Sequence[Sequence[str]]
 
+SHOWN_AS = {
+    "auto": "automatic",
+    "guard, all of the margin lost": "non-inferiority rule, loss equal to the margin",
+    "3 guards, all of each margin lost": "3 non-inferiority rules, each loss equal to its margin",
+    "3 guards, all of one margin lost": "3 non-inferiority rules, one loss equal to its margin",
+    "3 guards, half of each margin lost": "3 non-inferiority rules, each loss half of its margin",
+    "3 guards of twice the margin, no loss": "3 non-inferiority rules, doubled margins, no loss",
+    "3 guards, thrice each margin lost": "3 non-inferiority rules, each loss three times its margin",
+    "sure floor, which is the true mean": "confident threshold equal to the true mean",
+    "guard at every look": "non-inferiority rule at every analysis, loss equal to the margin",
+    "yes/no, a judge that says yes in 9 of 10, whatever it sees": "yes/no, an uninformative judge, 90% yes",
+    "yes/no, a good judge that leans slightly": "yes/no, a good judge with a slight bias",
+    "five points, a judge kind to what is bad": "five points, a judge lenient towards bad answers",
+}
+"""How tables show methods and worlds. The keys cannot be reworded: cells use them to seed their draws."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a cell."""
+    """The estimates of one figure of a cell."""
 
     cell: Cell
     figure: Figure
     by_seed: Sequence[float]
-    runs: int  # of each seed
+    runs: int  # per seed
 
     @property
     def mean(self) -> float:
@@ -25,23 +41,25 @@ class Measure:
 
     @property
     def held(self) -> Held | None:
-        """None where nothing is wanted of it."""
+        """Whether the bounds are held; None without bounds."""
         return self.figure.held(self.mean, self.runs * len(self.by_seed)) if self.figure.is_bounded else None
 
     def row(self) -> list[str]:
         cell, figure = self.cell, self.figure
-        where = [cell.method, cell.world, cell.n, cell.difference, figure.name, wanted(figure)]
-        return [*where, *(shown(figure, one) for one in (*self.by_seed, self.mean)), self.held or ""]
+        method, world = (SHOWN_AS.get(text, text) for text in (cell.method, cell.world))
+        setting = [method, world, cell.n, cell.difference, figure.name, target(figure)]
+        return [*setting, *(shown(figure, value) for value in (*self.by_seed, self.mean)), self.held or ""]
 
 
 def measures(cell: Cell, by_seed: Sequence[Sequence[float]], runs: int) -> list[Measure]:
     return [
-        Measure(cell=cell, figure=figure, by_seed=[found[place] for found in by_seed], runs=runs)
+        Measure(cell=cell, figure=figure, by_seed=[estimates[place] for estimates in by_seed], runs=runs)
         for place, figure in enumerate(cell.figures)
     ]
 
 
-def wanted(figure: Figure) -> str:
+def target(figure: Figure) -> str:
+    """Return the bounds in per cent; empty without bounds."""
     low, high = figure.at_least, figure.at_most
     if low is not None and high is not None:
         return f"{100 * low:g} to {100 * high:g}"
@@ -49,36 +67,37 @@ def wanted(figure: Figure) -> str:
 
 
 def shown(figure: Figure, value: float) -> str:
-    """A share in per cent; other means with three digits."""
+    """Return a share in per cent, and another mean with three digits."""
     if math.isnan(value):
         return "none"
     return f"{100 * value:.2f}" if figure.is_share else f"{value:.1f}" if value >= 100 else f"{value:.3g}"
 
 
 def header(seeds: Sequence[int]) -> list[str]:
-    asked = ["method", "world", "n", "true difference", "figure", "wanted"]
-    return [*asked, *(f"seed {seed}" for seed in seeds), "mean", ""]
+    setting = ["method", "world", "n", "true difference", "figure", "target"]
+    return [*setting, *(f"seed {seed}" for seed in seeds), "mean", ""]
 
 
-SUMMARY = ["kind", "figure", "wanted", "cells", "held", "within error", "cautious", "NOT HELD", "the worst"]
+SUMMARY = ["kind", "figure", "target", "cells", "held", "within error", "cautious", "NOT HELD", "worst"]
 
 
 def summary(estimates: Sequence[Measure]) -> list[list[str]]:
-    """A row for each thing that is wanted: how many cells hold it, and what the worst of them gave."""
+    """Return one row per kind, figure and target: how many cells hold it, and the worst of their means."""
     groups: dict[tuple[str, str, str], list[Measure]] = {}
-    for one in estimates:
-        if one.held:
-            groups.setdefault((one.cell.kind, one.figure.name, wanted(one.figure)), []).append(one)
+    for measure in estimates:
+        if measure.held:
+            key = measure.cell.kind, measure.figure.name, target(measure.figure)
+            groups.setdefault(key, []).append(measure)
     rows = []
-    for names, found in groups.items():
-        counts = [sum(one.held == way for one in found) for way in get_args(Held)]
-        worst = max(found, key=lambda one: one.figure.closeness(one.mean))
-        rows.append([*names, str(len(found)), *(str(count or "") for count in counts), shown(worst.figure, worst.mean)])
+    for key, group in groups.items():
+        counts = [sum(measure.held == status for measure in group) for status in get_args(Held)]
+        worst = max(group, key=lambda measure: measure.figure.excess(measure.mean))
+        rows.append([*key, str(len(group)), *(str(count or "") for count in counts), shown(worst.figure, worst.mean)])
     return rows
 
 
 def not_held(estimates: Sequence[Measure]) -> list[Measure]:
-    return [one for one in estimates if one.held == "NOT HELD"]
+    return [measure for measure in estimates if measure.held == "NOT HELD"]
 
 
 def in_columns(rows: Rows) -> Iterator[str]:
@@ -95,9 +114,9 @@ def in_markdown(rows: Rows) -> Iterator[str]:
 
 
 def plain(estimates: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:
-    yield from in_columns([header(seeds), *(one.row() for one in estimates)])
+    yield from in_columns([header(seeds), *(measure.row() for measure in estimates)])
     yield ""
     yield from in_columns([SUMMARY, *summary(estimates)])
-    bounded = [one for one in estimates if one.figure.is_bounded]
+    bounded = [measure for measure in estimates if measure.figure.is_bounded]
     yield ""
     yield f"{len(not_held(estimates))} of {len(bounded)} bounds are not held, tolerance {TOLERANCE:g} standard errors"

@@ -1,4 +1,4 @@
-"""Where simulated examples come from: what is true of them is known, so that what is found can be held against it."""
+"""Worlds that draw simulated examples with known true means."""
 
 import math
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ Pair = tuple[FloatArray, FloatArray]
 Sizes = Literal["even", "uneven"]
 
 SOME_ERRORS = 2.5
-"""How many standard errors a loss is of which it is asked how often it is found: some two times in three."""
-ALIKE = 0.3
-"""The correlation of values, and of differences, of one cluster."""
+"""A typical loss in standard errors; tests detect it in about two of three runs."""
+ICC = 0.3
+"""The intraclass correlation of values and of differences."""
 EVEN_SIZE, LARGEST_SIZE = 10, 20
-"""Examples of a cluster: so many, or any number from 1 to the latter, each as likely."""
+"""Examples per cluster: always the first number, or uniform from 1 to the second."""
 AT_ONCE = 250
 """Runs drawn together."""
 
 
 class World(Protocol):
-    """What one example gives on both sides. A loss, 0 or more, is how much worse the candidate is, in its own way."""
+    """A joint distribution of both sides' values. A loss, at least 0, worsens the candidate, on the world's scale."""
 
     @property
     def name(self) -> str: ...
@@ -36,18 +36,18 @@ class World(Protocol):
     def bounds(self) -> tuple[float, float] | None: ...
 
     def pairs(self, rng: np.random.Generator, shape: tuple[int, ...], loss: float) -> Pair:
-        """What candidate and baseline give of so many examples, each of that shape."""
+        """Return the values of candidate and baseline, each of that shape."""
 
     def means(self, loss: float) -> tuple[float, float]:
-        """The true means of candidate and baseline."""
+        """Return the true means of candidate and baseline."""
 
-    def some_loss(self, n: float) -> float:
-        """A loss that is found in some of the runs over n examples."""
+    def typical_loss(self, n: float) -> float:
+        """Return a loss that tests with n examples detect in some runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YesNo:
-    """The baseline says yes in `base` of all cases; the sides differ in `differ` of them."""
+    """Yes/no values: `base` is the baseline's share of yes, `differ` the share of pairs that differ."""
 
     base: float
     differ: float
@@ -67,13 +67,13 @@ class YesNo:
     def means(self, loss: float) -> tuple[float, float]:
         return self.base - loss, self.base
 
-    def some_loss(self, n: float) -> float:
+    def typical_loss(self, n: float) -> float:
         return min(SOME_ERRORS * math.sqrt(self.differ / n), 0.9 * self.differ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normal:
-    """Normal numbers with a standard deviation of 1, as that of their differences is."""
+    """Normal values with standard deviation 1, which is also that of their differences."""
 
     name: str = "normal"
     binary: bool = False
@@ -86,13 +86,13 @@ class Normal:
     def means(self, loss: float) -> tuple[float, float]:
         return -loss, 0.0
 
-    def some_loss(self, n: float) -> float:
+    def typical_loss(self, n: float) -> float:
         return SOME_ERRORS / math.sqrt(n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skewed:
-    """Log-normal numbers, clipped to their range: most are small, few are ten times as large. The loss is of logs."""
+    """Log-normal values with log-sd 1, clipped to their bounds. The loss is on the log scale."""
 
     name: str = "skewed"
     binary: bool = False
@@ -105,13 +105,13 @@ class Skewed:
     def means(self, loss: float) -> tuple[float, float]:
         return _clipped_mean(-loss), _clipped_mean(0.0)
 
-    def some_loss(self, n: float) -> float:
+    def typical_loss(self, n: float) -> float:
         return SOME_ERRORS / math.sqrt(n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lopsided:
-    """Differences that are skewed even without a loss: a candidate with a long tail, a baseline of normal numbers."""
+    """Differences that are skewed even without a loss: a candidate with a long tail, a normal baseline."""
 
     name: str = "skewed differences"
     binary: bool = False
@@ -124,13 +124,13 @@ class Lopsided:
     def means(self, loss: float) -> tuple[float, float]:
         return _clipped_mean(0.0), _clipped_mean(0.0) + loss
 
-    def some_loss(self, n: float) -> float:
+    def typical_loss(self, n: float) -> float:
         return SOME_ERRORS * 1.4 / math.sqrt(n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FivePoint:
-    """Grades from 1 to 5, most of them 4 and 5. The loss is of the normal numbers behind them."""
+    """Grades from 1 to 5, mostly 4 and 5. The loss is on the scale of the underlying normal values."""
 
     name: str = "five points"
     binary: bool = False
@@ -141,18 +141,18 @@ class FivePoint:
         return _grades(candidate), _grades(baseline)
 
     def means(self, loss: float) -> tuple[float, float]:
-        candidate, baseline = (5 - sum(NormalDist(-one).cdf(cut) for cut in _CUTS) for one in (loss, 0.0))
+        candidate, baseline = (5 - sum(NormalDist(-shift).cdf(cut) for cut in _CUTS) for shift in (loss, 0.0))
         return candidate, baseline
 
-    def some_loss(self, n: float) -> float:
+    def typical_loss(self, n: float) -> float:
         return SOME_ERRORS / math.sqrt(n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """Yes or no, each example asked three times and averaged. Some examples are hard, and hard on both sides.
+    """The mean of three yes/no repetitions per example, where examples are hard or easy for both sides.
 
-    An example's chance of yes is Beta(2, 1); the loss is the part of it that the candidate lacks.
+    The probability of yes of an example is Beta(2, 1); the candidate's is smaller by the factor 1 - loss.
     """
 
     name: str = "yes/no, 3 repetitions averaged"
@@ -160,18 +160,18 @@ class Repeated:
     bounds: tuple[float, float] | None = (0.0, 1.0)
 
     def pairs(self, rng: np.random.Generator, shape: tuple[int, ...], loss: float) -> Pair:
-        chance = rng.beta(2.0, 1.0, shape)
-        return rng.binomial(3, chance * (1 - loss)) / 3, rng.binomial(3, chance) / 3
+        probability = rng.beta(2.0, 1.0, shape)
+        return rng.binomial(3, probability * (1 - loss)) / 3, rng.binomial(3, probability) / 3
 
     def means(self, loss: float) -> tuple[float, float]:
         return (1 - loss) * 2 / 3, 2 / 3
 
-    def some_loss(self, n: float) -> float:
+    def typical_loss(self, n: float) -> float:
         return SOME_ERRORS / 3 / (2 / 3) / math.sqrt(n)
 
 
 class Draw(NamedTuple):
-    """One run's data."""
+    """The data of one run."""
 
     candidate: FloatArray  # shape (n,)
     baseline: FloatArray
@@ -180,11 +180,11 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A world, how much of it is seen, and what is true."""
+    """A world, the sample size, and the true loss."""
 
     world: World
-    n: int  # examples; clusters where there are any
-    sizes: Sizes | None = None  # of clusters; None where every example is alone
+    n: int  # examples, or clusters if there are any
+    sizes: Sizes | None = None  # of clusters; None without clusters
     loss: float = 0.0
 
     @property
@@ -197,14 +197,14 @@ class Setting:
 
     @property
     def difference(self) -> float:
-        """The true one, of candidate and baseline."""
+        """The true mean of the candidate minus that of the baseline."""
         candidate, baseline = self.means
         return candidate - baseline
 
-    def worth(self) -> float:
-        """How many examples that stand alone would say as much."""
-        alike = EVEN_SIZE / (1 + (EVEN_SIZE - 1) * ALIKE)
-        return self.n if self.sizes is None else self.n * alike
+    def effective_size(self) -> float:
+        """Return the number of independent examples with the same standard error, by the design effect."""
+        per_cluster = EVEN_SIZE / (1 + (EVEN_SIZE - 1) * ICC)
+        return self.n if self.sizes is None else self.n * per_cluster
 
     def draws(self, rng: np.random.Generator, runs: int) -> Iterator[Draw]:
         for start in range(0, runs, AT_ONCE):
@@ -222,21 +222,21 @@ class Setting:
             of_clusters = self.world.pairs(rng, (self.n,), self.loss)
             own = self.world.pairs(rng, (clusters.size,), self.loss)
             shared = of_clusters[0][clusters], of_clusters[1][clusters]
-            yield Draw(*self._together(rng, shared, own), clusters.tolist())
+            yield Draw(*self._correlated(rng, shared, own), clusters.tolist())
 
-    def _together(self, rng: np.random.Generator, shared: Pair, own: Pair) -> Pair:
-        """Normal numbers are sums of two parts; others are their cluster's with probability sqrt(ALIKE)."""
+    def _correlated(self, rng: np.random.Generator, shared: Pair, own: Pair) -> Pair:
+        """Add cluster and own parts of normal values; otherwise copy the cluster's draw with probability sqrt(ICC)."""
         if isinstance(self.world, Normal):
-            common, rest = math.sqrt(ALIKE), math.sqrt(1 - ALIKE)
+            common, rest = math.sqrt(ICC), math.sqrt(1 - ICC)
             kept = -self.loss * (1 - common - rest)
             return common * shared[0] + rest * own[0] + kept, common * shared[1] + rest * own[1]
-        copied = rng.random(own[0].size) < math.sqrt(ALIKE)
+        copied = rng.random(own[0].size) < math.sqrt(ICC)
         return np.where(copied, shared[0], own[0]), np.where(copied, shared[1], own[1])
 
 
 def with_loss(world: World, n: int, sizes: Sizes | None = None) -> Setting:
-    """The same with a loss that is found in some of the runs."""
-    loss = world.some_loss(Setting(world=world, n=n, sizes=sizes).worth())
+    """Return the setting with a loss that tests detect in some runs."""
+    loss = world.typical_loss(Setting(world=world, n=n, sizes=sizes).effective_size())
     return Setting(world=world, n=n, sizes=sizes, loss=loss)
 
 
@@ -245,7 +245,7 @@ def _grades(numbers: FloatArray) -> FloatArray:
 
 
 def _clipped_mean(log_mean: float) -> float:
-    """The mean of a log-normal number with log-sd 1, clipped at 10."""
+    """Return the mean of a log-normal value with log-sd 1, clipped at 10."""
     below, top = NormalDist(log_mean), math.log(10.0)
     return math.exp(log_mean + 0.5) * below.cdf(top - 1) + 10.0 * (1 - below.cdf(top))
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evalflows.analysis.differences.detectable_effect import POWER
-from evalflows.analysis.planning.plan import Plan, plan_of
+from evalflows.analysis.planning.plan import Plan, plan_experiment
 from evalflows.analysis.planning.sentences import Detail, about, count, money, sentences_of
 from evalflows.specs.experiment import ExperimentSpec
 
@@ -23,4 +23,4 @@ def plan(
 
     Nothing is called, frozen or stored, and no API key is needed. Raise InputError if the spec could not run.
     """
-    return plan_of(spec, effect, metrics, power)
+    return plan_experiment(spec, effect, metrics, power)

@@ -19,10 +19,15 @@ from evalflows.stats.clusters import (
     no_spread,
     standard_error,
     too_few,
-    with_two_more,
+    with_two_added_clusters,
 )
 from evalflows.stats.distributions import checked_bounds, clipped, t_interval, t_p_value
-from evalflows.stats.proportions import bonett_price_error, constant_interval, exact_mcnemar_p, paired_share_interval
+from evalflows.stats.proportions import (
+    bonett_price_standard_error,
+    constant_interval,
+    exact_mcnemar_p,
+    paired_share_interval,
+)
 from evalflows.stats.skewness import CORRECTED, skewed_t_interval, skewed_t_p_value, skewness_of_mean
 
 ADDED = 0.6
@@ -90,7 +95,7 @@ class _Pairs:
         return math.inf if self.bounds is None else self.bounds[1] - self.bounds[0]
 
     def of_clusters(self, name: str) -> str:
-        return name if self.clustering.all_alone else f"{name} of clusters"
+        return name if self.clustering.all_singletons else f"{name} of clusters"
 
 
 def paired_difference(
@@ -157,7 +162,7 @@ def paired_difference(
 def _inference(pairs: _Pairs) -> _Inference:
     if few := too_few(pairs.candidate.size, pairs.clustering, "pair"):
         return _Inference(_name(pairs), reason=few, reason_code="too_few")
-    if pairs.binary and pairs.clustering.all_alone:
+    if pairs.binary and pairs.clustering.all_singletons:
         return _mcnemar(pairs)
     error = standard_error(pairs.differences, pairs.clustering, scale=pairs.scale)
     if not error:
@@ -167,7 +172,7 @@ def _inference(pairs: _Pairs) -> _Inference:
 
 def _name(pairs: _Pairs) -> str:
     """Name of the method, also if there is no interval."""
-    if pairs.clustering.all_alone:
+    if pairs.clustering.all_singletons:
         return "bonett-price and tango; exact mcnemar" if pairs.binary else CORRECTED
     return "adjusted cluster-robust t" if pairs.binary else f"cluster-robust {CORRECTED}"
 
@@ -178,7 +183,7 @@ def _mcnemar(pairs: _Pairs) -> _Inference:
         _name(pairs),
         paired_share_interval(gained, lost, pairs.candidate.size, confidence_level=pairs.confidence_level),
         exact_mcnemar_p(gained, lost),
-        standard_error=bonett_price_error(gained, lost, pairs.candidate.size),
+        standard_error=bonett_price_standard_error(gained, lost, pairs.candidate.size),
     )
 
 
@@ -196,7 +201,7 @@ def _t(pairs: _Pairs, error: float) -> _Inference:
 
 def _with_clusters_added(pairs: _Pairs) -> _Inference:
     """t on the observed and two added clusters. Like Bonett & Price's counts, these shift the centre towards 0."""
-    differences, clustering = with_two_more(pairs.differences, pairs.clustering, -ADDED, ADDED)
+    differences, clustering = with_two_added_clusters(pairs.differences, pairs.clustering, -ADDED, ADDED)
     error, df = standard_error(differences, clustering, scale=1.0), degrees_of_freedom(differences, clustering)
     return _Inference(
         _name(pairs),

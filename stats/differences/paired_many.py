@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, refuse_where
-from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of, with_two_more
+from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of, with_two_added_clusters
 from evalflows.stats.differences.paired import ADDED
 from evalflows.stats.distributions import checked_bounds
-from evalflows.stats.proportions import most_that_differ, tango_interval
-from evalflows.stats.skewness import shrunk, skewnesses_of_mean, stretched
+from evalflows.stats.proportions import largest_missed_share, tango_interval
+from evalflows.stats.skewness import skewed_quantile, skewnesses_of_mean, unskewed_quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +38,14 @@ class PairedDifferences:
         Raise ValueError for a confidence level not between 0 and 1.
         """
         quantile = -_special().stdtrit(self.df, (1 - checked_confidence_level(confidence_level)) / 2)
-        low = self.centre - stretched(quantile, -self.skewness) * self.error
-        high = self.centre + stretched(quantile, self.skewness) * self.error
+        low = self.centre - skewed_quantile(quantile, -self.skewness) * self.error
+        high = self.centre + skewed_quantile(quantile, self.skewness) * self.error
         if self.counts is not None:
             lows, highs = _scores(self.counts, self.n_pairs, confidence_level)
             low, high = np.minimum(low, lows), np.maximum(high, highs)
         constant = self.error == 0
         if constant.any() and np.isfinite(self.widest):
-            most = most_that_differ(self.units, confidence_level=confidence_level)
+            most = largest_missed_share(self.units, confidence_level=confidence_level)
             low = np.where(constant, self.difference - most * (self.difference + self.widest), low)
             high = np.where(constant, self.difference + most * (self.widest - self.difference), high)
         return (
@@ -99,7 +99,7 @@ def paired_differences(
         shared |= {"centre": difference, "error": zeros, "df": np.ones(count), "p_value": np.ones(count)}
         shared |= {"skewness": zeros, "counts": None}
         return PairedDifferences(difference=difference, has_interval=np.zeros(count, dtype=bool), **shared)
-    if binary and clustering.all_alone:
+    if binary and clustering.all_singletons:
         return _of_shares(candidate_rows, baseline_rows, shared)
     return _by_t(candidate_rows, baseline_rows, clustering, shared, binary=binary)
 
@@ -148,7 +148,7 @@ def _by_t(
     constant = np.abs(deviations).max(axis=1) <= ROUNDING * scale
     is_zero = np.abs(difference) <= ROUNDING * scale
     if binary:
-        differences, clustering = with_two_more(differences, clustering, -ADDED, ADDED)
+        differences, clustering = with_two_added_clusters(differences, clustering, -ADDED, ADDED)
     centre, df = differences.mean(axis=1), _degrees_of_freedom(differences, clustering)
     sums = _sums(differences - centre[:, None], clustering)
     error = _errors(sums, differences.shape[1])
@@ -177,7 +177,7 @@ def _errors(sums: FloatArray, n: int) -> FloatArray:
 
 def _p_values(ratios: FloatArray, skewness: FloatArray, df: FloatArray) -> FloatArray:
     """The p-value of each row; see `stats.skewness.skewed_t_p_value`."""
-    quantiles = shrunk(np.abs(ratios), np.where(ratios > 0, -skewness, skewness))
+    quantiles = unskewed_quantile(np.abs(ratios), np.where(ratios > 0, -skewness, skewness))
     return np.asarray(2 * _special().stdtr(df, -quantiles))
 
 
@@ -186,8 +186,8 @@ def _degrees_of_freedom(differences: FloatArray, clustering: Clustering) -> Floa
     sizes = np.bincount(clustering.numbers, minlength=clustering.count)
     if sizes.min() == sizes.max():
         return np.full(len(differences), clustering.count - 1.0)
-    alike, parts = _intraclass_correlation(differences, clustering, sizes)[:, None], sizes / sizes.sum()
-    spread = parts * (1 - alike + alike * sizes)
+    icc, parts = _intraclass_correlation(differences, clustering, sizes)[:, None], sizes / sizes.sum()
+    spread = parts * (1 - icc + icc * sizes)
     total, crossed = spread.sum(axis=1), spread @ parts
     squared, own = float(parts @ parts), (spread**2).sum(axis=1)
     rest = total[:, None] * parts**2 - 2 * spread * parts
@@ -212,7 +212,7 @@ def _intraclass_correlation(differences: FloatArray, clustering: Clustering, siz
 
 def _sums(rows: FloatArray, clustering: Clustering) -> FloatArray:
     """The sums of each row by cluster, shape (R, G)."""
-    if clustering.all_alone:
+    if clustering.all_singletons:
         return rows
     order = np.argsort(clustering.numbers, kind="stable")
     begins = np.searchsorted(clustering.numbers[order], np.arange(clustering.count))

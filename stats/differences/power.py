@@ -1,4 +1,4 @@
-"""How large a difference could be found, and how many examples it takes to find one."""
+"""Power analysis: minimum detectable effects and sample sizes of paired comparisons."""
 
 import math
 from collections.abc import Sequence
@@ -8,34 +8,34 @@ from evalflows.stats.arrays import LARGEST, checked_confidence_level
 from evalflows.stats.differences.components import Components
 from evalflows.stats.distributions import normal_quantile, t_quantile
 
-MOST_EXAMPLES = 10**15
-"""No plan asks for more; what would is a mistake in the effect or the sd."""
+MAX_EXAMPLES = 10**15
+"""The largest sample size that is returned. More would be needed only if the effect or the sd is a mistake."""
 
 NORMAL_FROM = 1e5
-"""Degrees of freedom from which on t counts as normal: powers differ by less than 1e-5."""
+"""From this many degrees of freedom on, the normal distribution replaces t: powers differ by less than 1e-5."""
 
 CERTAIN = 1e9
-"""An effect of more standard errors is as good as infinite, which scipy's t would not take."""
+"""The largest effect, in standard errors, that is passed to scipy, whose noncentral t fails for infinite ones."""
 
 
 class Plan(NamedTuple):
-    """How many examples it takes, each answered so often by either side."""
+    """A sample size for a number of repetitions."""
 
-    repetitions: int
+    repetitions: int  # of each example, on each side
     examples: int
 
 
 def detectable_effect(
     standard_error: float, *, df: float | None = None, confidence_level: float = 0.95, power: float = 0.8
 ) -> float:
-    """The smallest true difference that a two-sided test at `confidence_level` would find with probability `power`.
+    """Return the minimum detectable effect: the smallest true difference that a two-sided test detects with `power`.
 
-    In the unit of `standard_error`, which is that of the difference. Found means significant and with the right sign.
-    (z of the test + z of the power) times the standard error (Cohen 1988; Miller 2024, on power analysis); with `df`,
-    the noncentrality at which Student's t has that power, instead of the sum.
+    It is in the unit of `standard_error`, that of the difference. Detected means significant at `confidence_level` and
+    with the right sign. It is (z of the test + z of the power) times the standard error (Cohen 1988; Miller 2024, on
+    power analysis); with `df`, the sum is replaced by the noncentrality at which Student's t has that power.
 
-    Raises ValueError for a standard error that is not finite or is below 0, df below 1, a level not between 0 and 1,
-    and a power not between (1 - level) / 2, which chance alone has, and 1.
+    Raise ValueError for a standard error that is not finite or is below 0, df below 1, a level not between 0 and 1,
+    and a power not between (1 - level) / 2, the power without an effect, and 1.
     """
     confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
     error, df = _at_least_0("standard_error", standard_error), _checked_df(df)
@@ -43,12 +43,13 @@ def detectable_effect(
 
 
 def power_of(effect: float, *, standard_error: float, df: float | None = None, confidence_level: float = 0.95) -> float:
-    """Power of a two-sided test at `confidence_level` for a true difference of `effect`, with the right sign; 0 to 1.
+    """Return the power, 0 to 1, of a two-sided test at `confidence_level` for a true difference of `effect`.
 
-    Both in one unit; the sign of `effect` does not matter. By the normal distribution, with `df` by the noncentral t.
-    An effect of 0 is called found with either sign, of which one counts here: (1 - level) / 2.
+    `effect` and `standard_error` are in the same unit; the sign of `effect` does not matter. Only results with the
+    right sign count, so the power at an effect of 0 is (1 - level) / 2. The distribution is normal, or with `df` the
+    noncentral t.
 
-    Raises ValueError for an effect that is not finite, a standard error that is not finite or not above 0, df below
+    Raise ValueError for an effect that is not finite, a standard error that is not finite or not above 0, df below
     1, and a level not between 0 and 1.
     """
     confidence_level, df = checked_confidence_level(confidence_level), _checked_df(df)
@@ -59,21 +60,22 @@ def power_of(effect: float, *, standard_error: float, df: float | None = None, c
 
 
 def needed_examples(effect: float, *, sd: float, confidence_level: float = 0.95, power: float = 0.8) -> int:
-    """How many pairs, or clusters, a two-sided paired t-test needs to find a true difference with that power.
+    """Return the number of pairs, or clusters, with which a two-sided paired t-test detects `effect` with that power.
 
-    `sd` is the standard deviation of the paired difference from one to the next, so that the standard error is
-    sd / sqrt(n); `effect`, not 0, is in its unit, and its sign does not matter. Found means significant and with the
-    right sign. From n = (z + z)^2 sd^2 / effect^2 (Miller 2024, on power analysis) upwards, to the first n at which the
-    noncentral t with n - 1 degrees of freedom has the power: two more or so at 0.95. At least 2.
+    `sd` is the standard deviation of the paired difference between pairs (or clusters), so that the standard error is
+    sd / sqrt(n); `effect`, not 0, is in its unit, and its sign does not matter. Detected means significant with the
+    right sign. The search starts at n = (z + z)^2 sd^2 / effect^2 (Miller 2024, on power analysis) and ends at the
+    first n at which the noncentral t with n - 1 degrees of freedom has the power, about two later at
+    level 0.95. The result is at least 2.
 
-    Raises ValueError for an effect of 0, for more than MOST_EXAMPLES, an effect or sd that is not finite, an sd below
+    Raise ValueError for an effect of 0, for more than MAX_EXAMPLES, for an effect or sd that is not finite, an sd below
     0, a level not between 0 and 1, and a power not between (1 - level) / 2 and 1.
     """
     confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
     size, sd = _at_least_0("effect", abs(effect)), _at_least_0("sd", sd)
     ratio = _needed_ratio(None, confidence_level, power) * sd
-    if not size or (ratio / size) ** 2 > MOST_EXAMPLES:
-        raise ValueError(f"effect: got {effect!r} with sd {sd!r}, wanted one found with {MOST_EXAMPLES} examples")
+    if not size or (ratio / size) ** 2 > MAX_EXAMPLES:
+        raise ValueError(f"effect: got {effect!r} with sd {sd!r}, wanted one detectable with {MAX_EXAMPLES} examples")
     n = max(2, math.ceil((ratio / size) ** 2))
     while sd and n <= NORMAL_FROM and _power_at(size * math.sqrt(n) / sd, n - 1, confidence_level) < power:
         n += 1
@@ -88,13 +90,13 @@ def plan_sizes(
     confidence_level: float = 0.95,
     power: float = 0.8,
 ) -> list[Plan]:
-    """For each number of repetitions, how many examples find a true difference of `effect` with that power.
+    """Return, for each number of repetitions, the sample size with which `effect` is detected with that power.
 
-    With `Components`, the variance of a paired difference is between + within / K where both sides answer each example
-    K times (Miller 2024: omega^2 + sigma_A^2 / K + sigma_B^2 / K). With an sd, it is that for all K: nothing says what
-    more repetitions would save. All in one unit.
+    With `Components` as `spread`, the variance of a paired difference is between + within / K if both sides answer each
+    example K times (Miller 2024: omega^2 + sigma_A^2 / K + sigma_B^2 / K). A number is the sd for any K: without
+    components, the benefit of more repetitions is unknown. Effect and standard deviations share one unit.
 
-    Raises ValueError for repetitions that are not at least 1, components whose parts are None, and as needed_examples.
+    Raise ValueError for repetitions below 1, for components without `between` and `within`, and as `needed_examples`.
     """
     if min(repetitions, default=1) < 1:
         raise ValueError(f"repetitions: got {min(repetitions)!r}, wanted at least 1")
@@ -105,11 +107,12 @@ def plan_sizes(
 
 
 def cautious_sd(candidate_mean: float, baseline_mean: float) -> float:
-    """The sd of the paired difference of two yes/no runs with these shares of yes, were their answers independent.
+    """Return the sd of the paired difference of two independent yes/no runs with these shares of yes, 0 to 1.
 
-    sqrt(p (1 - p) + q (1 - q)): a guess for where there are no runs yet. Runs over the same examples mostly agree more
-    than independent ones, and their sd is less than this; only where one tends to fail what the other gets right is it
-    more. Raises ValueError for a mean that is not from 0 to 1.
+    It is sqrt(p (1 - p) + q (1 - q)), a conservative guess before there are runs: runs over the same examples mostly
+    correlate positively, so their sd is smaller. It is larger only if the correlation is negative.
+
+    Raise ValueError for a mean that is not from 0 to 1.
     """
     for name, mean in (("candidate_mean", candidate_mean), ("baseline_mean", baseline_mean)):
         if not 0 <= mean <= 1:
@@ -121,12 +124,12 @@ def _sd_of(spread: Components | float, repetitions: int) -> float:
     if not isinstance(spread, Components):
         return spread
     if spread.between is None or spread.within is None:
-        raise ValueError(f"spread: got components without parts, wanted both ({spread.reason})")
+        raise ValueError(f"spread: got components without values, wanted between and within ({spread.reason})")
     return math.sqrt(spread.between + spread.within / repetitions)
 
 
 def _needed_ratio(df: float | None, confidence_level: float, power: float) -> float:
-    """The effect in standard errors that has the power: the noncentrality, by bisection to the last digits."""
+    """Return the effect, in standard errors, that has the power; for t by bisection down to rounding."""
     if df is None or df >= NORMAL_FROM:
         return normal_quantile(confidence_level) + float(_special().ndtri(power))
     low, high = 0.0, 1.0
@@ -138,11 +141,11 @@ def _needed_ratio(df: float | None, confidence_level: float, power: float) -> fl
 
 
 def _power_at(ratio: float, df: float | None, confidence_level: float) -> float:
-    """The power at an effect of so many standard errors, at least 0."""
+    """Return the power at an effect of `ratio` standard errors, at least 0."""
     if df is None or df >= NORMAL_FROM:
         return float(_special().ndtr(ratio - normal_quantile(confidence_level)))
     missed = float(_special().nctdtr(df, min(ratio, CERTAIN), t_quantile(confidence_level, df)))
-    return 1.0 if math.isnan(missed) else 1 - missed  # scipy has gaps, all where less than 1e-12 is missed
+    return 1.0 if math.isnan(missed) else 1 - missed  # scipy returns nan in places, all with a power above 1 - 1e-12
 
 
 def _checked_power(power: float, confidence_level: float) -> float:
@@ -164,7 +167,7 @@ def _at_least_0(name: str, number: float) -> float:
 
 
 def _special() -> Any:
-    # Loading scipy takes a fifth of a second, which whoever only imports stats should not wait for.
+    # Late: see stats.distributions.
     from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
     return special

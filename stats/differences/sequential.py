@@ -168,7 +168,7 @@ def _refuted(parts: FloatArray, counts: NDArray[np.intp], alpha: float) -> Float
     """Return the largest mean, 0 to 1, rejected from below by each interim analysis; 0 if none is.
 
     Capital decreases with the mean that is bet against, so all smaller means are rejected as well. Bisects for all
-    analyses at once: trying one mean tells for each analysis whether it was rejected by then.
+    analyses at once: trying one mean shows for each analysis whether it was rejected by then.
     """
     refuted, open_from = np.zeros(counts.size), np.ones(counts.size)
     while counts.size and (gaps := open_from - refuted).max() > CLOSE:

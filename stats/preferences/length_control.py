@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.arrays import FloatArray, beside, checked_confidence_level, finite_vector, refuse_where
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where, vector_of_size
 from evalflows.stats.clusters import Clustering, clustering_of, is_rounding, too_few
 from evalflows.stats.distributions import t_interval
 from evalflows.stats.preferences.logistic import information, logistic_fits, probability
 
-FEWEST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 """With fewer clusters, the cluster-robust standard error of a regression is too small too often."""
 
 
@@ -68,7 +68,7 @@ def length_controlled(
     """
     confidence_level, won = checked_confidence_level(confidence_level), finite_vector("points", points)
     refuse_where("points", won, (won < 0) | (won > 1), "0 to 1")
-    longer, shown = beside("longer_by", longer_by, won.size), _order(order, won.size)
+    longer, shown = vector_of_size("longer_by", longer_by, won.size), _order(order, won.size)
     clustering = clustering_of(clusters, won.size)
     design, why_not = _design(longer, shown)
     fit = None if why_not else _fit(design, won, clustering)
@@ -89,7 +89,7 @@ def _order(order: ArrayLike | None, n: int) -> FloatArray | None:
     """Return the checked order; None if it does not vary."""
     if order is None:
         return None
-    shown = beside("order", order, n)
+    shown = vector_of_size("order", order, n)
     refuse_where("order", shown, ~np.isin(shown, (-1.0, 0.0, 1.0)), "1, -1 or 0")
     return shown if shown.size and np.ptp(shown) else None
 
@@ -135,9 +135,9 @@ def _fit(design: FloatArray, won: FloatArray, clustering: Clustering) -> _Fit:
 def _too_few(n: int, clustering: Clustering) -> str | None:
     if few := too_few(n, clustering, "comparison"):
         return few
-    if clustering.count < FEWEST_CLUSTERS:
-        noun = "comparisons" if clustering.all_alone else "clusters"
-        return f"{clustering.count} {noun}: an interval needs at least {FEWEST_CLUSTERS}"
+    if clustering.count < MIN_CLUSTERS:
+        noun = "comparisons" if clustering.all_singletons else "clusters"
+        return f"{clustering.count} {noun}: an interval needs at least {MIN_CLUSTERS}"
     return None
 
 

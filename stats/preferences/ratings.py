@@ -115,7 +115,7 @@ def _order(fit: FloatArray | None, in_both: bool) -> float | None:
 
 def _method(in_both: bool, clustering: Clustering) -> str:
     model = "bradley-terry with an order term" if in_both else "bradley-terry"
-    return f"{model}; {'' if clustering.all_alone else 'cluster '}bootstrap percentiles"
+    return f"{model}; {'' if clustering.all_singletons else 'cluster '}bootstrap percentiles"
 
 
 def _no_order(requested: bool) -> str:

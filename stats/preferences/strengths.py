@@ -8,10 +8,10 @@ from evalflows.stats.arrays import FloatArray
 from evalflows.stats.preferences.logistic import logistic_fits
 from evalflows.stats.preferences.tournament import Entries, Tournament
 
-AT_ONCE = 4_000_000
+MAX_BLOCK_SIZE = 4_000_000
 """The number of clusters drawn, over all resamples, before they are summed."""
 
-LEAST = 1e-6
+MIN_HALF_WIN = 1e-6
 """The smallest value of a drawn half win: one in a thousand is below it, too few to move the end of an interval."""
 
 
@@ -46,7 +46,7 @@ class Strengths:
         """Return the ratings of `resamples` resamples of the clusters, with the added halves drawn too."""
         parts = [(counts @ self._played.wins, counts @ self._played.losses) for counts in self._drawn(resamples, rng)]
         wins, losses = (np.vstack(part) for part in zip(*parts, strict=True))
-        halves = np.maximum(rng.gamma(0.5, size=(2, resamples, self._n_halves)), LEAST)
+        halves = np.maximum(rng.gamma(0.5, size=(2, resamples, self._n_halves)), MIN_HALF_WIN)
         return self._fits(wins, losses, halves)
 
     def no_interval(self, fits: FloatArray) -> str | None:
@@ -70,7 +70,7 @@ class Strengths:
     def _drawn(self, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield batches of resamples: how often each cluster was drawn, shape (batch, G)."""
         clusters = len(self._played.wins)
-        batch = max(1, AT_ONCE // clusters)
+        batch = max(1, MAX_BLOCK_SIZE // clusters)
         for done in range(0, resamples, batch):
             count = min(batch, resamples - done)
             drawn = rng.integers(0, clusters, (count, clusters)) + clusters * np.arange(count)[:, None]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.arrays import FloatArray, beside, finite_vector, refuse_where
+from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where, vector_of_size
 from evalflows.stats.clusters import Clustering
 
 Entries = NDArray[np.intp]
@@ -68,9 +68,9 @@ def checked_judgements(
         raise ValueError(f"entries: got {entries!r}, wanted a whole number of at least 2")
     won = finite_vector("points", points)
     refuse_where("points", won, ~np.isin(won, (0.0, 0.5, 1.0)), "0, 0.5 or 1")
-    counts = np.ones(won.size) if weights is None else beside("weights", weights, won.size)
+    counts = np.ones(won.size) if weights is None else vector_of_size("weights", weights, won.size)
     refuse_where("weights", counts, counts <= 0, "more than 0")
-    shown = [beside(name, numbers, won.size) for name, numbers in (("first", first), ("second", second))]
+    shown = [vector_of_size(name, numbers, won.size) for name, numbers in (("first", first), ("second", second))]
     for name, numbers in zip(("first", "second"), shown, strict=True):
         wrong = (numbers < 0) | (numbers >= entries) | (numbers != np.floor(numbers))
         refuse_where(name, numbers, wrong, f"a whole number from 0 to {entries - 1}")

@@ -33,7 +33,7 @@ class Agreement:
     reason: str | None  # why kappa or its interval is missing; None if both are present
 
 
-MOST_UNDEFINED = 0.05
+MAX_UNDEFINED_SHARE = 0.05
 """Resamples in which both raters use a single label have no kappa; they are dropped up to this share of all."""
 
 
@@ -69,11 +69,11 @@ def agreement(
     clustering = clustering_of(clusters, len(first))
     table = np.bincount(places, minlength=n_labels**2).reshape(n_labels, n_labels).astype(np.float64)
     share, kappa = _share_and_kappa(table)
-    if clustering.all_alone or kappa is None:
+    if clustering.all_singletons or kappa is None:
         uncertainty = _of_large_samples(table, kappa, confidence_level)
     else:
         uncertainty = _resampled(places, n_labels, clustering, (confidence_level, resamples, seed))
-    resampled = uncertainty.interval is not None and not clustering.all_alone
+    resampled = uncertainty.interval is not None and not clustering.all_singletons
     return Agreement(
         share=share,
         kappa=kappa,
@@ -81,7 +81,7 @@ def agreement(
         low=uncertainty.interval[0] if uncertainty.interval else None,
         high=uncertainty.interval[1] if uncertainty.interval else None,
         confidence_level=confidence_level,
-        method=f"cohen; {'fleiss-cohen-everitt' if clustering.all_alone else 'cluster bootstrap percentiles'}",
+        method=f"cohen; {'fleiss-cohen-everitt' if clustering.all_singletons else 'cluster bootstrap percentiles'}",
         n=len(first),
         n_labels=n_labels,
         n_clusters=None if clusters is None else clustering.count,
@@ -162,7 +162,7 @@ def _resampled(
     batches = [_kappas(counts @ tables, n_labels) for counts in drawn_counts(clustering.count, resamples, seed)]
     kappas = np.concatenate(batches)
     defined = kappas[~np.isnan(kappas)]
-    if defined.size < (1 - MOST_UNDEFINED) * kappas.size:
+    if defined.size < (1 - MAX_UNDEFINED_SHARE) * kappas.size:
         return _Uncertainty(reason="one label dominates: too many resamples hold only that label and have no kappa")
     if is_rounding(np.ptp(defined), 1.0):
         same = f"all resamples of {clustering.count} clusters give the same kappa"

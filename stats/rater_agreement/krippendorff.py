@@ -13,7 +13,7 @@ from evalflows.stats.clusters import Clustering, clustering_of, is_rounding
 
 Metric = Literal["nominal", "ordinal", "interval"]
 
-MOST_UNDEFINED = 0.05
+MAX_UNDEFINED_SHARE = 0.05
 """Resamples in which all ratings are equal have no alpha; they are dropped up to this share of all."""
 
 
@@ -96,15 +96,15 @@ def krippendorff_alpha(
 
 
 def _ratings(ratings: Sequence[Sequence[Any]], clustering: Clustering, metric: Metric) -> _Ratings:
-    units, given = [], []
+    units, rated_values = [], []
     for number, unit in enumerate(ratings):
         if len(unit) != len(ratings[0]):
             raise ValueError(f"ratings[{number}]: got {len(unit)} ratings, wanted {len(ratings[0])}, as of the first")
         rated = [_rating(rating, number, metric) for rating in unit if rating is not None and rating == rating]
         if len(rated) > 1:
             units += [number] * len(rated)
-            given += rated
-    values, places = _numbered(given, metric)
+            rated_values += rated
+    values, places = _numbered(rated_values, metric)
     rated_units, rows = np.unique(np.array(units, dtype=np.intp), return_inverse=True)
     counts = np.zeros((rated_units.size, values.size))
     np.add.at(counts, (rows, places), 1.0)
@@ -120,13 +120,13 @@ def _rating(value: Any, unit: int, metric: Metric) -> Hashable:
     raise ValueError(f"ratings[{unit}]: got {value!r}, wanted a finite number, as the metric is {metric}")
 
 
-def _numbered(given: Sequence[Any], metric: Metric) -> tuple[FloatArray, NDArray[np.intp]]:
+def _numbered(ratings: Sequence[Any], metric: Metric) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return the distinct values in order, and the index of each rating's value; labels are numbered as they occur."""
     if metric == "nominal":
         seen: dict[Hashable, int] = {}
-        places = [seen.setdefault(label, len(seen)) for label in given]
+        places = [seen.setdefault(label, len(seen)) for label in ratings]
         return np.arange(len(seen), dtype=np.float64), np.array(places, dtype=np.intp)
-    return np.unique(np.array(given, dtype=np.float64), return_inverse=True)
+    return np.unique(np.array(ratings, dtype=np.float64), return_inverse=True)
 
 
 def _alphas(rated: _Ratings, multiplicities: FloatArray, metric: Metric) -> FloatArray:
@@ -135,42 +135,42 @@ def _alphas(rated: _Ratings, multiplicities: FloatArray, metric: Metric) -> Floa
     `multiplicities`, shape (R, clusters), say how often each cluster was drawn.
     """
     weights = multiplicities[:, rated.numbers]
-    given = weights @ rated.counts  # how often each value was given, shape (R, K)
+    totals = weights @ rated.counts  # how often each value occurs, shape (R, K)
     disagreements = _nominal if metric == "nominal" else _ranked if metric == "ordinal" else _numeric
-    observed, by_chance = disagreements(rated, weights, given)
-    total = given.sum(axis=1)
+    observed, by_chance = disagreements(rated, weights, totals)
+    n = totals.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(by_chance > 0, 1 - (total - 1) * observed / by_chance, np.nan)
+        return np.where(by_chance > 0, 1 - (n - 1) * observed / by_chance, np.nan)
 
 
-def _nominal(rated: _Ratings, weights: FloatArray, given: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _nominal(rated: _Ratings, weights: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums of o_ck d_ck and of n_c n_k d_ck in each resample."""
     ratings = rated.counts.sum(axis=1)
     within = (ratings**2 - (rated.counts**2).sum(axis=1)) / (ratings - 1)
-    return weights @ within, given.sum(axis=1) ** 2 - (given**2).sum(axis=1)
+    return weights @ within, totals.sum(axis=1) ** 2 - (totals**2).sum(axis=1)
 
 
-def _numeric(rated: _Ratings, weights: FloatArray, given: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _numeric(rated: _Ratings, weights: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the same sums for squared differences of the values."""
     scale = np.abs(rated.values).max() or 1.0
-    points = np.broadcast_to((rated.values - rated.values.mean()) / scale, given.shape)
-    return _squares(rated, weights, given, points)
+    points = np.broadcast_to((rated.values - rated.values.mean()) / scale, totals.shape)
+    return _squares(rated, weights, totals, points)
 
 
-def _ranked(rated: _Ratings, weights: FloatArray, given: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _ranked(rated: _Ratings, weights: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the same sums for squared differences of ranks: the count below a value plus half of its ties."""
-    return _squares(rated, weights, given, np.cumsum(given, axis=1) - given / 2)
+    return _squares(rated, weights, totals, np.cumsum(totals, axis=1) - totals / 2)
 
 
 def _squares(
-    rated: _Ratings, weights: FloatArray, given: FloatArray, points: FloatArray
+    rated: _Ratings, weights: FloatArray, totals: FloatArray, points: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the same sums for `points`, since squared distances over all pairs are 2 n times those from the mean."""
     ratings = rated.counts.sum(axis=1)
-    centred = points - ((given * points).sum(axis=1) / given.sum(axis=1))[:, None]
+    centred = points - ((totals * points).sum(axis=1) / totals.sum(axis=1))[:, None]
     sums, squares = centred @ rated.counts.T, centred**2 @ rated.counts.T  # of each unit, shape (R, U)
     observed = (weights * 2 * (ratings * squares - sums**2) / (ratings - 1)).sum(axis=1)
-    return observed, 2 * given.sum(axis=1) * (given * centred**2).sum(axis=1)
+    return observed, 2 * totals.sum(axis=1) * (totals * centred**2).sum(axis=1)
 
 
 def _interval(
@@ -181,7 +181,7 @@ def _interval(
         return None, f"all {len(rated.counts)} units with two ratings are in one cluster: an interval needs at least 2"
     alphas = np.concatenate([_alphas(rated, counts, metric) for counts in drawn_counts(rated.n_clusters, *bootstrap)])
     defined = alphas[~np.isnan(alphas)]
-    if defined.size < (1 - MOST_UNDEFINED) * alphas.size:
+    if defined.size < (1 - MAX_UNDEFINED_SHARE) * alphas.size:
         return None, "one value dominates: too many resamples hold only that value and have no alpha"
     if is_rounding(np.ptp(defined), 1.0):
         same = f"all resamples of {rated.n_clusters} clusters give the same alpha"

@@ -12,7 +12,7 @@ from evalflows.stats.arrays import LARGEST, FloatArray, checked_confidence_level
 from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of, is_rounding
 from evalflows.stats.distributions import clipped, t_interval
 
-LEAST_LABELS = 20
+MIN_LABELS = 20
 """The fewest labels, or labelled clusters, for an interval. From here on, guarded 95 % intervals covered the mean in at
 least 92 % of simulations with rare one-sided judge errors, binary scores, wins, differences and long-tailed numbers.
 Unguarded intervals covered it in as few as 42 %."""
@@ -97,7 +97,7 @@ def prediction_powered_mean(
     as infallible. The guarded interval is too wide rather than too narrow if values between the ends are frequent. It
     is clipped to `bounds`. Differences and win rates are means too: pass the difference, or the points, per example.
 
-    There is no interval from fewer than LEAST_LABELS labels or labelled clusters, or if nothing varies.
+    There is no interval from fewer than MIN_LABELS labels or labelled clusters, or if nothing varies.
 
     Raise ValueError for shapes or lengths that do not fit, nan or inf, weights that are not above 0, labels outside the
     bounds, bounds not in order, a nan among the clusters, and a level not between 0 and 1.
@@ -209,13 +209,13 @@ def _within(mean: float, bounds: tuple[float, float] | None) -> float:
 
 
 def _too_few(n: int, n_labelled: int, clustering: Clustering) -> str | None:
-    if n < LEAST_LABELS:
-        return f"{n or 'no'} label{'' if n == 1 else 's'}: an interval needs at least {LEAST_LABELS}"
-    if n_labelled < LEAST_LABELS:
-        return f"{n} labels in {n_labelled} of {clustering.count} clusters: an interval needs {LEAST_LABELS} of them"
+    if n < MIN_LABELS:
+        return f"{n or 'no'} label{'' if n == 1 else 's'}: an interval needs at least {MIN_LABELS}"
+    if n_labelled < MIN_LABELS:
+        return f"{n} labels in {n_labelled} of {clustering.count} clusters: an interval needs {MIN_LABELS} of them"
     return None
 
 
 def _method(clustering: Clustering, *, guarded: bool, weighted: bool) -> str:
     estimator = "ppi++" + (", guarded" if guarded else "") + (", weighted" if weighted else "")
-    return f"{estimator}; {'t' if clustering.all_alone else 'cluster-robust t'}"
+    return f"{estimator}; {'t' if clustering.all_singletons else 'cluster-robust t'}"

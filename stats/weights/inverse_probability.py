@@ -1,4 +1,4 @@
-"""Values that were drawn with different chances: how their mean is that of all, and how sure it is."""
+"""Inverse-probability weights: the mean of values sampled with unequal probabilities, and its standard error."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,21 +7,23 @@ from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 
 
 def linearised(values: ArrayLike, weights: ArrayLike) -> FloatArray:
-    """Values of shape (n,) whose plain mean is the weighted mean of `values`, and whose spread is that mean's.
+    """Return linearised values, shape (n,), whose plain mean and standard error are those of the weighted mean.
 
-    The weights, of shape (n,) and above 0, are one over the chance with which each was drawn. The weighted mean m is
-    the ratio estimator sum(w x) / sum(w) (Hajek 1971); each value becomes m + n w (x - m) / sum(w), its linearised
-    form (Woodruff 1971), so that what knows plain means gives the standard error and the interval. The mean of
-    differences of two such vectors of the same weights is the weighted mean of differences. Weights that are all the
-    same change nothing.
+    `weights`, shape (n,), above 0, are the inverse sampling probabilities of `values`, shape (n,). The weighted mean m
+    is the ratio estimator sum(w x) / sum(w) (Hajek 1971); each value becomes m + n w (x - m) / sum(w), its Taylor
+    linearisation (Woodruff 1971), in the unit of the values. So methods for plain means give the weighted mean's
+    standard error and interval. For two vectors linearised with the same weights, the mean of their differences is the
+    weighted mean of differences. Equal weights leave the values unchanged.
 
-    Raises ValueError for other shapes, and for a weight that is not above 0.
+    Raise ValueError for other shapes, a nan or inf, and a weight that is not above 0.
     """
-    numbers, given = finite_vector("values", values), finite_vector("weights", weights)
-    if given.size != numbers.size:
-        raise ValueError(f"weights: got {given.size}, wanted as many as the {numbers.size} values")
-    refuse_where("weights", given, given <= 0, "more than 0")
-    if not numbers.size or np.ptp(given) == 0:
+    numbers, sampling_weights = finite_vector("values", values), finite_vector("weights", weights)
+    if sampling_weights.size != numbers.size:
+        raise ValueError(f"weights: got {sampling_weights.size}, wanted one for each of {numbers.size} values")
+    refuse_where("weights", sampling_weights, sampling_weights <= 0, "more than 0")
+    if not numbers.size or np.ptp(sampling_weights) == 0:
         return numbers
-    mean = np.average(numbers, weights=given)
-    return np.asarray(mean + numbers.size * given * (numbers - mean) / given.sum(), dtype=np.float64)
+    mean = np.average(numbers, weights=sampling_weights)
+    return np.asarray(
+        mean + numbers.size * sampling_weights * (numbers - mean) / sampling_weights.sum(), dtype=np.float64
+    )

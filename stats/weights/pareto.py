@@ -1,4 +1,4 @@
-"""Who is beaten in nothing: the Pareto front of systems by several criteria."""
+"""The Pareto front of systems compared by several criteria."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -10,41 +10,42 @@ from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 from evalflows.stats.clusters import clustering_of
 
 ROUNDING = 1e-12
-"""Values that differ by no more than this part of the criterion's largest size are equal."""
+"""Values that differ by at most this fraction of the largest size of their criterion count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoFront:
-    """Which of S systems no other beats everywhere."""
+    """Which of S systems no other system dominates."""
 
     on_front: tuple[bool, ...]
-    dominated_by: tuple[int | None, ...]  # one on the front that is at least as good in all, and better in some
-    shares: tuple[float, ...] | None  # of the resamples in which each is on the front; None without resamples
+    dominated_by: tuple[int | None, ...]  # a system on the front that dominates it; None on the front
+    shares: tuple[float, ...] | None  # of the resamples with the system on the front; None without resamples
     resamples: int | None
 
 
 def pareto_front(
     values: ArrayLike, higher_is_better: Sequence[bool], *, resamples: ArrayLike | None = None
 ) -> ParetoFront:
-    """The systems that no other dominates: is at least as good as in every criterion, and better in one (Pareto 1906).
+    """Return the systems that no other dominates (Pareto 1906).
 
-    `values` of shape (S, D), in any units, `higher_is_better` for each of the D criteria. Equal systems dominate
-    neither each other. Of a dominated one, the first on the front that dominates it is named: there always is one, as
-    dominance is transitive. `resamples`, shape (B, S, D), are the values of examples drawn anew, for how sure the front
-    is: a system that is on it by a hair is in about half of them.
+    One system dominates another if it is at least as good by every criterion and better by one. `values`, shape (S, D),
+    are in any units; `higher_is_better` has one entry for each of the D criteria. Equal systems do not dominate each
+    other. For a dominated system, `dominated_by` is the first system on the front that dominates it; there always is
+    one, because dominance is transitive. `resamples`, shape (B, S, D), such as those of `means_of_examples`, show how
+    certain the front is: a system that is barely on it is on the front of about half of them.
 
-    Raises ValueError for other shapes, and for a nan or inf.
+    Raise ValueError for other shapes, and for a nan or inf.
     """
     table = _criteria("values", values, (2,), higher_is_better)
-    beaten = _dominated(table)
-    on_front: NDArray[np.bool_] = np.logical_not(beaten.any(axis=0))
+    dominated = _dominated(table)
+    on_front: NDArray[np.bool_] = np.logical_not(dominated.any(axis=0))
     drawn = None if resamples is None else _criteria("resamples", resamples, (3,), higher_is_better)
     if drawn is not None and (drawn.shape[1:] != table.shape or not len(drawn)):
         raise ValueError(f"resamples: got shape {drawn.shape}, wanted (B, {table.shape[0]}, {table.shape[1]})")
-    front = [~_dominated(one).any(axis=0) for one in drawn] if drawn is not None else None
+    front = [~_dominated(resample).any(axis=0) for resample in drawn] if drawn is not None else None
     return ParetoFront(
         on_front=tuple(on_front.tolist()),
-        dominated_by=tuple(_first(beaten[:, system] & on_front) for system in range(len(table))),
+        dominated_by=tuple(_first(dominated[:, system] & on_front) for system in range(len(table))),
         shares=None if front is None else tuple(np.mean(front, axis=0).tolist()),
         resamples=None if drawn is None else len(drawn),
     )
@@ -58,59 +59,60 @@ def means_of_examples(
     resamples: int = 1000,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray | None]:
-    """The mean of each system by each criterion, shape (S, D), and those of the clusters drawn anew, shape (B, S, D).
+    """Return the mean of each system by each criterion, shape (S, D), and its bootstrap resamples, shape (B, S, D).
 
-    `values` of shape (S, D, N) are of the same N examples, nan where unknown: by each criterion, the examples count
-    that are known of all systems. `weights` of shape (D, N), above 0, are one over the chance with which an example was
-    drawn; `clusters`, N hashables, what was sampled together. All criteria of all systems are drawn together (Efron
-    1979). A resample in which a criterion has no example is left out; None for fewer than two clusters.
+    `values`, shape (S, D, N), are in any units, of the same N examples, nan if missing; a criterion uses the examples
+    that have a value for all systems. `weights`, shape (D, N), above 0, are inverse sampling probabilities; `clusters`,
+    N hashables, are drawn with replacement, jointly for all systems and criteria (Efron 1979). An example with cluster
+    None is its own cluster. Resamples in which a criterion has no example are dropped. The resamples are None with
+    fewer than two clusters.
 
-    Raises ValueError for other shapes, for a weight not above 0, and for a criterion that no example has of all.
+    Raise ValueError for other shapes, for a weight not above 0, and for a criterion without any complete example.
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 3 or 0 in given.shape:
-        raise ValueError(f"values: got shape {given.shape}, wanted systems, criteria and examples")
-    known = np.asarray(~np.isnan(given).any(axis=0))
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 3 or 0 in table.shape:
+        raise ValueError(f"values: got shape {table.shape}, wanted systems, criteria and examples")
+    known = np.asarray(~np.isnan(table).any(axis=0))
     counts = np.where(known, _example_weights(weights, known.shape), 0.0)
-    refuse_where("values", counts.sum(axis=1), counts.sum(axis=1) == 0, "an example that is known of all systems")
-    clustering = clustering_of(clusters, given.shape[2])
-    member = (np.arange(clustering.count)[:, None] == clustering.numbers).astype(np.float64)
-    sums = np.einsum("sdn,gn->gsd", np.where(known, given, 0.0) * counts, member)
-    sizes = np.einsum("dn,gn->gd", counts, member)[:, None]
+    refuse_where("values", counts.sum(axis=1), counts.sum(axis=1) == 0, "an example with a value for all systems")
+    clustering = clustering_of(clusters, table.shape[2])
+    membership = (np.arange(clustering.count)[:, None] == clustering.numbers).astype(np.float64)
+    sums = np.einsum("sdn,gn->gsd", np.where(known, table, 0.0) * counts, membership)
+    sizes = np.einsum("dn,gn->gd", counts, membership)[:, None]
     means = np.asarray(sums.sum(axis=0) / sizes.sum(axis=0))
     if clustering.count < 2:
         return means, None
-    chance = np.full(clustering.count, 1 / clustering.count)
-    drawn = np.random.default_rng(seed).multinomial(clustering.count, chance, resamples)
-    whole = np.tensordot(drawn, sizes, 1)
-    there = (whole > 0).all(axis=(1, 2))
-    return means, np.asarray(np.tensordot(drawn[there], sums, 1) / whole[there])
+    equal = np.full(clustering.count, 1 / clustering.count)
+    drawn = np.random.default_rng(seed).multinomial(clustering.count, equal, resamples)
+    drawn_sizes = np.tensordot(drawn, sizes, 1)
+    complete = (drawn_sizes > 0).all(axis=(1, 2))
+    return means, np.asarray(np.tensordot(drawn[complete], sums, 1) / drawn_sizes[complete])
 
 
 def _example_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
     if weights is None:
         return np.ones(shape)
-    given = np.asarray(weights, dtype=np.float64)
-    if given.shape != shape:
-        raise ValueError(f"weights: got shape {given.shape}, wanted {shape}")
-    flat = finite_vector("weights", given.ravel())
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"weights: got shape {array.shape}, wanted {shape}")
+    flat = finite_vector("weights", array.ravel())
     refuse_where("weights", flat, flat <= 0, "more than 0")
-    return given
+    return array
 
 
 def _criteria(name: str, values: ArrayLike, dimensions: tuple[int, ...], higher: Sequence[bool]) -> FloatArray:
-    """The values with every criterion turned so that higher is better."""
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim not in dimensions or 0 in given.shape[-2:] or given.shape[-1] != len(higher):
-        raise ValueError(f"{name}: got shape {given.shape} and {len(higher)} directions, wanted one for each column")
-    if not np.isfinite(given).all():
-        place = tuple(int(one) for one in np.argwhere(~np.isfinite(given))[0])
-        raise ValueError(f"{name}{list(place)}: got {float(given[place])!r}, wanted a finite number")
-    return np.asarray(given * np.where(np.asarray(higher, dtype=bool), 1.0, -1.0))
+    """Return the checked values, with the sign of each criterion set so that higher is better."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim not in dimensions or 0 in array.shape[-2:] or array.shape[-1] != len(higher):
+        raise ValueError(f"{name}: got shape {array.shape} and {len(higher)} directions, wanted one per column")
+    if not np.isfinite(array).all():
+        place = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}{list(place)}: got {float(array[place])!r}, wanted a finite number")
+    return np.asarray(array * np.where(np.asarray(higher, dtype=bool), 1.0, -1.0))
 
 
 def _dominated(table: FloatArray) -> NDArray[np.bool_]:
-    """Whether each system (row) dominates each other (column), shape (S, S)."""
+    """Return whether each system (row) dominates each other (column), shape (S, S)."""
     close = ROUNDING * np.abs(table).max(axis=0)
     ahead = table[:, None] - table[None]
     return np.asarray((ahead >= -close).all(axis=2) & (ahead > close).any(axis=2))

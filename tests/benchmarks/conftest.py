@@ -1,4 +1,4 @@
-"""The benchmarks are no package that is installed: they are found from the repository's root."""
+"""Put the root of the repository on the path: the benchmarks are not installed."""
 
 import sys
 from pathlib import Path

@@ -1,17 +1,18 @@
-"""The simulation in short form: every cell, with bounds as wide as so few runs need."""
+"""The simulation: all cells with few runs and correspondingly wide bounds, and the page."""
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.simulate import simulate
-from benchmarks.simulation.catalogue import KINDS, every_cell
-from benchmarks.simulation.cells import Cell, Figure
-from benchmarks.simulation.gates import estimates as quick_measured
-from benchmarks.simulation.page import TITLES, WHY, page
-from benchmarks.simulation.sequences import LOOKS, MOST, first_look, last_interval
-from benchmarks.simulation.table import Measure, measures, not_held, summary
+from benchmarks.simulation.catalogue import KINDS, all_cells
+from benchmarks.simulation.cells import TOLERANCE, Cell, Figure
+from benchmarks.simulation.gates import estimates as gate_estimate
+from benchmarks.simulation.page import INTRODUCTION, TITLES, WHY, page
+from benchmarks.simulation.sequences import ANALYSES, MAX_N, first_rejection, last_interval
+from benchmarks.simulation.table import SHOWN_AS, Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
 from evalflows.analysis.differences.metric_pairs import PairedMetric, Scale
 from evalflows.analysis.gates.quantities import bounded_difference
@@ -21,87 +22,87 @@ from evalflows.stats.differences.sequential import confidence_sequence
 from evalflows.store.queries.metric_values import MetricValues
 
 RUNS, ERRORS = 200, 4.0
-"""Of 600 bounds, chance breaks one at 4 standard errors in 2 % of seeds. One seed is looked at, always the same."""
+"""With 4 standard errors, chance breaks one of 600 bounds in 2 % of seeds. The tests use a single fixed seed."""
 MIDDLING: World = YesNo(base=0.8, differ=0.2)
 WORLDS: tuple[World, ...] = (MIDDLING, Normal(), Skewed(), Lopsided(), FivePoint(), Repeated())
 
 
 @cache
 def estimates(kind: str) -> list[Measure]:
-    cells = [cell for cell in every_cell() if cell.kind == kind]
-    return [one for cell in cells for one in measures(cell, [cell.estimates(0, RUNS)], RUNS)]
+    cells = [cell for cell in all_cells() if cell.kind == kind]
+    return [measure for cell in cells for measure in measures(cell, [cell.estimates(0, RUNS)], RUNS)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_bounds_are_held_as_far_as_few_runs_can_tell(kind: str) -> None:
-    bounded = [one for one in estimates(kind) if one.figure.is_bounded]
-    missed = [one.row() for one in bounded if one.figure.held(one.mean, RUNS, tolerance=ERRORS) == "NOT HELD"]
+def test_bounds_are_held_within_the_error_of_few_runs(kind: str) -> None:
+    bounded = [measure for measure in estimates(kind) if measure.figure.is_bounded]
+    missed = [m.row() for m in bounded if m.figure.held(m.mean, RUNS, tolerance=ERRORS) == "NOT HELD"]
     assert not missed
     assert bounded
 
 
 @pytest.mark.slow
-def test_what_is_there_is_found() -> None:
-    """No bound is held by finding nothing: at 100 and more, a loss of 2.5 standard errors is found."""
-    power = [one for one in estimates("paired") if one.figure.name == "power"]
-    found = [one.mean for one in power if one.cell.n in ("100", "300") and ", 5% differ" not in one.cell.world]
-    assert len(found) > 20 and min(found) > 0.3
+def test_tests_have_power() -> None:
+    """No bound is held by never rejecting: with 100 or more, a loss of 2.5 standard errors is detected."""
+    power = [measure for measure in estimates("paired") if measure.figure.name == "power"]
+    means = [m.mean for m in power if m.cell.n in ("100", "300") and ", 5% differ" not in m.cell.world]
+    assert len(means) >= 18 and min(means) > 0.3
 
 
-def test_an_interval_that_is_too_narrow_is_told() -> None:
+def test_an_interval_that_is_too_narrow_is_not_held() -> None:
     setting = Setting(world=Normal(), n=100)
 
     def rows(rng, runs):  # type: ignore[no-untyped-def]
         for draw in setting.draws(rng, runs):
-            found = paired_difference(draw.candidate, draw.baseline, confidence_level=0.8)
-            assert found.low is not None and found.high is not None and found.p_value is not None
-            yield float(found.low <= 0 <= found.high), float(found.p_value <= 0.2)
+            estimate = paired_difference(draw.candidate, draw.baseline, confidence_level=0.8)
+            assert estimate.low is not None and estimate.high is not None and estimate.p_value is not None
+            yield float(estimate.low <= 0 <= estimate.high), float(estimate.p_value <= 0.2)
 
-    figures = (Figure(name="covers", at_least=0.94), Figure(name="false positives", at_most=0.055))
+    figures = (Figure(name="coverage", at_least=0.94), Figure(name="false positives", at_most=0.055))
     cell = Cell(kind="paired", method="t", world="normal", n="100", difference="none", figures=figures, rows=rows)
-    found = measures(cell, [cell.estimates(seed, 300) for seed in (0, 1)], 300)
-    assert [one.held for one in found] == ["NOT HELD", "NOT HELD"]
-    assert not_held(found) == found
-    assert [row[3:8] for row in summary(found)] == [["1", "", "", "", "1"]] * 2
+    figure_measures = measures(cell, [cell.estimates(seed, 300) for seed in (0, 1)], 300)
+    assert [measure.held for measure in figure_measures] == ["NOT HELD", "NOT HELD"]
+    assert not_held(figure_measures) == figure_measures
+    assert [row[3:8] for row in summary(figure_measures)] == [["1", "", "", "", "1"]] * 2
 
 
 @pytest.mark.parametrize(
-    ("share", "wanted"), [(0.95, "held"), (0.94, "held"), (0.936, "within error"), (0.934, "NOT HELD")]
+    ("share", "held"), [(0.95, "held"), (0.94, "held"), (0.936, "within error"), (0.934, "NOT HELD")]
 )
-def test_a_share_is_held_against_its_bound_with_the_error_of_its_runs(share: float, wanted: str) -> None:
+def test_a_share_is_compared_with_its_bound_by_the_standard_error_of_its_runs(share: float, held: str) -> None:
     # At 20,000 runs three standard errors are 0.0050.
-    assert Figure(name="covers", at_least=0.94).held(share, 20_000) == wanted
+    assert Figure(name="coverage", at_least=0.94).held(share, 20_000) == held
 
 
-def test_to_err_too_seldom_is_cautious_and_too_often_is_not_held() -> None:
+def test_too_few_false_positives_are_cautious_and_too_many_are_not_held() -> None:
     figure = Figure(name="false positives", at_least=0.04, at_most=0.06)
     shares = {0.03: "cautious", 0.038: "within error", 0.05: "held", 0.062: "within error", 0.07: "NOT HELD"}
     assert {share: figure.held(share, 20_000) for share in shares} == shares
-    seldom = [Measure(cell=every_cell()[0], figure=figure, by_seed=[0.01], runs=20_000)]
-    assert not not_held(seldom)
-    assert summary(seldom)[0][3:8] == ["1", "", "", "1", ""]
+    cautious = [Measure(cell=all_cells()[0], figure=figure, by_seed=[0.01], runs=20_000)]
+    assert not not_held(cautious)
+    assert summary(cautious)[0][3:8] == ["1", "", "", "1", ""]
 
 
-def test_the_page_shows_apart_what_is_not_held_and_what_is_cautious() -> None:
+def test_the_page_lists_missed_targets_and_cautious_tests_separately() -> None:
     figure = Figure(name="false positives", at_least=0.04, at_most=0.06)
-    cells = [cell for cell in every_cell() if cell.kind == "gate"][:3]
-    found = [
+    cells = [cell for cell in all_cells() if cell.kind == "gate"][:3]
+    page_measures = [
         Measure(cell=cell, figure=figure, by_seed=[share], runs=20_000)
         for cell, share in zip(cells, (0.02, 0.05, 0.09), strict=True)
     ]
-    text = "\n".join(page(found, [0], 20_000, 3))
+    text = "\n".join(page(page_measures, [0], 20_000, 3))
     missed, cautious = (text.partition(f"## {title}\n")[2].partition("\n## ")[0] for title in TITLES)
     assert "| 9.00 |" in missed and "| 2.00 |" not in missed and WHY["gate"] in missed
     assert "| 2.00 |" in cautious and "| 9.00 |" not in cautious and "| 5.00 |" not in missed + cautious
-    held = "\n".join(page(found[1:2], [0], 20_000, 1))
-    assert "All bounds are held." in held and TITLES[1] not in held and WHY["gate"] not in held
+    held = "\n".join(page(page_measures[1:2], [0], 20_000, 1))
+    assert "All targets are held." in held and TITLES[1] not in held and WHY["gate"] not in held
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @pytest.mark.parametrize("sizes", [None, "even", "uneven"])
-def test_what_a_world_says_is_true_of_it(world: World, sizes) -> None:  # type: ignore[no-untyped-def]
-    """The means of 2,000 runs lie within five standard errors of the true ones."""
+def test_a_world_has_the_means_it_declares(world: World, sizes) -> None:  # type: ignore[no-untyped-def]
+    """The means of 2,000 runs are within five standard errors of the declared ones."""
     setting = with_loss(world, 30, sizes)
     draws = list(setting.draws(np.random.default_rng(1), 2000))
     for truth, side in zip(setting.means, ("candidate", "baseline"), strict=True):
@@ -112,7 +113,7 @@ def test_what_a_world_says_is_true_of_it(world: World, sizes) -> None:  # type: 
     assert setting.difference < 0
 
 
-def test_members_of_a_cluster_are_as_alike_as_is_said() -> None:
+def test_clusters_have_the_declared_intraclass_correlation() -> None:
     for world in (MIDDLING, Normal(), FivePoint()):
         draws = Setting(world=world, n=100, sizes="even").draws(np.random.default_rng(2), 200)
         grouped = np.array([(draw.candidate - draw.baseline).reshape(100, 10) for draw in draws])
@@ -120,34 +121,36 @@ def test_members_of_a_cluster_are_as_alike_as_is_said() -> None:
         assert np.corrcoef(first, second)[0, 1] == pytest.approx(0.3, abs=0.04)  # 20,000 pairs: four errors are 0.03
 
 
-def test_figures_depend_on_the_seed_and_on_nothing_else() -> None:
-    places = [place for place, cell in enumerate(every_cell()) if cell.kind == "means"][:3]
-    one = [measure.by_seed for measure in simulate(places, [0, 1], 20, 1)]
-    assert one == [measure.by_seed for measure in simulate(places, [0, 1], 20, 2)]
-    assert one[-2:] == [measure.by_seed for measure in simulate(places[-1:], [0, 1], 20, 2)]
-    assert any(first != second for first, second in one)
+def test_figures_depend_on_the_seed_only() -> None:
+    places = [place for place, cell in enumerate(all_cells()) if cell.kind == "means"][:3]
+    by_seed = [measure.by_seed for measure in simulate(places, [0, 1], 20, 1)]
+    assert by_seed == [measure.by_seed for measure in simulate(places, [0, 1], 20, 2)]
+    assert by_seed[-2:] == [measure.by_seed for measure in simulate(places[-1:], [0, 1], 20, 2)]
+    assert any(first != second for first, second in by_seed)
 
 
-def test_cells_have_names_of_their_own() -> None:
-    names = [cell.name for cell in every_cell()]
+def test_cell_names_are_unique() -> None:
+    names = [cell.name for cell in all_cells()]
     assert len({*names}) == len(names)
-    assert {cell.kind for cell in every_cell()} == {*KINDS}
+    assert {cell.kind for cell in all_cells()} == {*KINDS}
 
 
 @pytest.mark.parametrize("sizes", [None, "uneven"])
 @pytest.mark.parametrize("world", [YesNo(base=0.8, differ=0.2), Normal(), Skewed()], ids=lambda world: world.name)
-def test_the_gate_is_given_what_a_run_would_give_it(world: World, sizes) -> None:  # type: ignore[no-untyped-def]
+def test_gate_cells_use_the_estimates_of_a_run(world: World, sizes) -> None:  # type: ignore[no-untyped-def]
     low, high = (0.0, 1.0) if world.binary else world.bounds or (-np.inf, np.inf)
     for draw in Setting(world=world, n=40, sizes=sizes).draws(np.random.default_rng(3), 5):
         clusters = None if draw.clusters is None else [str(cluster) for cluster in draw.clusters]
         scale = Scale(declared=MetricSpec(higher_is_better=True), support=(low, high), bounds=(low, high))
         ours, theirs = (_metric(side, binary=world.binary) for side in (draw.candidate, draw.baseline))
         paired = PairedMetric(candidate=ours, baseline=theirs, clusters=clusters, scale=scale, confidence_level=0.95)
-        wanted, quick = bounded_difference(paired), quick_measured(draw, world)
-        assert (quick.value, quick.n, quick.p_value) == pytest.approx((wanted.value, wanted.n, wanted.p_value))
+        expected, estimate = bounded_difference(paired), gate_estimate(draw, world)
+        assert (estimate.value, estimate.n, estimate.p_value) == pytest.approx(
+            (expected.value, expected.n, expected.p_value)
+        )
         for confidence_level in (0.5, 0.95, 0.999):
-            assert quick.worst_case_interval_at(confidence_level) == pytest.approx(
-                wanted.worst_case_interval_at(confidence_level)
+            assert estimate.worst_case_interval_at(confidence_level) == pytest.approx(
+                expected.worst_case_interval_at(confidence_level)
             )
 
 
@@ -167,17 +170,38 @@ def _metric(values, *, binary: bool) -> MetricValues:  # type: ignore[no-untyped
 
 
 @pytest.mark.parametrize("world", [YesNo(base=0.8, differ=0.2), FivePoint()], ids=lambda world: world.name)
-def test_what_one_call_says_of_all_looks_is_what_they_said(world: World) -> None:
-    setting = Setting(world=world, n=MOST, loss=2 * world.some_loss(MOST))
-    reach = (
+def test_one_call_gives_the_result_of_all_interim_analyses(world: World) -> None:
+    setting = Setting(world=world, n=MAX_N, loss=2 * world.typical_loss(MAX_N))
+    bounds = (
         (-1.0, 1.0) if world.bounds is None else (world.bounds[0] - world.bounds[1], world.bounds[1] - world.bounds[0])
     )
     stopped = []
     for draw in setting.draws(np.random.default_rng(4), 5):
         differences = draw.candidate - draw.baseline
-        found = confidence_sequence(differences, bounds=reach, interim_analyses=LOOKS)
-        told = [n for n, low, high in zip(LOOKS, found.low, found.high, strict=True) if not low <= 0 <= high]  # type: ignore[operator]
-        stopped.append(first_look(setting, differences, bounded=True))
-        assert stopped[-1] == (told[0] if told else None)
-        assert last_interval(setting, differences, bounded=True) == pytest.approx((found.low[-1], found.high[-1]))
+        sequence = confidence_sequence(differences, bounds=bounds, interim_analyses=ANALYSES)
+        intervals = zip(sequence.low, sequence.high, strict=True)
+        rejected = [n for n, (low, high) in zip(ANALYSES, intervals, strict=True) if not low <= 0 <= high]  # type: ignore[operator]
+        stopped.append(first_rejection(setting, differences, bounded=True))
+        assert stopped[-1] == (rejected[0] if rejected else None)
+        assert last_interval(setting, differences, bounded=True) == pytest.approx((sequence.low[-1], sequence.high[-1]))
     assert any(stopped)
+
+
+def test_tables_reword_methods_and_worlds_without_changing_the_draws() -> None:
+    texts = {text for cell in all_cells() for text in (cell.method, cell.world)}
+    assert {*SHOWN_AS} <= texts
+    assert texts.isdisjoint(SHOWN_AS.values())
+
+
+def test_the_page_in_docs_has_every_figure_and_the_present_words() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[:6] for line in text.partition("## Paired: ")[2].splitlines() if line.startswith("| ")]
+    expected = [
+        Measure(cell=cell, figure=figure, by_seed=[0.0], runs=1).row()[:6]
+        for cell in all_cells()
+        for figure in cell.figures
+    ]
+    assert [[row[0].removeprefix("| "), *row[1:]] for row in rows if row[0] != "| method"] == expected
+    assert text.startswith(
+        INTRODUCTION.format(runs=4000, seeds="0, 1, 2, 3, 4", cells=len(all_cells()), tolerance=TOLERANCE)
+    )

@@ -88,22 +88,22 @@ def test_a_run_makes_the_calls_that_were_planned_and_a_second_plan_knows_what_th
     from evalflows import run
 
     before = told()
-    assert {line["who"]: line["calls"] for line in before["calls"]} == COUNTED
+    assert {line["caller"]: line["calls"] for line in before["calls"]} == COUNTED
     assert before["total"]["calls"] == sum(COUNTED.values()) and endpoint.calls == 0
     assert {line["size"]["basis"] for line in before["calls"]} == {"upper estimate"}
     run(load_experiment("spec.yaml"))
     assert endpoint.calls == before["total"]["calls"]
 
     after = told("--effect", "0.03")
-    sizes = {line["who"]: line["size"] for line in after["calls"]}
+    sizes = {line["caller"]: line["size"] for line in after["calls"]}
     assert {(one["tokens_in"], one["tokens_out"], one["usd"]) for one in sizes.values()} == {(10, 5, 30e-6)}
     assert sizes["correctness"]["basis"] == f"{COUNTED['correctness'] + 12} earlier calls of this judge"
     assert sizes["pairwise_preference"]["basis"] == f"{COUNTED['pairwise_preference']} earlier calls of this judge"
     assert [line["in_ledger"] for line in after["calls"][:2]] == [2 * N, 2 * N]
     assert before["total"]["usd"] > after["total"]["usd"] == pytest.approx((after["total"]["calls"] - 4 * N) * 30e-6)
     correctness = next(one for one in after["metrics"] if one["metric"] == "correctness")
-    assert correctness["spread"]["basis"].startswith("small-new against small-old of ")
-    assert (correctness["spread"]["n_pairs"], correctness["spread"]["repetitions"]) == (N, 2)
+    assert correctness["variance"]["basis"].startswith("small-new against small-old of ")
+    assert (correctness["variance"]["n_pairs"], correctness["variance"]["repetitions"]) == (N, 2)
     assert any("rough, with only 12 examples" in said for said in after["sentences"])
 
 
@@ -129,7 +129,7 @@ def test_the_spec_is_changed_by_set_and_metrics_are_chosen(endpoint: Endpoint) -
     found = told("--set", "repetitions=1", "--set", "dataset.sample=5", "--metric", "contains", "--power", "0.9")
     assert [line["calls"] for line in found["calls"][:2]] == [5, 5]
     assert [one["metric"] for one in found["metrics"]] == ["contains"]
-    assert found["present"]["power"] == 0.9
+    assert found["design"]["power"] == 0.9
     assert any("with 90% power" in said for said in found["sentences"])
 
 

@@ -1,4 +1,4 @@
-"""Student's t without scipy, by integration and bisection; and what holds of every result."""
+"""Student's t without scipy, by integration and bisection, and checks of every result."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(300)
 
 
 def central_t(t: Any, df: Any) -> Any:
-    """P(|T| <= t), arrays of one shape: with T = sqrt(df) tan(angle) the density is cos(angle) ** (df - 1) / B."""
+    """P(|T| <= t), for arrays of one shape. With T = sqrt(df) tan(angle) the density is cos(angle) ** (df - 1) / B."""
     t, df = np.asarray(t, dtype=float), np.asarray(df, dtype=float)
     angle = np.arctan(np.abs(t) / np.sqrt(df))
     heights = np.cos(angle[..., None] * (NODES + 1) / 2) ** (df[..., None] - 1)
@@ -22,7 +22,7 @@ def central_t(t: Any, df: Any) -> Any:
 
 
 def quantile_of_t(confidence_level: Any, df: Any) -> Any:
-    """t with P(|T| <= t) = level, by bisection; arrays of one shape, quantiles up to 1000."""
+    """Return t with P(|T| <= t) = level, by bisection; arrays of one shape, quantiles up to 1000."""
     low, high = np.zeros_like(np.asarray(df, dtype=float)), np.full_like(np.asarray(df, dtype=float), 1000.0)
     for _ in range(60):
         middle = (low + high) / 2
@@ -32,7 +32,7 @@ def quantile_of_t(confidence_level: Any, df: Any) -> Any:
 
 
 def sandwich(values: Any, clusters: Sequence[int]) -> float:
-    """The cluster-robust standard error of a regression on a constant, matrix by matrix, with CR1's correction."""
+    """Return the cluster-robust standard error (CR1) of a regression on a constant, by matrices."""
     n, k = len(values), 1
     x = np.ones((n, k))
     bread = np.linalg.inv(x.T @ x)
@@ -44,7 +44,7 @@ def sandwich(values: Any, clusters: Sequence[int]) -> float:
 
 
 def check_plain(result: Any) -> None:
-    """Plain numbers only, all finite; an interval with its ends in order, or a reason."""
+    """Assert plain finite numbers, and an interval with its ends in order or a reason."""
     for field in fields(result):
         value = getattr(result, field.name)
         assert type(value) in (float, int, str, bool, type(None)), f"{field.name} is {type(value)}"

@@ -1,4 +1,4 @@
-"""What is taken, and what is said of the rest."""
+"""Validation of vectors, lengths and confidence levels."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def test_lists_booleans_and_whole_numbers_become_floats() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e300])
-def test_a_number_that_is_not_finite_is_refused_by_its_place(bad: float) -> None:
+def test_a_number_that_is_not_finite_is_refused_with_its_index(bad: float) -> None:
     with pytest.raises(ValueError, match=r"values\[1\]: got .*, wanted a finite number"):
         finite_vector("values", [0.5, bad, 0.5])
 
@@ -29,22 +29,22 @@ def test_another_shape_is_refused(bad: object) -> None:
         finite_vector("values", bad)  # type: ignore[arg-type]
 
 
-def test_a_missing_value_is_not_taken_for_a_number() -> None:
+def test_a_missing_value_is_refused() -> None:
     with pytest.raises(ValueError, match=r"values\[1\]: got nan"):
         finite_vector("values", np.array([0.5, None], dtype=object))
 
 
-def test_sides_of_two_lengths_are_no_pairs() -> None:
+def test_sides_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="got 3 values, wanted as many as the baseline's 2"):
         same_length(np.zeros(3), np.zeros(2))
 
 
 @pytest.mark.parametrize("bad", [0, 1, -0.5, 95, float("nan")])
-def test_a_level_lies_between_0_and_1(bad: float) -> None:
+def test_a_confidence_level_is_between_0_and_1(bad: float) -> None:
     with pytest.raises(ValueError, match="confidence_level: got"):
         checked_confidence_level(bad)
 
 
-def test_the_mean_of_equal_numbers_is_that_number() -> None:
-    assert np.full(3, 0.1).mean() != 0.1  # what rounding would make of it
+def test_the_mean_of_equal_numbers_is_exact() -> None:
+    assert np.full(3, 0.1).mean() != 0.1  # because of rounding
     assert mean_of(np.full(3, 0.1)) == 0.1

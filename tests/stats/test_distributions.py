@@ -1,4 +1,4 @@
-"""Quantiles and tails against integration, the standard library's normal distribution, and counting."""
+"""Quantiles and tail probabilities against integration, the standard library and enumeration."""
 
 import subprocess
 import sys
@@ -30,13 +30,13 @@ def test_importing_stats_does_not_load_scipy() -> None:
 
 
 @pytest.mark.parametrize("confidence_level", [0.01, 0.5, 0.9, 0.95, 0.99, 0.999999])
-def test_the_normal_quantile_is_that_of_the_standard_library(confidence_level: float) -> None:
+def test_the_normal_quantile_matches_the_standard_library(confidence_level: float) -> None:
     assert normal_quantile(confidence_level) == pytest.approx(
         NormalDist().inv_cdf((1 + confidence_level) / 2), abs=1e-9
     )
 
 
-def test_the_t_quantile_holds_as_much_as_it_says(t_probability: Callable[[Any, Any], Any]) -> None:
+def test_the_t_quantile_has_the_requested_probability(t_probability: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(4)
     df = np.concatenate([rng.integers(1, 200, 25).astype(float), rng.uniform(2, 60, 25)])
     levels = rng.uniform(0.5, 0.999, 50)
@@ -46,15 +46,15 @@ def test_the_t_quantile_holds_as_much_as_it_says(t_probability: Callable[[Any, A
     assert t_probability(quantiles, df) == pytest.approx(levels, abs=1e-9)
 
 
-def test_the_t_quantile_is_that_of_the_tables() -> None:
+def test_the_t_quantile_matches_published_tables() -> None:
     assert [round(t_quantile(0.95, df), 3) for df in (1, 2, 9, 29, 99)] == [12.706, 4.303, 2.262, 2.045, 1.984]
 
 
-def test_the_p_of_t_is_what_lies_outside(t_probability: Callable[[Any, Any], Any]) -> None:
+def test_the_t_p_value_is_the_probability_outside(t_probability: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(5)
     centres, errors, df = rng.normal(size=50), rng.exponential(size=50) + 0.1, rng.integers(1, 200, 50)
-    found = [t_p_value(*one, df=k) for *one, k in zip(centres.tolist(), errors.tolist(), df.tolist(), strict=True)]
-    assert found == pytest.approx(1 - t_probability(centres / errors, df), abs=1e-9)
+    result = [t_p_value(*value, df=k) for *value, k in zip(centres.tolist(), errors.tolist(), df.tolist(), strict=True)]
+    assert result == pytest.approx(1 - t_probability(centres / errors, df), abs=1e-9)
 
 
 def test_an_interval_ends_where_p_is_one_minus_the_level() -> None:
@@ -62,7 +62,7 @@ def test_an_interval_ends_where_p_is_one_minus_the_level() -> None:
     assert [t_p_value(3.0 - end, 2.0, df=7) for end in (low, high)] == pytest.approx([0.1, 0.1])
 
 
-def test_the_p_of_a_fair_coin_is_counted() -> None:
+def test_the_binomial_p_value_matches_enumeration() -> None:
     for n in (1, 2, 7, 10, 31):
         weights = [Fraction(comb(n, k), 2**n) for k in range(n + 1)]
         for k in range(n + 1):
@@ -70,10 +70,10 @@ def test_the_p_of_a_fair_coin_is_counted() -> None:
             assert even_binomial_p_value(k, n) == pytest.approx(float(no_likelier), abs=1e-12)
 
 
-def test_without_a_toss_p_is_one() -> None:
+def test_the_binomial_p_value_of_no_tosses_is_1() -> None:
     assert even_binomial_p_value(0, 0) == 1.0
 
 
-def test_clipping_leaves_what_is_inside() -> None:
+def test_clipping_keeps_points_inside_the_bounds() -> None:
     assert clipped((-0.2, 0.7), 0.0, 1.0) == (0.0, 0.7)
     assert clipped((0.2, 1.7), 0.0, 1.0) == (0.2, 1.0)

@@ -1,4 +1,4 @@
-"""adjusted: many p-values read together, against statsmodels, the definitions, and simulated false findings."""
+"""adjusted: against statsmodels, the definitions, and simulated error rates."""
 
 import gc
 from typing import Any
@@ -16,43 +16,47 @@ P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 WAYS = st.sampled_from(["holm", "benjamini_hochberg", "none"])
 
 
-@pytest.mark.parametrize(("how", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
-def test_it_is_statsmodels_with_ties_too(how: Any, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("method", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
+def test_adjusted_p_values_match_statsmodels_with_ties(
+    method: Any, theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gc, "collect", lambda: 0)  # statsmodels collects garbage in each call, a third of a second
     rng = np.random.default_rng(31)
     for m in rng.integers(1, 40, 50):
         p_values = np.round(rng.random(m) ** 3, 2)  # two digits: ties, zeros and ones
-        assert adjusted(p_values, how) == pytest.approx(multipletests(p_values, method=theirs)[1], abs=1e-12)
+        assert adjusted(p_values, method) == pytest.approx(multipletests(p_values, method=theirs)[1], abs=1e-12)
 
 
-def test_of_four_by_hand() -> None:
+def test_four_p_values_by_hand() -> None:
     p_values = [0.03, 0.01, 0.04, 0.02]
     assert adjusted(p_values).tolist() == pytest.approx([0.06, 0.04, 0.06, 0.06])  # 4 x 0.01, then 3 x 0.02
     assert adjusted(p_values, "benjamini_hochberg").tolist() == pytest.approx([0.04] * 4)
     assert adjusted(p_values, "none").tolist() == p_values
 
 
-def test_holm_finds_what_stays_small_and_not_what_many_tests_explain() -> None:
+def test_holm_rejects_only_p_values_small_for_the_number_of_tests() -> None:
     alone, among_many = adjusted([0.004]), adjusted([0.004, *[0.5] * 19])
     assert alone[0] < 0.05 < among_many[0]
     assert adjusted([0.002, *[0.5] * 19])[0] < 0.05
 
 
-@pytest.mark.parametrize("how", ["holm", "benjamini_hochberg", "none"])
-def test_no_tests_give_no_numbers_and_the_input_stays_as_it_is(how: Any) -> None:
-    assert adjusted([], how).shape == (0,)
+@pytest.mark.parametrize("method", ["holm", "benjamini_hochberg", "none"])
+def test_no_tests_give_no_p_values_and_the_input_is_not_changed(method: Any) -> None:
+    assert adjusted([], method).shape == (0,)
     given_ones = np.array([0.5, 0.01])
-    assert adjusted(given_ones, how) is not given_ones
+    assert adjusted(given_ones, method) is not given_ones
     assert given_ones.tolist() == [0.5, 0.01]
 
 
 @given(P_VALUES, WAYS, st.randoms(use_true_random=False))
-def test_they_are_at_most_1_never_smaller_and_order_does_not_matter(p_values: Any, how: Any, random: Any) -> None:
-    found = adjusted(p_values, how)
-    assert np.all((found >= np.array(p_values) * (1 - 1e-12)) & (found <= 1))
-    assert np.all(np.diff(found[np.argsort(p_values)]) >= 0)
+def test_adjusted_p_values_are_at_most_1_never_smaller_and_order_independent(
+    p_values: Any, method: Any, random: Any
+) -> None:
+    result = adjusted(p_values, method)
+    assert np.all((result >= np.array(p_values) * (1 - 1e-12)) & (result <= 1))
+    assert np.all(np.diff(result[np.argsort(p_values)]) >= 0)
     places = random.sample(range(len(p_values)), len(p_values))
-    assert adjusted([p_values[place] for place in places], how).tolist() == found[places].tolist()
+    assert adjusted([p_values[place] for place in places], method).tolist() == result[places].tolist()
 
 
 @given(P_VALUES)
@@ -61,35 +65,35 @@ def test_holm_is_never_below_benjamini_hochberg(p_values: Any) -> None:
 
 
 def simulated(rng: np.random.Generator, runs: int, true_ones: int, m: int) -> Any:
-    """z-tests that share half of their variance, of which the first so many have something to find; shape (runs, m)."""
+    """Return p-values of correlated z-tests, the first of which have a true effect; shape (runs, m)."""
     z = (rng.normal(size=(runs, m)) + rng.normal(size=(runs, 1))) / np.sqrt(2)
     z[:, :true_ones] += 4
     return 2 * special.ndtr(-np.abs(z))
 
 
-def test_holm_seldom_errs_in_any_test_and_unadjusted_ones_often_do() -> None:
+def test_holm_controls_the_family_wise_error_rate_and_no_adjustment_does_not() -> None:
     p_values = simulated(np.random.default_rng(32), 2000, 3, 10)
     assert np.mean([adjusted(row, "holm")[3:].min() <= 0.05 for row in p_values]) <= 0.05
     assert np.mean([adjusted(row, "none")[3:].min() <= 0.05 for row in p_values]) >= 0.15
 
 
-def test_benjamini_hochberg_keeps_the_share_of_false_findings_and_finds_more() -> None:
+def test_benjamini_hochberg_controls_the_false_discovery_rate_with_more_power() -> None:
     p_values = simulated(np.random.default_rng(33), 2000, 5, 10)
-    found = np.array([adjusted(row, "benjamini_hochberg") <= 0.05 for row in p_values])
-    assert np.mean(found[:, 5:].sum(axis=1) / np.maximum(found.sum(axis=1), 1)) <= 0.05
-    assert found[:, :5].mean() > np.mean([adjusted(row)[:5] <= 0.05 for row in p_values]) + 0.02
+    result = np.array([adjusted(row, "benjamini_hochberg") <= 0.05 for row in p_values])
+    assert np.mean(result[:, 5:].sum(axis=1) / np.maximum(result.sum(axis=1), 1)) <= 0.05
+    assert result[:, :5].mean() > np.mean([adjusted(row)[:5] <= 0.05 for row in p_values]) + 0.02
 
 
 @pytest.mark.parametrize(
-    ("p_values", "how", "said"),
+    ("p_values", "method", "said"),
     [
         ([0.5, 1.01], "holm", r"p_values\[1\]: got 1.01, wanted 0 to 1"),
         ([-0.1], "none", r"p_values\[0\]"),
         ([float("nan")], "holm", r"p_values\[0\]"),
         ([[0.5]], "holm", "p_values: got shape"),
-        ([0.5], "bonferroni", "how: got 'bonferroni', wanted one of holm, benjamini_hochberg, none"),
+        ([0.5], "bonferroni", "method: got 'bonferroni', wanted one of holm, benjamini_hochberg, none"),
     ],
 )
-def test_bad_input_is_refused(p_values: Any, how: Any, said: str) -> None:
+def test_bad_input_is_refused(p_values: Any, method: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        adjusted(p_values, how)
+        adjusted(p_values, method)

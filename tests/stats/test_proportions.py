@@ -1,4 +1,4 @@
-"""Intervals and tests of shares: solved, counted, reckoned exactly, and as published."""
+"""Intervals and tests of proportions, against numerical solutions, enumeration and published values."""
 
 from fractions import Fraction
 from itertools import product
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from evalflows.stats.proportions import (
-    bonett_price_error,
     bonett_price_interval,
+    bonett_price_standard_error,
     clopper_pearson_interval,
     constant_interval,
     exact_mcnemar_p,
-    most_that_differ,
+    largest_missed_share,
     newcombe_interval,
     paired_share_interval,
     score_interval,
@@ -31,7 +31,7 @@ def z_of(confidence_level: float) -> float:
 
 
 def solved_score(yes: int, n: int, confidence_level: float) -> tuple[float, float]:
-    """The two shares p at which (yes/n - p)^2 n = z^2 p (1 - p), by bisection."""
+    """Return the two shares p with (yes/n - p)^2 n = z^2 p (1 - p), by bisection."""
 
     def solve(inside: float, outside: float) -> float:
         for _ in range(100):
@@ -60,15 +60,15 @@ def test_wilson_is_as_published(yes: int, n: int, published: tuple[float, float]
     assert wilson_interval(yes, n, confidence_level=0.95) == pytest.approx(published, abs=5e-5)
 
 
-def test_wilson_reaches_to_none_and_to_all() -> None:
+def test_wilson_reaches_0_and_1() -> None:
     for n, confidence_level in product(range(1, 60), (0.5, 0.8, 0.9, 0.95, 0.99)):
         assert wilson_interval(0, n, confidence_level=confidence_level)[0] == 0.0
         assert wilson_interval(n, n, confidence_level=confidence_level)[1] == 1.0
 
 
 @pytest.mark.parametrize("n", [30, 100])
-def test_wilson_covers_the_share_as_often_as_it_says(n: int) -> None:
-    """Exactly: the sum of the probabilities of all counts whose interval has the share in it."""
+def test_wilson_has_its_nominal_coverage_on_average(n: int) -> None:
+    """By enumeration: the total probability of the counts whose interval contains the share."""
     shares = np.linspace(0.05, 0.95, 181)
     counts = np.arange(n + 1)
     probabilities = [comb(n, k) * shares**k * (1 - shares) ** (n - k) for k in counts.tolist()]
@@ -76,7 +76,7 @@ def test_wilson_covers_the_share_as_often_as_it_says(n: int) -> None:
     inside = (low[:, None] <= shares) & (shares <= high[:, None])
     covered = np.sum(np.array(probabilities) * inside, axis=0)
     assert covered.mean() == pytest.approx(0.95, abs=0.005)
-    assert covered.min() > 0.89  # of single shares it is known to go up and down
+    assert covered.min() > 0.89  # coverage is known to oscillate with the share
 
 
 def test_bonett_price_is_the_published_formula() -> None:
@@ -91,17 +91,17 @@ def test_bonett_price_is_the_published_formula() -> None:
 
 def test_bonett_price_is_as_published() -> None:
     # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
-    found = bonett_price_interval(26, 4, 48, confidence_level=0.95)
-    assert found == pytest.approx((0.2548067, 0.6251933), abs=5e-8)
+    result = bonett_price_interval(26, 4, 48, confidence_level=0.95)
+    assert result == pytest.approx((0.2548067, 0.6251933), abs=5e-8)
 
 
-def test_bonett_price_goes_no_further_than_all() -> None:
+def test_bonett_price_is_clipped_to_1() -> None:
     assert bonett_price_interval(3, 0, 3, confidence_level=0.99)[1] == 1.0
     assert bonett_price_interval(0, 3, 3, confidence_level=0.99)[0] == -1.0
 
 
 def likeliest_loss(gained: int, lost: int, n: int, difference: float) -> float:
-    """The chance of a loss under which those counts are likeliest, had the difference been that; by bisection."""
+    """Return the maximum-likelihood probability of a loss given the difference, by bisection."""
     low, high = max(0.0, -difference), (1 - difference) / 2
 
     def slope(share: float) -> float:
@@ -115,7 +115,7 @@ def likeliest_loss(gained: int, lost: int, n: int, difference: float) -> float:
 
 
 @pytest.mark.parametrize("confidence_level", [0.8, 0.95])
-def test_tango_ends_where_the_score_test_begins_to_refuse(confidence_level: float) -> None:
+def test_tango_ends_where_the_score_test_starts_to_reject(confidence_level: float) -> None:
     for gained, lost, rest in RNG.integers(1, 40, (30, 3)).tolist():
         n = gained + lost + rest
         for end in tango_interval(gained, lost, n, confidence_level=confidence_level):
@@ -124,7 +124,7 @@ def test_tango_ends_where_the_score_test_begins_to_refuse(confidence_level: floa
             assert abs(gained - lost - n * end) / sqrt(variance) == pytest.approx(z_of(confidence_level), abs=1e-5)
 
 
-def test_tango_of_none_that_differ_is_the_score_of_none() -> None:
+def test_tango_of_concordant_pairs_is_the_score_interval_of_0() -> None:
     z = z_of(0.95)
     assert tango_interval(0, 0, 50, confidence_level=0.95) == pytest.approx((-(z**2) / (50 + z**2), z**2 / (50 + z**2)))
     assert tango_interval(9, 0, 9, confidence_level=0.95)[1] == 1.0
@@ -136,8 +136,8 @@ def test_tango_is_as_published() -> None:
     assert tango_interval(1, 7, 21, confidence_level=0.95) == pytest.approx((-0.517, -0.026), abs=5.1e-4)
 
 
-def test_joined_intervals_of_pairs_err_on_neither_side_more_than_they_say() -> None:
-    """Exactly: the probabilities of all counts, 8 % of 100 pairs differing, a loss of 0.05. One alone: 3 %."""
+def test_the_union_interval_of_pairs_has_its_nominal_error_on_each_side() -> None:
+    """By enumeration, with 8 % of 100 pairs discordant and a loss of 0.05. One interval alone errs in 3 %."""
     n, differ, loss = 100, 0.08, 0.05
     gain, above = (differ - loss) / 2, {"joined": 0.0, "bonett-price": 0.0}
     for total in range(40):
@@ -151,8 +151,8 @@ def test_joined_intervals_of_pairs_err_on_neither_side_more_than_they_say() -> N
 
 
 @pytest.mark.parametrize("n", [30, 100])
-def test_clopper_pearson_errs_on_neither_side_more_than_it_says(n: int) -> None:
-    """Exactly, for many shares; at some of them Wilson's interval errs in twice as many on one side."""
+def test_clopper_pearson_has_at_most_its_nominal_error_on_each_side(n: int) -> None:
+    """By enumeration for many shares; for some, Wilson's interval errs twice as often on one side."""
     shares = np.linspace(0.02, 0.98, 193)
     chances = np.array([comb(n, k) * shares**k * (1 - shares) ** (n - k) for k in range(n + 1)])
     worst = {}
@@ -163,14 +163,14 @@ def test_clopper_pearson_errs_on_neither_side_more_than_it_says(n: int) -> None:
     assert worst[clopper_pearson_interval] <= 0.025 + 1e-9 < 0.05 < worst[wilson_interval]
 
 
-def test_clopper_pearson_is_as_published_and_ends_where_the_tail_is_left() -> None:
+def test_clopper_pearson_is_as_published() -> None:
     # Newcombe 1998, table I, method 5
     for (yes, n), published in {(81, 263): (0.2527, 0.3676), (15, 148): (0.0578, 0.1617), (0, 20): (0, 0.1684)}.items():
         assert clopper_pearson_interval(yes, n, confidence_level=0.95) == pytest.approx(published, abs=5.1e-5)
     assert clopper_pearson_interval(20, 20, confidence_level=0.95)[1] == 1.0
 
 
-def test_mcnemar_counts_the_ways_that_are_no_likelier() -> None:
+def test_mcnemar_matches_enumeration() -> None:
     for gained, lost in product(range(13), range(13)):
         n = gained + lost
         ways = [comb(n, k) for k in range(n + 1)]
@@ -201,24 +201,24 @@ def test_newcombe_is_as_published(counts: tuple[int, int, int, int], published: 
     assert newcombe_interval(*counts, confidence_level=0.95) == pytest.approx(published, abs=5.1e-5)
 
 
-def test_the_score_interval_of_a_fraction_of_a_value_lies_between() -> None:
+def test_the_score_interval_is_monotonic_in_fractional_n() -> None:
     lows = [score_interval(0.3, n, 2.0)[0] for n in (12, 12.5, 13)]
     assert lows == sorted(lows) and lows[0] < lows[1] < lows[2]
 
 
-def test_the_error_of_bonett_price_makes_its_interval() -> None:
+def test_the_bonett_price_standard_error_gives_its_interval() -> None:
     low, high = bonett_price_interval(6, 3, 40, confidence_level=0.95)
-    assert high - low == pytest.approx(2 * z_of(0.95) * bonett_price_error(6, 3, 40))
-    assert bonett_price_error(0, 0, 40) > 0
+    assert high - low == pytest.approx(2 * z_of(0.95) * bonett_price_standard_error(6, 3, 40))
+    assert bonett_price_standard_error(0, 0, 40) > 0
 
 
-def test_the_most_that_differ_would_have_been_missed_one_time_in_forty() -> None:
+def test_the_largest_missed_share_is_missed_with_probability_1_in_40() -> None:
     for n in (1, 5, 200, 10**6):
-        assert (1 - most_that_differ(n, confidence_level=0.95)) ** n == pytest.approx(0.025, rel=1e-6)
+        assert (1 - largest_missed_share(n, confidence_level=0.95)) ** n == pytest.approx(0.025, rel=1e-6)
 
 
-def test_a_constant_with_bounds_has_the_worst_that_so_few_can_do() -> None:
-    most = most_that_differ(10, confidence_level=0.9)
+def test_a_constant_with_bounds_has_the_worst_case_interval() -> None:
+    most = largest_missed_share(10, confidence_level=0.9)
     assert constant_interval(0.2, 10, (-1.0, 1.0), confidence_level=0.9) == pytest.approx(
         (0.2 - 1.2 * most, 0.2 + 0.8 * most)
     )
@@ -227,7 +227,7 @@ def test_a_constant_with_bounds_has_the_worst_that_so_few_can_do() -> None:
     assert constant_interval(0.2, 10, (0.0, float("inf")), confidence_level=0.9) is None
 
 
-def test_newcombe_joins_two_solved_scores() -> None:
+def test_newcombe_combines_two_score_intervals() -> None:
     for (a, m), (b, n) in zip(SHARES, reversed(SHARES), strict=True):
         (l1, u1), (l2, u2), p1, p2 = solved_score(a, m, 0.95), solved_score(b, n, 0.95), a / m, b / n
         expected = p1 - p2 - hypot(p1 - l1, u2 - p2), p1 - p2 + hypot(u1 - p1, p2 - l2)

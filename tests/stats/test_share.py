@@ -1,4 +1,4 @@
-"""share_estimate: a share with an interval that is there without spread too, and as wide as its clusters ask for."""
+"""share_estimate and combined_share: against the score test and effective sample sizes; coverage."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ ANSWERS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "b", "c", 
 
 
 def inverted(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Where the score test does not refuse: |share - p| <= quantile sqrt(p (1 - p) / n); by bisection."""
+    """The shares that the score test accepts: |share - p| <= quantile sqrt(p (1 - p) / n); by bisection."""
 
     def end(inside: float, outside: float) -> float:
         for _ in range(100):
@@ -29,29 +29,28 @@ def inverted(share: float, n: float, quantile: float) -> tuple[float, float]:
     return end(share, 0.0), end(share, 1.0)
 
 
-def test_alone_it_is_wilson_as_published() -> None:
-    found = share_estimate([True] * 81 + [False] * 182)
-    assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
-    assert (found.method, found.share, found.n, found.n_clusters) == ("wilson", 81 / 263, 263, None)
+def test_without_clusters_it_is_wilson_as_published() -> None:
+    result = share_estimate([True] * 81 + [False] * 182)
+    assert (result.low, result.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
+    assert (result.method, result.share, result.n, result.n_clusters) == ("wilson", 81 / 263, 263, None)
 
 
 @pytest.mark.parametrize(("yes", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20)])
-def test_alone_it_is_the_score_test_inverted_even_without_spread(yes: int, n: int) -> None:
-    found = share_estimate([1] * yes + [0] * (n - yes), confidence_level=0.9)
-    assert (found.low, found.high) == pytest.approx(inverted(yes / n, n, NormalDist().inv_cdf(0.95)), abs=1e-9)
-    assert found.reason is None
+def test_without_clusters_it_inverts_the_score_test_even_for_equal_values(yes: int, n: int) -> None:
+    result = share_estimate([1] * yes + [0] * (n - yes), confidence_level=0.9)
+    assert (result.low, result.high) == pytest.approx(inverted(yes / n, n, NormalDist().inv_cdf(0.95)), abs=1e-9)
+    assert result.reason is None
 
 
 def worth(values: Any, clusters: Sequence[int], error_of: Callable[[Any, Sequence[int]], float]) -> float:
-    """How many values that stand alone are worth as much by the standard error, after two clusters of average size are
-    added, one all 0, one all 1."""
+    """Return the effective sample size implied by the standard error after adding two clusters of average size."""
     size, count = round(len(values) / len({*clusters})), max(clusters) + 1
     more = np.array([*values, *[0.0] * size, *[1.0] * size])
     error = error_of(more, [*clusters, *[count] * size, *[count + 1] * size])
     return float(more.mean() * (1 - more.mean()) / error**2 * len(values) / len(more))
 
 
-def test_clusters_count_as_many_as_their_standard_error_says(
+def test_the_effective_size_follows_from_the_standard_error(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
     rng = np.random.default_rng(20)
@@ -62,42 +61,42 @@ def test_clusters_count_as_many_as_their_standard_error_says(
         share = values.mean()
         effective = min(len(values), share * (1 - share) / sandwich_error(values, clusters) ** 2)
         effective = min(effective, worth(values, clusters, sandwich_error))
-        found = share_estimate(values, clusters)
+        result = share_estimate(values, clusters)
         df = degrees_of_freedom(values, clustering_of(clusters, values.size))
         expected = inverted(share, effective, float(t_bisected(0.95, df)))
-        assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
-        assert (found.method, found.n_clusters) == ("cluster-robust wilson", 12)
+        assert (result.low, result.high) == pytest.approx(expected, abs=1e-9)
+        assert (result.method, result.n_clusters) == ("cluster-robust wilson", 12)
         fewer += effective < len(values)
     assert fewer >= 20
 
 
 @pytest.mark.parametrize("values", [[1] * 12, [0] * 12, [0, 1] * 6])
-def test_clusters_without_spread_count_no_more_than_once_each(
+def test_equal_clusters_count_at_most_once_each(
     values: list[int], t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
     clusters = [k // 2 for k in range(12)]
-    found, effective = share_estimate(values, clusters), min(6.0, worth(values, clusters, sandwich_error))
+    result, effective = share_estimate(values, clusters), min(6.0, worth(values, clusters, sandwich_error))
     assert 4 < effective <= 6
     expected = inverted(float(np.mean(values)), effective, float(t_bisected(0.95, 5.0)))
-    assert (found.low, found.high) == pytest.approx(expected, abs=1e-9)
+    assert (result.low, result.high) == pytest.approx(expected, abs=1e-9)
 
 
-def test_copies_add_nothing() -> None:
-    """Ten copies of 12 answers are worth 11: n is by the standard error with G / (G - 1)."""
+def test_copies_within_clusters_change_nothing() -> None:
+    """Ten copies of 12 answers are worth 11, because the standard error has the factor G / (G - 1)."""
     once = [1] * 9 + [0] * 3
     copies, naive = share_estimate(once * 10, [*range(12)] * 10), share_estimate(once * 10)
     assert copies.low is not None and naive.low is not None and copies.low < 0.5 < naive.low
     assert (copies.low, copies.high) == pytest.approx(inverted(0.75, 11, 2.200985), abs=1e-6)
 
 
-def test_more_agreement_than_chance_within_clusters_does_not_make_more_of_them() -> None:
-    """Each cluster has one of either but the last: the clusters' spread is so small that n is not believed to grow."""
+def test_negative_intraclass_correlation_does_not_increase_the_effective_size() -> None:
+    """All clusters but the last have one of each, so they vary less than independent values; n is the limit."""
     values, clusters = [0, 1] * 9 + [1, 1], [k // 2 for k in range(20)]
-    found = share_estimate(values, clusters)
-    assert (found.low, found.high) == pytest.approx(inverted(11 / 20, 20, 2.262157), abs=1e-6)
+    result = share_estimate(values, clusters)
+    assert (result.low, result.high) == pytest.approx(inverted(11 / 20, 20, 2.262157), abs=1e-6)
 
 
-def test_clusters_of_one_are_counted_but_change_nothing() -> None:
+def test_singleton_clusters_are_counted_but_change_nothing() -> None:
     alone, plain = share_estimate([0, 1, 1], "abc"), share_estimate([0, 1, 1])
     assert (alone.low, alone.high, alone.method) == (plain.low, plain.high, "wilson")
     assert (alone.n_clusters, plain.n_clusters) == (3, None)
@@ -112,8 +111,8 @@ def test_clusters_of_one_are_counted_but_change_nothing() -> None:
     ],
 )
 def test_too_few_have_no_interval(values: Any, clusters: Any, share: float | None, reason: str) -> None:
-    found = share_estimate(values, clusters)
-    assert (found.share, found.low, found.high, found.reason) == (share, None, None, reason)
+    result = share_estimate(values, clusters)
+    assert (result.share, result.low, result.high, result.reason) == (share, None, None, reason)
 
 
 @pytest.mark.parametrize(
@@ -133,23 +132,23 @@ def test_bad_input_is_refused(values: Any, clusters: Any, confidence_level: floa
 
 @settings(deadline=None)
 @given(ANSWERS, st.booleans())
-def test_no_and_yes_are_each_others_mirror(
+def test_swapping_yes_and_no_mirrors_the_interval(
     assert_plain: Callable[[Any], None], rows: list[Any], clustered: bool
 ) -> None:
     values, clusters = [value for value, _ in rows], [key for _, key in rows] if clustered else None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, other = share_estimate(values, clusters), share_estimate([1 - value for value in values], clusters)
-    assert_plain(one)
-    assert one.reason == other.reason
-    if one.low is not None and one.high is not None and one.share is not None:
-        assert (1 - one.high, 1 - one.low) == pytest.approx((other.low, other.high), abs=1e-9)
-        assert 0 <= one.low <= one.share <= one.high <= 1 and one.high - one.low > 0.01
+        original, other = share_estimate(values, clusters), share_estimate([1 - value for value in values], clusters)
+    assert_plain(original)
+    assert original.reason == other.reason
+    if original.low is not None and original.high is not None and original.share is not None:
+        assert (1 - original.high, 1 - original.low) == pytest.approx((other.low, other.high), abs=1e-9)
+        assert 0 <= original.low <= original.share <= original.high <= 1 and original.high - original.low > 0.01
 
 
 @settings(deadline=None)
 @given(ANSWERS)
-def test_a_higher_level_holds_the_lower(rows: list[Any]) -> None:
+def test_intervals_widen_with_the_confidence_level(rows: list[Any]) -> None:
     wide, narrow = (
         share_estimate([v for v, _ in rows], [k for _, k in rows], confidence_level=confidence_level)
         for confidence_level in (0.99, 0.9)
@@ -158,29 +157,29 @@ def test_a_higher_level_holds_the_lower(rows: list[Any]) -> None:
 
 
 def covered(clusters: list[int], p: float, together: float, runs: int, estimate: Any = share_estimate) -> float:
-    """How often the interval holds p; `together` is the correlation within a cluster."""
+    """Return how often the interval contains p; `together` is the intraclass correlation."""
     rng, hits, count = np.random.default_rng(21), 0, max(clusters) + 1
     for _ in range(runs):
         whole = (rng.random(count) < p)[clusters]
         values = np.where((rng.random(count) < together)[clusters], whole, rng.random(len(clusters)) < p)
-        found = estimate(values, clusters)
-        hits += found.low is not None and found.low <= p <= found.high
+        result = estimate(values, clusters)
+        hits += result.low is not None and result.low <= p <= result.high
     return hits / runs
 
 
 @pytest.mark.parametrize("together", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("p", [0.5, 0.8, 0.95])
-def test_pairs_are_covered_however_much_alike(p: float, together: float) -> None:
+def test_intervals_cover_for_clusters_of_two_with_any_correlation(p: float, together: float) -> None:
     assert covered(np.repeat(np.arange(30), 2).tolist(), p, together, 500) >= 0.92
 
 
-def test_few_clusters_of_unlike_sizes_are_covered() -> None:
+def test_intervals_cover_with_few_clusters_of_unequal_sizes() -> None:
     sizes = [1, 1, 2, 2, 3, 3, 4, 4, 5, 6]
     assert covered(np.repeat(np.arange(10), sizes).tolist(), 0.8, 0.6, 800) >= 0.93
 
 
-def test_where_the_t_interval_fails_it_holds() -> None:
-    """Almost all are yes: clusters without spread have no t interval, and others one that is too short."""
+def test_intervals_cover_where_the_t_interval_does_not() -> None:
+    """With a share near 1, t intervals are missing or too short."""
 
     def by_t(values: Any, clusters: Any) -> Any:
         return mean_estimate(values, clusters)
@@ -193,26 +192,26 @@ def test_where_the_t_interval_fails_it_holds() -> None:
 def test_two_shares_combine_to_newcombes_interval_of_a_difference() -> None:
     # 1 - p is the share of no: half the difference of two shares is a mean of p and of 1 - q, less a half
     first, second = [1.0] * 56 + [0.0] * 14, [1.0] * 48 + [0.0] * 32  # Newcombe 1998, example (a)
-    found = combined_share([share_estimate(first), share_estimate([1 - one for one in second])], [1, 1])
-    assert found.low is not None and found.high is not None and found.share is not None
-    assert (2 * found.share - 1, 2 * found.low - 1, 2 * found.high - 1) == pytest.approx(
+    result = combined_share([share_estimate(first), share_estimate([1 - value for value in second])], [1, 1])
+    assert result.low is not None and result.high is not None and result.share is not None
+    assert (2 * result.share - 1, 2 * result.low - 1, 2 * result.high - 1) == pytest.approx(
         (0.2, 0.0524, 0.3339), abs=5e-5
     )
-    assert (found.n, found.reason) == (150, None)
+    assert (result.n, result.reason) == (150, None)
 
 
-def test_parts_weigh_as_they_are_told_to_whatever_their_size() -> None:
+def test_parts_count_by_their_weights_not_their_sizes() -> None:
     few, many = share_estimate([1.0, 0.0]), share_estimate([0.0] * 100)
-    found = combined_share([few, many], [3, 1])
-    assert found.share == pytest.approx(0.375)
+    result = combined_share([few, many], [3, 1])
+    assert result.share == pytest.approx(0.375)
     alone = combined_share([few], [7])
     assert (alone.share, alone.low, alone.high) == pytest.approx((few.share, few.low, few.high))
 
 
-def test_a_part_without_an_interval_leaves_none_with_its_reason() -> None:
+def test_a_part_without_an_interval_passes_on_its_reason() -> None:
     one_cluster = share_estimate([1.0, 0.0], ["a", "a"])
-    found = combined_share([share_estimate([1.0]), one_cluster], [1, 1])
-    assert (found.share, found.low, found.high, found.reason) == (0.75, None, None, one_cluster.reason)
+    result = combined_share([share_estimate([1.0]), one_cluster], [1, 1])
+    assert (result.share, result.low, result.high, result.reason) == (0.75, None, None, one_cluster.reason)
 
 
 @pytest.mark.parametrize(

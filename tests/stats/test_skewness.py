@@ -1,4 +1,4 @@
-"""The correction for skew, against its formulas solved otherwise, and what must hold of interval and p."""
+"""The correction for skew, against its formulas and the properties of intervals and p-values."""
 
 import numpy as np
 import pytest
@@ -6,47 +6,53 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.stats.clusters import clustering_of, standard_error
-from evalflows.stats.skewness import shrunk, skewed_t_interval, skewed_t_p_value, skewness_of_mean, stretched
+from evalflows.stats.skewness import (
+    skewed_quantile,
+    skewed_t_interval,
+    skewed_t_p_value,
+    skewness_of_mean,
+    unskewed_quantile,
+)
 
 QUANTILES, SKEWS = np.linspace(0, 8, 33), (-2.0, 0.0, 1e-9, 1e-5, 0.01, 0.7, 30.0)
 
 
 @pytest.mark.parametrize("n", [3, 10, 200])
-def test_the_skewness_of_a_mean_is_that_of_the_values_over_root_n(n: int) -> None:
+def test_the_skewness_of_a_mean_is_that_of_the_values_over_sqrt_n(n: int) -> None:
     from scipy.stats import skew
 
     values = np.random.default_rng(n).exponential(2.0, n)
     alone = clustering_of(None, n)
-    found = skewness_of_mean(values, alone, standard_error(values, alone, scale=1.0))
-    assert found == pytest.approx(skew(values, bias=False) / n**0.5)
+    result = skewness_of_mean(values, alone, standard_error(values, alone, scale=1.0))
+    assert result == pytest.approx(skew(values, bias=False) / n**0.5)
     copies = clustering_of([*range(n)] * 4, 4 * n)
     fourfold = np.tile(values, 4)
-    assert skewness_of_mean(fourfold, copies, standard_error(fourfold, copies, scale=1.0)) == pytest.approx(found)
+    assert skewness_of_mean(fourfold, copies, standard_error(fourfold, copies, scale=1.0)) == pytest.approx(result)
 
 
-def test_two_are_always_even() -> None:
+def test_two_values_have_no_skewness() -> None:
     assert skewness_of_mean(np.array([0.0, 5.0]), clustering_of(None, 2), 2.5) == 0.0
 
 
 @pytest.mark.parametrize("skewness", SKEWS)
-def test_what_is_stretched_shrinks_to_what_it_was(skewness: float) -> None:
-    found = stretched(QUANTILES, np.array(skewness))
-    assert (np.diff(found) > 0).all() and (found >= QUANTILES).all()
-    np.testing.assert_allclose(shrunk(found, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
+def test_unskewed_quantile_inverts_skewed_quantile(skewness: float) -> None:
+    result = skewed_quantile(QUANTILES, np.array(skewness))
+    assert (np.diff(result) > 0).all() and (result >= QUANTILES).all()
+    np.testing.assert_allclose(unskewed_quantile(result, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
     if skewness <= 0:
-        np.testing.assert_array_equal(found, QUANTILES)
+        np.testing.assert_array_equal(result, QUANTILES)
 
 
-def test_it_is_the_inverse_of_halls_cubic_as_far_as_the_skewness_is_small() -> None:
-    """t + a t^2 / 3 + a^2 t^3 / 27 + a / 6, which is to be t's quantile: what is left is of the third power of a."""
+def test_it_inverts_halls_cubic_to_second_order_in_the_skewness() -> None:
+    """t + a t^2 / 3 + a^2 t^3 / 27 + a / 6 is t's quantile up to an error of third order in a."""
     for skewness in (0.02, 0.04):
-        t = -stretched(QUANTILES, np.array(skewness))
+        t = -skewed_quantile(QUANTILES, np.array(skewness))
         cubic = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
         assert np.abs(cubic + QUANTILES).max() < 3 * skewness**3 * QUANTILES.max() ** 4
 
 
-def test_what_is_far_beyond_chance_is_found_for_all_its_skew() -> None:
-    """Of 12 clusters ten gain all and two nothing, against the tail's side; Hall's cubic itself would give 0.11."""
+def test_a_large_skewed_difference_is_significant() -> None:
+    """Ten of 12 clusters gain 1 and two nothing, away from the tail; Hall's exact inverse would give 0.11."""
     values = np.array([1.0] * 10 + [0.0] * 2)
     alone = clustering_of(None, 12)
     error = standard_error(values, alone, scale=1.0)
@@ -57,17 +63,17 @@ def test_what_is_far_beyond_chance_is_found_for_all_its_skew() -> None:
 
 @pytest.mark.parametrize("skewness", SKEWS)
 @pytest.mark.parametrize("df", [2.0, 29.0])
-def test_p_is_one_minus_the_level_whose_interval_ends_at_0(skewness: float, df: float) -> None:
+def test_p_is_one_minus_the_level_of_the_interval_ending_at_0(skewness: float, df: float) -> None:
     for centre in (-3.0, -1.2, 2.2):
         p = skewed_t_p_value(centre, 0.8, skewness, df=df)
         if p == 1.0:  # even at a level of 0
-            assert abs(centre) <= 0.8 * float(stretched(np.array(0.0), np.array(abs(skewness))))
+            assert abs(centre) <= 0.8 * float(skewed_quantile(np.array(0.0), np.array(abs(skewness))))
             continue
         low, high = skewed_t_interval(centre, 0.8, skewness, df=df, confidence_level=1 - p)
         assert min(abs(low), abs(high)) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_tail_of_the_data_makes_the_interval_longer_on_that_side_and_shortens_it_nowhere() -> None:
+def test_a_tail_lengthens_the_interval_on_its_side_only() -> None:
     plain = skewed_t_interval(1.0, 0.5, 0.0, df=20, confidence_level=0.95)
     for skewness in (0.1, 0.5):
         low, high = skewed_t_interval(1.0, 0.5, skewness, df=20, confidence_level=0.95)
@@ -77,7 +83,7 @@ def test_a_tail_of_the_data_makes_the_interval_longer_on_that_side_and_shortens_
 
 @settings(deadline=None)
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.floats(-30, 30), st.floats(1, 1e4), st.floats(0.01, 0.99))
-def test_interval_and_p_agree_and_a_higher_level_holds_a_lower(
+def test_interval_and_p_agree_and_intervals_are_nested(
     centre: float, error: float, skewness: float, df: float, confidence_level: float
 ) -> None:
     low, high = skewed_t_interval(centre, error, skewness, df=df, confidence_level=confidence_level)

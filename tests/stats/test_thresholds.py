@@ -1,4 +1,4 @@
-"""beyond: one-sided p-values out of two-sided intervals, against Student's t reckoned without intervals."""
+"""one_sided_p: p-values from two-sided intervals against t-tests and score tests."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 
 from evalflows.stats.distributions import clipped, normal_quantile, t_interval
 from evalflows.stats.proportions import bonett_price_interval, wilson_interval
-from evalflows.stats.thresholds import FINEST, OneSidedP, one_sided_p
+from evalflows.stats.thresholds import SMALLEST_ALPHA, OneSidedP, one_sided_p
 
 Interval = Callable[[float], tuple[float, float]]
 
@@ -24,12 +24,12 @@ def normal(centre: float, error: float) -> Interval:
     )
 
 
-def test_for_students_t_it_is_the_one_sided_p() -> None:
+def test_t_intervals_give_the_one_sided_t_test() -> None:
     rng = np.random.default_rng(41)
     for _ in range(50):
         sample, threshold = rng.normal(0.2, 1, rng.integers(3, 40)), float(rng.normal(0, 0.5))
         mean, error = float(sample.mean()), float(sample.std(ddof=1) / math.sqrt(sample.size))
-        found = one_sided_p(
+        result = one_sided_p(
             lambda confidence_level, m=mean, e=error, n=sample.size: t_interval(
                 m, e, df=n - 1, confidence_level=confidence_level
             ),
@@ -38,69 +38,69 @@ def test_for_students_t_it_is_the_one_sided_p() -> None:
         above, below = (
             scipy_stats.ttest_1samp(sample, threshold, alternative=which).pvalue for which in ("greater", "less")
         )
-        assert (found.p_above, found.p_below) == pytest.approx((above, below), abs=1e-9)
+        assert (result.p_above, result.p_below) == pytest.approx((above, below), abs=1e-9)
 
 
-def test_it_is_the_score_test_where_the_interval_is_wilsons() -> None:
+def test_wilson_intervals_give_the_score_test() -> None:
     for yes, n, share in ((30, 40, 0.6), (3, 40, 0.2), (7, 9, 0.5)):
         z = (yes / n - share) / math.sqrt(share * (1 - share) / n)
-        found = one_sided_p(lambda confidence_level: wilson_interval(yes, n, confidence_level=confidence_level), share)  # noqa: B023
-        assert (found.p_above, found.p_below) == pytest.approx(
+        result = one_sided_p(lambda confidence_level: wilson_interval(yes, n, confidence_level=confidence_level), share)  # noqa: B023
+        assert (result.p_above, result.p_below) == pytest.approx(
             (math.erfc(z / math.sqrt(2)) / 2, math.erfc(-z / math.sqrt(2)) / 2), abs=1e-9
         )
 
 
 @pytest.mark.parametrize("z", [5.0, 7.03, 7.9])
-def test_p_is_told_down_to_1e_12_and_beyond(z: float) -> None:
+def test_small_p_values_are_accurate(z: float) -> None:
     exact = math.erfc(z / math.sqrt(2)) / 2
     assert exact < 1e-6
-    # Alpha is a multiple of FINEST: as far as that may p be off.
-    assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=FINEST)
+    # Alpha is a multiple of SMALLEST_ALPHA, which limits the precision of p.
+    assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=SMALLEST_ALPHA)
 
 
-def test_it_finds_what_lies_beyond_and_not_what_does_not() -> None:
+def test_p_is_small_only_beyond_the_threshold() -> None:
     assert one_sided_p(normal(0.1, 0.03), 0.0).p_above < 0.001 < 0.999 < one_sided_p(normal(0.1, 0.03), 0.0).p_below
     assert one_sided_p(normal(0.1, 0.1), 0.0).p_above > 0.1
     assert one_sided_p(normal(0.1, 0.03), 0.2).p_below < 0.001
 
 
-def test_its_verdict_is_that_of_the_interval_though_its_sides_differ() -> None:
+def test_p_agrees_with_an_asymmetric_interval() -> None:
     def skewed(confidence_level: float) -> tuple[float, float]:
         return 1 - normal_quantile(confidence_level) / 2, 1 + 3 * normal_quantile(confidence_level)
 
     for threshold in np.linspace(-1.0, 7.0, 81):
-        found, (low, high) = one_sided_p(skewed, float(threshold)), skewed(0.95)
-        assert (found.p_above < 0.025, found.p_below < 0.025) == (low > threshold, high < threshold)
+        result, (low, high) = one_sided_p(skewed, float(threshold)), skewed(0.95)
+        assert (result.p_above < 0.025, result.p_below < 0.025) == (low > threshold, high < threshold)
 
 
-def test_an_interval_that_stays_as_it_is_tells_as_much_as_can_be_told() -> None:
+def test_a_constant_interval_gives_the_smallest_p() -> None:
     def fixed(confidence_level: float) -> tuple[float, float]:
         return 1.0, 2.0
 
-    assert one_sided_p(fixed, 0.5) == OneSidedP(p_above=FINEST / 2, p_below=1 - FINEST / 2)
-    assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - FINEST / 2, p_below=FINEST / 2)
-    for held in (1.0, 1.5, 2.0):  # its ends are its own
+    assert one_sided_p(fixed, 0.5) == OneSidedP(p_above=SMALLEST_ALPHA / 2, p_below=1 - SMALLEST_ALPHA / 2)
+    assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - SMALLEST_ALPHA / 2, p_below=SMALLEST_ALPHA / 2)
+    for held in (1.0, 1.5, 2.0):  # its ends belong to it
         assert one_sided_p(fixed, held) == OneSidedP(p_above=0.5, p_below=0.5)
 
 
 @pytest.mark.parametrize(("threshold", "p_above", "p_below"), [(math.inf, 1.0, 0.0), (-math.inf, 0.0, 1.0)])
-def test_an_infinite_threshold_is_certain(threshold: float, p_above: float, p_below: float) -> None:
+def test_an_infinite_threshold_gives_0_and_1(threshold: float, p_above: float, p_below: float) -> None:
     assert one_sided_p(normal(0, 1), threshold) == OneSidedP(p_above=p_above, p_below=p_below)
 
 
-def test_ends_that_are_infinite_hold_what_lies_on_their_side() -> None:
+def test_infinite_ends_contain_everything_on_their_side() -> None:
     one_sided = one_sided_p(lambda confidence_level: (normal(2, 1)(confidence_level)[0], math.inf), 0.0)
     assert one_sided.p_above == pytest.approx(one_sided_p(normal(2, 1), 0.0).p_above)
     assert one_sided_p(lambda confidence_level: (-math.inf, math.inf), 0.0) == OneSidedP(p_above=0.5, p_below=0.5)
 
 
-def test_a_clipped_interval_holds_its_bound_until_it_leaves_it() -> None:
+def test_a_clipped_interval_contains_its_bound_while_it_is_clipped() -> None:
     def cut(confidence_level: float) -> tuple[float, float]:
         return clipped(normal(0.9, 0.1)(confidence_level), 0.0, 1.0)
 
     at_bound = one_sided_p(cut, 1.0)
     assert at_bound.p_below == pytest.approx(one_sided_p(normal(0.9, 0.1), 1.0).p_below)  # 1 standard error away
-    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == FINEST / 2  # where no value can be
+    assert one_sided_p(cut, math.nextafter(1.0, 2.0)).p_below == SMALLEST_ALPHA / 2  # outside the possible values
     assert one_sided_p(
         lambda confidence_level: wilson_interval(20, 20, confidence_level=confidence_level), 1.0
     ) == OneSidedP(p_above=0.5, p_below=0.5)
@@ -112,7 +112,7 @@ def test_a_clipped_interval_holds_its_bound_until_it_leaves_it() -> None:
 
 @given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 5), st.floats(-8, 8))
 @settings(deadline=None)
-def test_swapping_the_sign_swaps_the_two(centre: float, down: float, up: float, threshold: float) -> None:
+def test_mirroring_swaps_the_p_values(centre: float, down: float, up: float, threshold: float) -> None:
     def interval(confidence_level: float) -> tuple[float, float]:
         return centre - down * normal_quantile(confidence_level), centre + up * normal_quantile(confidence_level)
 
@@ -120,15 +120,15 @@ def test_swapping_the_sign_swaps_the_two(centre: float, down: float, up: float, 
         low, high = interval(confidence_level)
         return -high, -low
 
-    one, other = one_sided_p(interval, threshold), one_sided_p(mirrored, -threshold)
-    assert (one.p_above, one.p_below) == (other.p_below, other.p_above)
-    assert min(one.p_above, one.p_below) > 0
-    assert one.p_above + one.p_below == 1
+    original, other = one_sided_p(interval, threshold), one_sided_p(mirrored, -threshold)
+    assert (original.p_above, original.p_below) == (other.p_below, other.p_above)
+    assert min(original.p_above, original.p_below) > 0
+    assert original.p_above + original.p_below == 1
 
 
 @given(st.floats(-5, 5), st.floats(-8, 8), st.floats(0, 3))
 @settings(deadline=None)
-def test_a_higher_threshold_is_less_surely_exceeded(centre: float, threshold: float, step: float) -> None:
+def test_p_above_increases_with_the_threshold(centre: float, threshold: float, step: float) -> None:
     lower, higher = (one_sided_p(normal(centre, 0.7), at) for at in (threshold, threshold + step))
     assert lower.p_above <= higher.p_above * (1 + 1e-9)
     assert lower.p_below >= higher.p_below * (1 - 1e-9)

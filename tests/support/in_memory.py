@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.matching import Matched
+from evalflows.analysis.differences.matching import MatchedExamples
 from evalflows.analysis.differences.metric_pairs import Clusters
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.specs.experiment import ExperimentSpec
@@ -31,10 +31,10 @@ class InMemory(MetricReader):
     def clusters(self, row: ExperimentRow) -> Clusters:
         return self.given
 
-    def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> Matched:
+    def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         places = np.arange(candidate.n_examples)
         names = [f"e{place}" for place in places]
-        return Matched(example_ids=names, candidate=places, baseline=places, is_whole=True)
+        return MatchedExamples(example_ids=names, candidate=places, baseline=places, is_whole=True)
 
     def failed_judges(self, row: ExperimentRow) -> Mapping[str, str]:
         return {}

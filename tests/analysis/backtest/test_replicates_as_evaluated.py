@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_memory import in_memory, spec_of, values_of
 
-from evalflows.analysis.backtest.null_replicates import Replicates, swapped
+from evalflows.analysis.backtest.null_replicates import Replicates, swap_sides
 from evalflows.analysis.backtest.vectorised_rules import BROKEN, MET
 from evalflows.analysis.gates.gate_evaluation import COMPARED, GateEvaluation
 from evalflows.analysis.gates.rule_results import evaluate_rules
@@ -86,14 +86,14 @@ def _partly(
     return values_of(metric, values, missing=n_missing, weights=weights, is_yes_no=is_yes_no, is_binary=binary)
 
 
-def _alone(drawn: Replicates, number: int, planted: dict[str, float]) -> list[str]:
+def _outcomes_on_replicate(drawn: Replicates, number: int, planted: dict[str, float]) -> list[str]:
     """What becomes of each rule on one replicate, by the gate's own evaluation of it."""
     whole = drawn.evaluation
     pair = whole.pair
     ours, theirs = dict(pair.values), dict(pair.baseline_values)
     for metric, paired in whole.compared.items():
-        made = swapped(paired, drawn.swaps)
-        made = made.fallen(planted[metric], drawn.seed) if metric in planted else made
+        made = swap_sides(paired, drawn.swaps)
+        made = made.with_regression(planted[metric], drawn.seed) if metric in planted else made
         of_ours, of_theirs = made.candidate_missing[number], made.baseline_missing[number]
         ours[metric] = replace(paired.candidate, values=made.candidate[number], missing=of_ours)
         theirs[metric] = replace(paired.baseline, values=made.baseline[number], missing=of_theirs)
@@ -123,5 +123,5 @@ def test_vectorised_rules_are_as_the_evaluation_of_each_replicate(evaluation: Ga
     planted = {next(iter(evaluation.compared)): 0.15} if plants else {}
     together = drawn.outcomes(planted)
     for number in range(0, COUNT, 2):
-        said = [CODES.get(int(codes[number]), "open") for _, codes in together]
-        assert said == _alone(drawn, number, planted)
+        outcomes = [CODES.get(int(codes[number]), "open") for _, codes in together]
+        assert outcomes == _outcomes_on_replicate(drawn, number, planted)

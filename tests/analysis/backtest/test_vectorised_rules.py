@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from in_memory import in_memory, spec_of, values_of
 
-from evalflows.analysis.backtest.null_replicates import Replicates, swapped
-from evalflows.analysis.backtest.vectorised_rules import BROKEN, MET, many_of_difference, outcomes
+from evalflows.analysis.backtest.null_replicates import Replicates, swap_sides
+from evalflows.analysis.backtest.vectorised_rules import BROKEN, MET, outcomes, replicate_differences
 from evalflows.analysis.gates.gate_evaluation import COMPARED, GateEvaluation
 from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
 from evalflows.analysis.gates.rules import rules_of
@@ -44,7 +44,7 @@ def evaluation(gate: GateSpec, clusters: Any, *, n_missing: bool = False, weight
     return GateEvaluation(gate=gate, pair=in_memory(*by_side, SPEC, clusters))
 
 
-def said_alone(drawn: Replicates, number: int, planted: Mapping[str, float]) -> tuple[str, set[str]]:
+def decision_on_replicate(drawn: Replicates, number: int, planted: Mapping[str, float]) -> tuple[str, set[str]]:
     """The conclusion by guards and goals on one replicate, and which metrics they find broken."""
     gate, one = drawn.evaluation.gate, on_replicate(drawn, number, planted)
     held = [
@@ -60,8 +60,8 @@ def on_replicate(drawn: Replicates, number: int, planted: Mapping[str, float]) -
     """The gate's own evaluation of one replicate."""
     pair, by_side = drawn.evaluation.pair, ({}, {})
     for metric, paired in drawn.evaluation.compared.items():
-        made = swapped(paired, drawn.swaps)
-        made = made.fallen(planted[metric], drawn.seed) if metric in planted else made
+        made = swap_sides(paired, drawn.swaps)
+        made = made.with_regression(planted[metric], drawn.seed) if metric in planted else made
         of_sides = (made.candidate, made.candidate_missing), (made.baseline, made.baseline_missing)
         for side, old, (values, missing) in zip(by_side, (paired.candidate, paired.baseline), of_sides, strict=True):
             side[metric] = replace(old, values=values[number], missing=missing[number])
@@ -102,18 +102,18 @@ def test_replicates_together_are_as_they_are_alone(rules: str, data: str, adjust
     drawn = Replicates(evaluation=evaluation(gate, **DATA[data]), count=COUNT, seed=3)
     first = next(iter(gate.non_inferiority), None)
     for planted in ({}, {first: 0.12} if first else {}):
-        said = drawn.said(planted)
+        decisions = drawn.decisions(planted)
         for number in range(0, COUNT, 6):
-            conclusion, broken = said_alone(drawn, number, planted)
-            assert (said.failed[number], said.passed[number]) == (conclusion == "FAIL", conclusion == "PASS")
-            assert said.caught[number] == bool(broken & planted.keys())
+            conclusion, broken = decision_on_replicate(drawn, number, planted)
+            assert (decisions.failed[number], decisions.passed[number]) == (conclusion == "FAIL", conclusion == "PASS")
+            assert decisions.caught[number] == bool(broken & planted.keys())
 
 
 @pytest.mark.parametrize("rules", GATES)
 def test_what_is_compared_is_not_always_the_same(rules: str) -> None:
     gate = GateSpec.model_validate(GATES[rules] | {"min_examples": 10})
-    said = Replicates(evaluation=evaluation(gate, None), count=200, seed=3).said()
-    seen = {(bool(failed), bool(passed)) for failed, passed in zip(said.failed, said.passed, strict=True)}
+    decisions = Replicates(evaluation=evaluation(gate, None), count=200, seed=3).decisions()
+    seen = {(bool(failed), bool(passed)) for failed, passed in zip(decisions.failed, decisions.passed, strict=True)}
     assert len(seen) > 1 and (True, True) not in seen
 
 
@@ -123,22 +123,22 @@ def test_replicates_err_as_often_as_new_pairs_without_a_difference_do() -> None:
     (rule,) = rules_of(gate)
     ours, theirs = (rng.random((2, 4000, N)) < 0.8).astype(float)
     found = paired_differences(ours, theirs, binary=True)
-    estimates = many_of_difference(found, (found, found), higher_is_better=True)
+    estimates = replicate_differences(found, (found, found), higher_is_better=True)
     (anew,) = outcomes([(rule, estimates)], confidence_level=0.9, min_examples=10, adjustment="holm")
-    said = []
+    decisions = []
     for place in range(40):
         one, other = ({"right": values_of("right", side[place] == 1)} for side in (ours, theirs))
         held = GateEvaluation(gate=gate, pair=in_memory(one, other, SPEC))
-        said.append(Replicates(evaluation=held, count=100, seed=place).said())
+        decisions.append(Replicates(evaluation=held, count=100, seed=place).decisions())
     # Three standard errors of 4,000 are 2 % at most; those of forty pairs, by their noise, some more.
-    assert np.mean([one.passed for one in said]) == pytest.approx((anew == MET).mean(), abs=0.05)
-    assert np.mean([one.failed for one in said]) == pytest.approx((anew == BROKEN).mean(), abs=0.01)
+    assert np.mean([one.passed for one in decisions]) == pytest.approx((anew == MET).mean(), abs=0.05)
+    assert np.mean([one.failed for one in decisions]) == pytest.approx((anew == BROKEN).mean(), abs=0.01)
 
 
 def test_of_too_few_nothing_is_decided() -> None:
     gate = GateSpec.model_validate({"non_inferiority": {"tone": 0.01}, "min_examples": N + 1})
-    said = Replicates(evaluation=evaluation(gate, None), count=COUNT, seed=0).said({"tone": 0.5})
-    assert not said.failed.any() and not said.passed.any() and not said.caught.any()
+    decisions = Replicates(evaluation=evaluation(gate, None), count=COUNT, seed=0).decisions({"tone": 0.5})
+    assert not decisions.failed.any() and not decisions.passed.any() and not decisions.caught.any()
 
 
 @pytest.mark.parametrize("metric", ["right", "tone", "latency"])
@@ -146,8 +146,8 @@ def test_a_planted_fall_is_as_large_as_it_is_called(metric: str) -> None:
     gate = GateSpec.model_validate({"non_inferiority": {metric: 0.1}})
     drawn = Replicates(evaluation=evaluation(gate, None), count=400, seed=0)
     paired = drawn.evaluation.compared[metric]
-    before = swapped(paired, drawn.swaps)
-    after = before.fallen(0.2, 0)
+    before = swap_sides(paired, drawn.swaps)
+    after = before.with_regression(0.2, 0)
     change = float((after.candidate - before.candidate).mean())
     # Of yes and no by chance: a standard error of 0.4 / sqrt(400 x 60).
     assert change == pytest.approx(0.2 if metric == "latency" else -0.2, abs=0.01)
@@ -159,9 +159,11 @@ def test_a_planted_fall_is_as_large_as_it_is_called(metric: str) -> None:
 def test_no_fall_is_larger_than_its_values_allow() -> None:
     gate = GateSpec.model_validate({"non_inferiority": {"tone": 0.5}})
     drawn = Replicates(evaluation=evaluation(gate, None), count=5, seed=0)
-    assert drawn.reachable("tone", 3.0) == pytest.approx(0.8, abs=0.05)
-    assert drawn.reachable("tone", 0.5) == 0.5
-    assert swapped(drawn.evaluation.compared["tone"], drawn.swaps).fallen(3.0, 0).candidate.max() == pytest.approx(0.0)
+    assert drawn.feasible_regression("tone", 3.0) == pytest.approx(0.8, abs=0.05)
+    assert drawn.feasible_regression("tone", 0.5) == 0.5
+    assert swap_sides(drawn.evaluation.compared["tone"], drawn.swaps).with_regression(
+        3.0, 0
+    ).candidate.max() == pytest.approx(0.0)
 
 
 def test_whole_clusters_are_swapped() -> None:
@@ -178,11 +180,11 @@ def test_a_rule_on_too_few_examples_does_not_count_among_those_that_could_fail()
     by_side = [
         {"right": values_of("right", rng.random(N) < rate), "tone": values_of("tone", few)} for rate in (0.7, 0.85)
     ]
-    said = []
+    decisions = []
     for non_inferiority in ({"right": 0.05}, {"right": 0.05, "tone": 0.1}):
         gate = GateSpec.model_validate({"non_inferiority": non_inferiority, "min_examples": 10})
         held = GateEvaluation(gate=gate, pair=in_memory(*by_side, SPEC))
         ((_, codes), *_) = Replicates(evaluation=held, count=300, seed=0).outcomes({"right": 0.15})
-        said.append(codes)
-    assert 0.1 < (said[0] == BROKEN).mean() < 0.9
-    assert np.array_equal(*said)
+        decisions.append(codes)
+    assert 0.1 < (decisions[0] == BROKEN).mean() < 0.9
+    assert np.array_equal(*decisions)

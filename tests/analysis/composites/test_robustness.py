@@ -177,7 +177,7 @@ def test_scores_at_the_declared_weights_are_those_of_the_results() -> None:
         assert found.runs is not None and found.n_examples == len(both)
         wanted = [np.mean([of_one[one] for one in both]) for of_one in values]
         assert found.runs.scores([[3, 1]])[0] == pytest.approx(wanted), how
-        assert sum(found.n_closed) > 0
+        assert sum(found.n_unmet) > 0
 
 
 def test_repetitions_are_averaged_within_an_example_first() -> None:
@@ -224,7 +224,7 @@ def test_an_unmet_requirement_is_reported_and_costs_under_all_weights() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"aggregation": "minimum"}, "a minimum has no weights: it is the worst part whatever they are"),
+        ({"aggregation": "minimum"}, "a minimum has no weights: it is always the worst part"),
         ({"function": "statistics:fmean"}, "statistics:fmean computes it, without weights"),
     ],
 )

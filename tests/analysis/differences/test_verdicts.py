@@ -11,29 +11,29 @@ from evalflows.stats import PairedDifference, paired_difference
 from evalflows.store.reasons import Reason
 
 
-def found(mean: float, n: int = 100, spread: float = 0.2, **changes: Any) -> PairedDifference:
+def difference(mean: float, n: int = 100, spread: float = 0.2, **changes: Any) -> PairedDifference:
     noise = np.linspace(-1, 1, n)
     values = mean + spread * noise / noise.std()
     made = paired_difference(values, np.zeros(n))
     return PairedDifference(**{**{name: getattr(made, name) for name in made.__slots__}, **changes})
 
 
-def one(evidence: DifferenceTest, adjustment: Adjustment = "holm") -> Verdict:
-    (said,) = classify([evidence], adjustment)
-    return said
+def verdict(test: DifferenceTest, adjustment: Adjustment = "holm") -> Verdict:
+    (undecided,) = classify([test], adjustment)
+    return undecided
 
 
 def test_a_difference_that_is_sure_is_better_or_worse_the_way_the_metric_goes() -> None:
-    assert one(DifferenceTest(found=found(0.1))).conclusion == "better"
-    assert one(DifferenceTest(found=found(-0.1))).conclusion == "worse"
-    assert one(DifferenceTest(found=found(0.1), higher_is_better=False)).conclusion == "worse"
-    assert one(DifferenceTest(found=found(-0.1), higher_is_better=False)).conclusion == "better"
+    assert verdict(DifferenceTest(estimate=difference(0.1))).conclusion == "better"
+    assert verdict(DifferenceTest(estimate=difference(-0.1))).conclusion == "worse"
+    assert verdict(DifferenceTest(estimate=difference(0.1), higher_is_better=False)).conclusion == "worse"
+    assert verdict(DifferenceTest(estimate=difference(-0.1), higher_is_better=False)).conclusion == "better"
 
 
 def test_a_difference_that_may_be_none_says_how_many_pairs() -> None:
-    said = one(DifferenceTest(found=found(0.01)))
-    assert (said.conclusion, said.reason) == ("not_enough_evidence", "no significant difference (100 pairs)")
-    assert said.reason_code == "no_significant_difference"
+    undecided = verdict(DifferenceTest(estimate=difference(0.01)))
+    assert (undecided.conclusion, undecided.reason) == ("not_enough_evidence", "no significant difference (100 pairs)")
+    assert undecided.reason_code == "no_significant_difference"
 
 
 @pytest.mark.parametrize(
@@ -49,32 +49,33 @@ def test_a_difference_that_may_be_none_says_how_many_pairs() -> None:
     ],
 )
 def test_with_a_margin_small_differences_do_not_matter(mean: float, margin: float, conclusion: str) -> None:
-    assert one(DifferenceTest(found=found(mean), margin=margin)).conclusion == conclusion
-    turned = DifferenceTest(found=found(-mean), margin=margin, higher_is_better=False)
-    assert one(turned).conclusion == conclusion
+    assert verdict(DifferenceTest(estimate=difference(mean), margin=margin)).conclusion == conclusion
+    test_of_lower_is_better = DifferenceTest(estimate=difference(-mean), margin=margin, higher_is_better=False)
+    assert verdict(test_of_lower_is_better).conclusion == conclusion
 
 
 def test_of_twenty_metrics_one_that_looks_like_something_is_nothing() -> None:
-    interim_analyses, nothing = found(0.05), [found(0.001) for _ in range(19)]
+    interim_analyses, nothing = difference(0.05), [difference(0.001) for _ in range(19)]
     assert interim_analyses.p_value is not None and interim_analyses.p_value < 0.05
-    assert one(DifferenceTest(found=interim_analyses)).conclusion == "better"
-    first, *_ = classify([DifferenceTest(found=each) for each in (interim_analyses, *nothing)], "holm")
+    assert verdict(DifferenceTest(estimate=interim_analyses)).conclusion == "better"
+    first, *_ = classify([DifferenceTest(estimate=each) for each in (interim_analyses, *nothing)], "holm")
     assert first.conclusion == "not_enough_evidence"
     assert first.p_adjusted == pytest.approx(20 * interim_analyses.p_value)
     assert first.reason_code == "not_significant_after_adjustment"
     assert "after Holm over 20 comparisons: not significant" in (first.reason or "")
-    alone, *_ = classify([DifferenceTest(found=each) for each in (interim_analyses, *nothing)], "none")
+    alone, *_ = classify([DifferenceTest(estimate=each) for each in (interim_analyses, *nothing)], "none")
     assert (alone.conclusion, alone.p_adjusted) == ("better", pytest.approx(interim_analyses.p_value))
 
 
 def test_what_cannot_decide_is_not_counted() -> None:
     """Nor does it make others less sure: an unfit judge, and what has no p-value."""
-    interim_analyses = found(0.05)
+    interim_analyses = difference(0.05)
     exclusion = [
-        DifferenceTest(found=found(0.3), exclusion=Reason("judge_failed_validation", "no judge")) for _ in range(9)
+        DifferenceTest(estimate=difference(0.3), exclusion=Reason("judge_failed_validation", "no judge"))
+        for _ in range(9)
     ]
-    none = DifferenceTest(found=found(0.0, low=None, high=None, p_value=None, reason="1 pair"))
-    first, *others = classify([DifferenceTest(found=interim_analyses), *exclusion, none], "holm")
+    none = DifferenceTest(estimate=difference(0.0, low=None, high=None, p_value=None, reason="1 pair"))
+    first, *others = classify([DifferenceTest(estimate=interim_analyses), *exclusion, none], "holm")
     assert (first.conclusion, first.p_adjusted) == ("better", pytest.approx(interim_analyses.p_value))
     assert {(each.conclusion, each.reason, each.p_adjusted) for each in others} == {
         ("not_enough_evidence", "no judge", None),
@@ -84,33 +85,38 @@ def test_what_cannot_decide_is_not_counted() -> None:
 
 def test_the_worst_case_is_that_of_the_interval() -> None:
     """Had the missing gone against it, the difference would still be above 0, but not surely."""
-    worst = found(0.02)
+    worst = difference(0.02)
     assert worst.difference is not None and worst.difference > 0 > (worst.low or 0)
-    said = one(DifferenceTest(found=found(0.1), lowest=worst, highest=found(0.2), n_missing=5))
-    assert said.conclusion == "not_enough_evidence"
-    assert (said.reason or "").startswith(
+    undecided = verdict(DifferenceTest(estimate=difference(0.1), lowest=worst, highest=difference(0.2), n_missing=5))
+    assert undecided.conclusion == "not_enough_evidence"
+    assert (undecided.reason or "").startswith(
         "5 pairs with a missing value could change the conclusion (worst-case interval -0.0"
     )
     assert (
-        one(DifferenceTest(found=found(0.1), lowest=found(0.06), highest=found(0.2), n_missing=5)).conclusion
+        verdict(
+            DifferenceTest(estimate=difference(0.1), lowest=difference(0.06), highest=difference(0.2), n_missing=5)
+        ).conclusion
         == "better"
     )
-    assert one(DifferenceTest(found=found(0.1), lowest=worst, highest=found(0.2), n_missing=0)).conclusion == "better"
+    assert (
+        verdict(DifferenceTest(estimate=difference(0.1), lowest=worst, highest=difference(0.2), n_missing=0)).conclusion
+        == "better"
+    )
 
 
 def test_without_bounds_what_is_missing_could_be_anything() -> None:
-    said = one(DifferenceTest(found=found(0.1), n_missing=1))
-    assert said.conclusion == "not_enough_evidence"
-    assert said.reason == "1 pair with a missing value, and no declared range bounds the metric"
+    undecided = verdict(DifferenceTest(estimate=difference(0.1), n_missing=1))
+    assert undecided.conclusion == "not_enough_evidence"
+    assert undecided.reason == "1 pair with a missing value, and no declared range bounds the metric"
 
 
 def test_where_all_pairs_differ_alike_the_exact_test_decides() -> None:
     alike = paired_difference([1.5] * 12, [1.0] * 12)
     assert alike.low is None
-    assert one(DifferenceTest(found=alike)).conclusion == "better"
-    assert one(DifferenceTest(found=alike, higher_is_better=False)).conclusion == "worse"
+    assert verdict(DifferenceTest(estimate=alike)).conclusion == "better"
+    assert verdict(DifferenceTest(estimate=alike, higher_is_better=False)).conclusion == "worse"
     few = paired_difference([1.5] * 5, [1.0] * 5)
-    assert one(DifferenceTest(found=few)).conclusion == "not_enough_evidence"
+    assert verdict(DifferenceTest(estimate=few)).conclusion == "not_enough_evidence"
     same = paired_difference([1.0] * 12, [1.0] * 12)
-    said = one(DifferenceTest(found=same))
-    assert (said.conclusion, said.reason) == ("not_enough_evidence", same.reason)
+    undecided = verdict(DifferenceTest(estimate=same))
+    assert (undecided.conclusion, undecided.reason) == ("not_enough_evidence", same.reason)

@@ -1,4 +1,4 @@
-"""The arithmetic of "Adding Error Bars to Evals" (Miller 2024), step by step on small numbers, against ours."""
+"""The formulas of "Adding Error Bars to Evals" (Miller 2024), step by step on small numbers."""
 
 import math
 
@@ -21,13 +21,13 @@ def error_of(values: list[float], clusters: list[str] | None = None) -> float:
     return standard_error(np.array(values), clustering_of(clusters, len(values)), scale=1.0)
 
 
-def test_the_standard_error_of_a_mean_is_that_of_the_central_limit_theorem() -> None:
+def test_the_standard_error_of_a_mean_follows_the_central_limit_theorem() -> None:
     mean = sum(SCORES) / 6
     assert mean == 4 / 6
     squares = sum((score - mean) ** 2 for score in SCORES)  # 4 x (1/3)^2 + 2 x (2/3)^2
     assert squares == pytest.approx(4 / 9 + 8 / 9)
     assert error_of(SCORES) == pytest.approx(math.sqrt(squares / 5 / 6))
-    # For yes and no, p (1 - p) / n with n - 1 instead of n.
+    # For binary values this is p (1 - p) / n with n - 1 instead of n.
     assert error_of(SCORES) ** 2 == pytest.approx(mean * (1 - mean) / 5)
 
 
@@ -39,37 +39,37 @@ def test_the_clustered_standard_error_adds_the_products_within_clusters() -> Non
         for j in range(n):
             if i != j and PASSAGES[i] == PASSAGES[j]:
                 together += (SCORES[i] - mean) * (SCORES[j] - mean) / n**2
-    # a: 1/3, -2/3, 1/3, in pairs 2 x (-2/9 + 1/9 - 2/9); b: 1/3, -2/3, 2 x -2/9; c: nobody else.
+    # a: 1/3, -2/3, 1/3, in pairs 2 x (-2/9 + 1/9 - 2/9); b: 1/3, -2/3, 2 x -2/9; c: no other member.
     assert together == pytest.approx((-6 / 9 - 4 / 9) / 36)
-    # With the squared error of the first test in it, n - 1 stands for n. Ours corrects for G clusters: undone here.
+    # The first test's variance uses n - 1 instead of n. The correction for G clusters is undone here.
     paper = alone * n / (n - 1) + together
     undone = error_of(SCORES, PASSAGES) ** 2 * (3 - 1) / 3
     assert undone == pytest.approx(alone + together)
     assert undone == pytest.approx(paper - alone / (n - 1))
 
 
-def test_copies_within_clusters_say_nothing_new() -> None:
+def test_copies_within_clusters_add_no_information() -> None:
     five_times = [score for score in SCORES for _ in range(5)]
     clusters = [str(number // 5) for number in range(30)]
     assert error_of(five_times, clusters) == pytest.approx(error_of(SCORES))
     assert error_of(five_times) < error_of(SCORES) / 2
 
 
-def test_pairs_save_twice_the_covariance() -> None:
+def test_pairing_reduces_the_variance_by_twice_the_covariance() -> None:
     ours, theirs = error_of(CANDIDATE), error_of(BASELINE)
     means = sum(CANDIDATE) / 6, sum(BASELINE) / 6
     products = [(x - means[0]) * (y - means[1]) for x, y in zip(CANDIDATE, BASELINE, strict=True)]
     covariance = sum(products) / 5 / 6  # of the two means
     correlation = covariance / (ours * theirs)
     assert 0.8 < correlation < 0.9
-    found = paired_difference(CANDIDATE, BASELINE).standard_error
-    assert found == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * covariance))
-    assert found == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * correlation * ours * theirs))
+    result = paired_difference(CANDIDATE, BASELINE).standard_error
+    assert result == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * covariance))
+    assert result == pytest.approx(math.sqrt(ours**2 + theirs**2 - 2 * correlation * ours * theirs))
     unpaired = math.hypot(ours, theirs)
-    assert found is not None and found < unpaired / 2
+    assert result is not None and result < unpaired / 2
 
 
-def test_pairs_in_clusters_are_the_clustered_formula_on_differences() -> None:
+def test_clustered_pairs_use_the_clustered_formula_on_differences() -> None:
     differences = [x - y for x, y in zip(CANDIDATE, BASELINE, strict=True)]
     mean, total = sum(differences) / 6, 0.0
     for i in range(6):
@@ -80,8 +80,8 @@ def test_pairs_in_clusters_are_the_clustered_formula_on_differences() -> None:
 
 
 @pytest.mark.parametrize(("repetitions", "left"), [(1, 1), (2, 2 / 3), (4, 1 / 2), (10**9, 1 / 3)])
-def test_two_repetitions_cut_a_third_of_the_variance_and_four_a_half(repetitions: int, left: float) -> None:
-    # Yes or no with a chance of yes spread evenly over 0 to 1: its variance is 1/12, that of an answer x (1 - x), on
+def test_two_repetitions_save_a_third_of_the_variance_and_four_half(repetitions: int, left: float) -> None:
+    # Binary with a probability x of yes uniform over 0 to 1: its variance is 1/12, that of an answer x (1 - x), on
     # average 1/2 - 1/3 = 1/6.
     between, within = 1 / 12, 1 / 6
     assert (between + within / repetitions) / (between + within) == pytest.approx(left)
@@ -90,16 +90,16 @@ def test_two_repetitions_cut_a_third_of_the_variance_and_four_a_half(repetitions
     assert planned[1].examples / planned[0].examples == pytest.approx(left, rel=1e-3)
 
 
-def test_the_parts_of_variance_are_found_again_in_drawn_answers() -> None:
+def test_variance_components_are_recovered_from_simulated_answers() -> None:
     rng = np.random.default_rng(81)
     chances = rng.random((20_000, 1))
-    found = difference_components(rng.random((20_000, 3)) < chances, rng.random((20_000, 2)) < 0.5)
-    assert found.between == pytest.approx(1 / 12, abs=0.005)
-    assert found.within == pytest.approx(1 / 6 + 1 / 4, abs=0.005)
+    result = difference_components(rng.random((20_000, 3)) < chances, rng.random((20_000, 2)) < 0.5)
+    assert result.between == pytest.approx(1 / 12, abs=0.005)
+    assert result.within == pytest.approx(1 / 6 + 1 / 4, abs=0.005)
 
 
-def test_the_sample_size_is_the_published_formula_and_two_more_for_students_t() -> None:
-    # 3 points, with nothing but a variance of 1/9 between: 969 in the paper.
+def test_the_sample_size_is_the_published_formula_plus_two_for_students_t() -> None:
+    # A difference of 3 points with only a variance of 1/9 between examples: 969 in the paper.
     assert math.ceil(Z**2 * (1 / 9) / 0.03**2) == 969
     assert needed_examples(0.03, sd=1 / 3) == 969 + 2
     omega, sigma_a, sigma_b = 1 / 9, 1 / 6, 0.2
@@ -110,7 +110,7 @@ def test_the_sample_size_is_the_published_formula_and_two_more_for_students_t() 
 
 
 @pytest.mark.parametrize("repetitions", [1, 4])
-def test_the_smallest_effect_is_the_sample_size_turned_round(repetitions: int) -> None:
+def test_the_detectable_effect_inverts_the_sample_size(repetitions: int) -> None:
     variance = 1 / 9 + (1 / 6 + 1 / 6) / repetitions
     effect = detectable_effect(math.sqrt(variance / 198))
     assert effect == pytest.approx(Z * math.sqrt(variance / 198))

@@ -1,4 +1,4 @@
-"""Many replicates at once say of each what `paired_difference` says of it alone."""
+"""paired_differences: each replicate against paired_difference."""
 
 from typing import Any
 
@@ -28,10 +28,10 @@ def rows(kind: str, seed: int = 0) -> tuple[Any, Any]:
 @pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
 @pytest.mark.parametrize("kind", ["numbers", "yes and no", "without spread"])
 @pytest.mark.parametrize("bounds", [None, (-1.0, 2.0)], ids=["unbounded", "bounded"])
-def test_each_replicate_is_as_it_is_by_itself(kind: str, clusters: Any, bounds: Any) -> None:
+def test_each_replicate_equals_its_paired_difference(kind: str, clusters: Any, bounds: Any) -> None:
     ours, theirs = rows(kind)
     binary = kind == "yes and no"
-    found = paired_differences(ours, theirs, clusters, binary=binary, bounds=bounds)
+    result = paired_differences(ours, theirs, clusters, binary=binary, bounds=bounds)
     alone = [
         [
             paired_difference(a, b, clusters, confidence_level=confidence_level, binary=binary, bounds=bounds)
@@ -40,49 +40,53 @@ def test_each_replicate_is_as_it_is_by_itself(kind: str, clusters: Any, bounds: 
         for a, b in zip(ours, theirs, strict=True)
     ]
     first = [each[0] for each in alone]
-    np.testing.assert_allclose(found.difference, np.array([one.difference for one in first]), atol=1e-12)
-    np.testing.assert_allclose(found.p_value, np.array([one.p_value for one in first]), atol=1e-12)
-    assert found.has_interval.tolist() == [one.low is not None for one in first]
-    assert (found.n_pairs, found.n_clusters) == (first[0].n_pairs, first[0].n_clusters)
+    np.testing.assert_allclose(result.difference, np.array([estimate.difference for estimate in first]), atol=1e-12)
+    np.testing.assert_allclose(result.p_value, np.array([estimate.p_value for estimate in first]), atol=1e-12)
+    assert result.has_interval.tolist() == [estimate.low is not None for estimate in first]
+    assert (result.n_pairs, result.n_clusters) == (first[0].n_pairs, first[0].n_clusters)
     for place, confidence_level in enumerate(LEVELS):
-        low, high = found.interval_at(confidence_level)
+        low, high = result.interval_at(confidence_level)
         wanted = [each[place] for each in alone]
-        np.testing.assert_allclose(low, [-np.inf if one.low is None else one.low for one in wanted], atol=1e-9)
-        np.testing.assert_allclose(high, [np.inf if one.high is None else one.high for one in wanted], atol=1e-9)
+        np.testing.assert_allclose(
+            low, [-np.inf if estimate.low is None else estimate.low for estimate in wanted], atol=1e-9
+        )
+        np.testing.assert_allclose(
+            high, [np.inf if estimate.high is None else estimate.high for estimate in wanted], atol=1e-9
+        )
 
 
-def test_the_cases_are_what_they_are_called() -> None:
+def test_the_cases_match_their_names() -> None:
     ours, theirs = rows("without spread")
-    found = paired_differences(ours, theirs)
-    assert found.has_interval.tolist() == [False] * (R // 2) + [True] * (R - R // 2)
+    result = paired_differences(ours, theirs)
+    assert result.has_interval.tolist() == [False] * (R // 2) + [True] * (R - R // 2)
 
 
-def test_weights_are_those_of_linearised() -> None:
+def test_weights_linearise_the_rows() -> None:
     ours, theirs = rows("numbers")
     weights = np.where(np.arange(N) % 2, 1.0, 5.0)
-    found = paired_differences(ours, theirs, EVEN, weights=weights)
-    low, high = found.interval_at(0.95)
+    result = paired_differences(ours, theirs, EVEN, weights=weights)
+    low, high = result.interval_at(0.95)
     for place in range(R):
         alone = paired_difference(linearised(ours[place], weights), linearised(theirs[place], weights), EVEN)
         wanted = (alone.difference, alone.low, alone.high)
-        assert (found.difference[place], low[place], high[place]) == pytest.approx(wanted, abs=1e-9)
+        assert (result.difference[place], low[place], high[place]) == pytest.approx(wanted, abs=1e-9)
     same = paired_differences(ours, theirs, weights=np.full(N, 3.0))
     np.testing.assert_array_equal(same.difference, paired_differences(ours, theirs).difference)
 
 
 @pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
-def test_swapping_the_sides_turns_the_sign(clusters: Any) -> None:
+def test_swapping_the_sides_changes_the_sign(clusters: Any) -> None:
     ours, theirs = rows("numbers")
-    one, other = paired_differences(ours, theirs, clusters), paired_differences(theirs, ours, clusters)
-    np.testing.assert_allclose(one.interval_at(0.9)[0], -other.interval_at(0.9)[1], atol=1e-12)
-    np.testing.assert_allclose(one.p_value, other.p_value, atol=1e-12)
+    original, other = paired_differences(ours, theirs, clusters), paired_differences(theirs, ours, clusters)
+    np.testing.assert_allclose(original.interval_at(0.9)[0], -other.interval_at(0.9)[1], atol=1e-12)
+    np.testing.assert_allclose(original.p_value, other.p_value, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_too_few_have_no_interval_and_no_nan(n: int) -> None:
-    found = paired_differences(np.ones((3, n)), np.zeros((3, n)))
-    assert not found.has_interval.any()
-    assert np.isfinite(found.difference).all() and (found.p_value == 1).all()
+    result = paired_differences(np.ones((3, n)), np.zeros((3, n)))
+    assert not result.has_interval.any()
+    assert np.isfinite(result.difference).all() and (result.p_value == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ def test_too_few_have_no_interval_and_no_nan(n: int) -> None:
     ],
     ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
-def test_what_is_no_pair_is_refused(change: dict[str, Any], said: str) -> None:
+def test_bad_pairs_are_refused(change: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"candidate": np.zeros((2, 3)), "baseline": np.zeros((2, 3))} | change
     with pytest.raises(ValueError, match=said):
         paired_differences(given.pop("candidate"), given.pop("baseline"), **given)

@@ -1,4 +1,4 @@
-"""Power and sizes, against statsmodels, simulation and closed forms; and where spread comes from."""
+"""Power and sample sizes against statsmodels, simulation and closed forms; variance components."""
 
 import math
 from typing import Any
@@ -25,35 +25,35 @@ LEVELS = [(0.95, 0.8), (0.9, 0.9), (0.99, 0.5), (0.95, 0.99)]
 
 @pytest.mark.parametrize(("confidence_level", "power"), LEVELS)
 @pytest.mark.parametrize("d", [0.15, 0.4, 0.8, 2.0])
-def test_needed_examples_are_statsmodels(d: float, confidence_level: float, power: float) -> None:
-    # One-sided at half of alpha: what is found with the wrong sign does not count.
+def test_needed_examples_match_statsmodels(d: float, confidence_level: float, power: float) -> None:
+    # One-sided at half of alpha, because results with the wrong sign do not count.
     theirs = TTestPower().solve_power(d, alpha=(1 - confidence_level) / 2, power=power, alternative="larger")
     assert needed_examples(3 * d, sd=3.0, confidence_level=confidence_level, power=power) == max(2, math.ceil(theirs))
     assert needed_examples(-3 * d, sd=3.0, confidence_level=confidence_level, power=power) == max(2, math.ceil(theirs))
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 60, 1000])
-def test_power_by_t_is_statsmodels(n: int) -> None:
+def test_power_by_t_matches_statsmodels(n: int) -> None:
     for d in (0.0, 0.05, 0.3, 1.0, 4.0):
         ours = power_of(d, standard_error=1 / math.sqrt(n), df=n - 1)
         assert ours == pytest.approx(TTestPower().power(d, n, 0.025, alternative="larger"), abs=1e-7)
 
 
-def test_found_with_the_wrong_sign_is_all_that_the_two_sided_power_has_more() -> None:
+def test_two_sided_power_minus_wrong_sign_results_is_the_power() -> None:
     for ratio in (0.0, 0.5, 2.0, 4.0):
         right, wrong = (TTestPower().power(sign * ratio / 5, 25, 0.025, alternative="larger") for sign in (1, -1))
         assert TTestPower().power(ratio / 5, 25, 0.05) == pytest.approx(right + wrong, abs=1e-9)
         assert power_of(-ratio, standard_error=1.0, df=24) == pytest.approx(right, abs=1e-9)
 
 
-def test_power_by_the_normal_distribution_is_statsmodels() -> None:
+def test_power_by_the_normal_distribution_matches_statsmodels() -> None:
     for ratio in (0.0, 0.5, 1.96, 2.8, 6.0):
         ours = power_of(ratio * 0.02, standard_error=0.02)
         theirs = NormalIndPower(ddof=0).power(ratio, 1, 0.025, ratio=0, alternative="larger")
         assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-def test_the_detectable_effect_is_two_quantiles_of_the_normal_distribution() -> None:
+def test_the_detectable_effect_is_a_sum_of_two_normal_quantiles() -> None:
     assert detectable_effect(0.01) == pytest.approx(0.01 * (1.959963985 + 0.841621234), abs=1e-10)
     assert detectable_effect(1, confidence_level=0.9, power=0.9) == pytest.approx(1.644853627 + 1.281551566, abs=1e-8)
     assert detectable_effect(0.0) == 0.0
@@ -69,40 +69,40 @@ def test_the_detectable_effect_has_the_power(df: float | None, confidence_level:
     assert power_of(0.99 * effect, standard_error=0.3, df=df, confidence_level=confidence_level) < power
 
 
-def test_few_degrees_of_freedom_hide_more_and_many_are_normal() -> None:
+def test_few_degrees_of_freedom_increase_the_detectable_effect() -> None:
     effects = [detectable_effect(1.0, df=df) for df in (3, 10, 100, 99_000)]
     assert effects == sorted(effects, reverse=True)
     assert effects[-1] == pytest.approx(detectable_effect(1.0), abs=1e-4)
 
 
-def test_needed_examples_have_the_power_and_one_less_has_not() -> None:
+def test_needed_examples_have_the_power_and_one_fewer_do_not() -> None:
     for effect, sd in ((0.1, 0.5), (0.03, 0.4), (1.0, 0.7)):
         n = needed_examples(effect, sd=sd)
         powers = [power_of(effect, standard_error=sd / math.sqrt(m), df=m - 1) for m in (n - 1, n)]
         assert powers[0] < 0.8 <= powers[1]
 
 
-def test_simulated_t_tests_find_as_often_as_said() -> None:
+def test_simulated_t_tests_have_the_computed_power() -> None:
     rng = np.random.default_rng(51)
     n = needed_examples(0.5, sd=1.0)
     drawn = rng.normal(0.5, 1.0, (6000, n))
     ratios = drawn.mean(axis=1) / drawn.std(axis=1, ddof=1) * math.sqrt(n)
-    found = np.mean(ratios > scipy_stats.t.ppf(0.975, n - 1))
-    said = power_of(0.5, standard_error=1 / math.sqrt(n), df=n - 1)
-    assert 0.8 <= said < 0.82
-    assert found == pytest.approx(said, abs=0.02)  # 4 standard errors of 6,000 draws
+    result = np.mean(ratios > scipy_stats.t.ppf(0.975, n - 1))
+    power = power_of(0.5, standard_error=1 / math.sqrt(n), df=n - 1)
+    assert 0.8 <= power < 0.82
+    assert result == pytest.approx(power, abs=0.02)  # 4 standard errors of 6,000 draws
     nothing = (ratios - 0.5 / drawn.std(axis=1, ddof=1) * math.sqrt(n)) > scipy_stats.t.ppf(0.975, n - 1)
     assert np.mean(nothing) == pytest.approx(power_of(0.0, standard_error=1.0, df=n - 1), abs=0.01)
 
 
-def test_where_nothing_varies_two_examples_do_and_very_many_are_reckoned_too() -> None:
+def test_two_examples_suffice_without_variance_and_large_numbers_work() -> None:
     assert needed_examples(0.1, sd=0.0) == 2
     assert needed_examples(1e-5, sd=1.0) == math.ceil((1.959963984540054 + 0.8416212335729143) ** 2 * 1e10)
 
 
 @given(st.floats(0.01, 5), st.floats(0.01, 5), st.floats(0.5, 0.999), st.floats(0.5, 0.99))
 @settings(deadline=None)
-def test_more_spread_or_more_power_never_needs_less(
+def test_more_variance_or_power_never_needs_fewer_examples(
     effect: float, sd: float, confidence_level: float, power: float
 ) -> None:
     n = needed_examples(effect, sd=sd, confidence_level=confidence_level, power=power)
@@ -116,46 +116,46 @@ def test_components_of_a_table_by_hand() -> None:
     # Means 1, 2, 3 and 1, 1, 1: differences 0, 1, 2. Noise of either: 2 x 1 / 1 in one row, 0 in two.
     candidate = [[0.0, 2.0], [2.0, 2.0], [3.0, 3.0]]
     baseline = [[1.0, 1.0], [0.0, 2.0], [1.0, 1.0]]
-    found = difference_components(candidate, baseline)
-    assert (found.observed, found.within) == pytest.approx((1.0, 2 / 3 + 2 / 3))
-    assert found.between == pytest.approx(1.0 - (2 / 3) / 2 - (2 / 3) / 2)
-    assert (found.n, found.method, found.reason) == (3, "anova", None)
+    result = difference_components(candidate, baseline)
+    assert (result.observed, result.within) == pytest.approx((1.0, 2 / 3 + 2 / 3))
+    assert result.between == pytest.approx(1.0 - (2 / 3) / 2 - (2 / 3) / 2)
+    assert (result.n, result.method, result.reason) == (3, "anova", None)
 
 
 def noisy(rng: np.random.Generator, n: int = 80, *, between: float = 0.3) -> tuple[Any, Any]:
-    """Four repetitions with sd 0.5 and three with 0.2 of the same examples, whose true difference has sd `between`."""
+    """Return four repetitions with sd 0.5 and three with sd 0.2, for true differences with sd `between`."""
     base = rng.normal(size=(n, 1))
     candidate = base + rng.normal(0.1, between, (n, 1)) + rng.normal(0, 0.5, (n, 4))
     return candidate, base + rng.normal(0, 0.2, (n, 3))
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_components_are_the_true_variances_on_average_with_missing_ones_too(missing: float) -> None:
-    rng, found = np.random.default_rng(52), []
+def test_components_are_unbiased_also_with_missing_values(missing: float) -> None:
+    rng, result = np.random.default_rng(52), []
     for _ in range(400):
         candidate, baseline = noisy(rng)
         candidate[rng.random(candidate.shape) < missing] = np.nan
-        found.append(difference_components(candidate, baseline))
-    assert np.mean([one.between for one in found]) == pytest.approx(0.09, abs=0.006)
-    assert np.mean([one.within for one in found]) == pytest.approx(0.29, abs=0.006)
+        result.append(difference_components(candidate, baseline))
+    assert np.mean([components.between for components in result]) == pytest.approx(0.09, abs=0.006)
+    assert np.mean([components.within for components in result]) == pytest.approx(0.29, abs=0.006)
 
 
-def test_no_true_variance_comes_out_as_little_and_never_below_0() -> None:
+def test_without_true_variance_the_component_is_small_and_not_negative() -> None:
     rng = np.random.default_rng(53)
-    found = [difference_components(*noisy(rng, between=0.0)) for _ in range(200)]
-    assert 0.3 < np.mean([one.between == 0.0 for one in found]) < 0.7
-    assert min(one.between or 0.0 for one in found) == 0.0
-    assert max(one.between or 0.0 for one in found) < 0.06
+    result = [difference_components(*noisy(rng, between=0.0)) for _ in range(200)]
+    assert 0.3 < np.mean([components.between == 0.0 for components in result]) < 0.7
+    assert min(components.between or 0.0 for components in result) == 0.0
+    assert max(components.between or 0.0 for components in result) < 0.06
 
 
-def test_a_row_without_numbers_on_a_side_and_columns_of_nan_do_not_matter() -> None:
+def test_rows_missing_on_one_side_and_nan_columns_are_ignored() -> None:
     candidate, baseline = noisy(np.random.default_rng(54), 20)
     plain = difference_components(candidate, baseline)
     gap = np.full((1, 5), np.nan)
     padded = np.vstack([np.hstack([candidate, np.full((20, 1), np.nan)]), gap, gap + np.arange(5)])
     with_gaps = np.vstack([baseline, [[1.0, 2.0, 3.0]], np.full((1, 3), np.nan)])
-    found = difference_components(padded, with_gaps)
-    assert (found.between, found.within, found.n) == pytest.approx((plain.between, plain.within, 20))
+    result = difference_components(padded, with_gaps)
+    assert (result.between, result.within, result.n) == pytest.approx((plain.between, plain.within, 20))
 
 
 @pytest.mark.parametrize(
@@ -167,16 +167,18 @@ def test_a_row_without_numbers_on_a_side_and_columns_of_nan_do_not_matter() -> N
         (np.empty((0, 2)), np.empty((0, 2)), None, "no examples: a variance needs at least 2"),
     ],
 )
-def test_too_few_have_no_parts_and_a_reason(candidate: Any, baseline: Any, observed: Any, reason: str) -> None:
-    found = difference_components(candidate, baseline)
-    assert (found.between, found.within, found.observed) == (None, None, observed)
-    assert found.reason is not None and found.reason.startswith(reason)
+def test_too_few_examples_have_no_components_and_a_reason(
+    candidate: Any, baseline: Any, observed: Any, reason: str
+) -> None:
+    result = difference_components(candidate, baseline)
+    assert (result.between, result.within, result.observed) == (None, None, observed)
+    assert result.reason is not None and result.reason.startswith(reason)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.integers(2, 6), st.integers(2, 4))
 def test_constant_sides_have_no_variance(ours: float, theirs: float, n: int, k: int) -> None:
-    found = difference_components(np.full((n, k), ours), np.full((n, 3), theirs))
-    assert (found.between, found.within, found.observed) == (0.0, 0.0, 0.0)
+    result = difference_components(np.full((n, k), ours), np.full((n, 3), theirs))
+    assert (result.between, result.within, result.observed) == (0.0, 0.0, 0.0)
 
 
 @given(st.integers(0, 10_000))
@@ -185,15 +187,18 @@ def test_swapping_sides_and_the_order_of_examples_change_nothing(seed: int) -> N
     candidate, baseline = noisy(rng, 12)
     candidate[rng.random(candidate.shape) < 0.2] = np.nan
     shuffled = rng.permutation(12)
-    one = difference_components(candidate, baseline)
+    original = difference_components(candidate, baseline)
     for other in (
         difference_components(baseline, candidate),
         difference_components(candidate[shuffled], baseline[shuffled]),
     ):
-        assert (other.between, other.within) == (pytest.approx(one.between, abs=1e-12), pytest.approx(one.within))
+        assert (other.between, other.within) == (
+            pytest.approx(original.between, abs=1e-12),
+            pytest.approx(original.within),
+        )
 
 
-def test_more_repetitions_save_examples_until_only_examples_differ() -> None:
+def test_more_repetitions_save_examples_down_to_the_variance_between_examples() -> None:
     components = difference_components(*noisy(np.random.default_rng(55), 4000))
     plans = plan_sizes(0.05, components, repetitions=[1, 2, 8, 1000])
     assert [plan.repetitions for plan in plans] == [1, 2, 8, 1000]
@@ -204,7 +209,7 @@ def test_more_repetitions_save_examples_until_only_examples_differ() -> None:
     assert limit <= plans[3].examples <= 1.01 * limit
 
 
-def test_with_an_sd_repetitions_are_not_counted_on() -> None:
+def test_with_an_sd_repetitions_save_nothing() -> None:
     n = needed_examples(0.1, sd=0.5)
     assert plan_sizes(0.1, 0.5, repetitions=[1, 4]) == [Plan(1, n), Plan(4, n)]
     assert plan_sizes(0.1, 0.5, repetitions=[]) == []
@@ -216,7 +221,7 @@ def test_the_cautious_sd_is_that_of_independent_runs() -> None:
     assert cautious_sd(0.7, 0.4) == pytest.approx(float(drawn.std()), abs=0.005)
     assert cautious_sd(1.0, 0.0) == 0.0
     assert cautious_sd(0.5, 0.5) == pytest.approx(math.sqrt(0.5))
-    same = rng.random(200_000)  # runs that find the same examples hard vary less
+    same = rng.random(200_000)  # runs that share hard examples have a smaller sd
     assert ((same < 0.7).astype(float) - (same < 0.4)).std() < cautious_sd(0.7, 0.4)
 
 
@@ -238,7 +243,7 @@ WITHOUT_PARTS = Components(between=None, within=None, observed=0.5, n=2, method=
         (lambda: needed_examples(1e-9, sd=1.0), "effect: got 1e-09 with sd 1.0"),
         (lambda: needed_examples(0.1, sd=-1.0), "sd: got -1.0"),
         (lambda: plan_sizes(0.1, 0.5, repetitions=[2, 0]), "repetitions: got 0"),
-        (lambda: plan_sizes(0.1, WITHOUT_PARTS, repetitions=[1]), "spread: got components without parts.*one rep"),
+        (lambda: plan_sizes(0.1, WITHOUT_PARTS, repetitions=[1]), "spread: got components without values.*one rep"),
         (lambda: cautious_sd(0.5, 1.5), "baseline_mean: got 1.5"),
         (lambda: difference_components([1.0], [1.0]), "candidate: got shape"),
         (lambda: difference_components([[1.0]], [[1.0], [2.0]]), "candidate: got 1 examples"),

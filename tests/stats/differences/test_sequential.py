@@ -1,4 +1,4 @@
-"""confidence_sequence: intervals that hold at all looks, against plain loops and simulations of looking often."""
+"""confidence_sequence: against plain loops, and error rates of repeated analyses by simulation."""
 
 import math
 import time
@@ -25,19 +25,19 @@ WINS = st.lists(st.sampled_from([-1.0, 0.0, 0.0, 1.0]), min_size=1, max_size=60)
 
 
 def yes_no(rng: np.random.Generator, n: int, *, differ: float, mean: float = 0.0) -> Any:
-    """Differences of n pairs of yes and no, of which a share of `differ` is not 0."""
+    """Return differences of n binary pairs, of which a share of `differ` is not 0."""
     drawn = rng.random(n)
     return (drawn < (differ + mean) / 2) * 1.0 - (drawn > 1 - (differ - mean) / 2) * 1.0
 
 
-def stop(found: ConfidenceSequence) -> int | None:
-    """After how many the interval first is on one side of 0; None if it never is."""
-    ends = zip(found.n, found.low, found.high, strict=True)
+def stop(result: ConfidenceSequence) -> int | None:
+    """Return the first n whose interval excludes 0; None if none does."""
+    ends = zip(result.n, result.low, result.high, strict=True)
     return next((n for n, low, high in ends if low is not None and high is not None and not low <= 0 <= high), None)
 
 
 def capital(parts: Any, mean: float) -> list[float]:
-    """What a gambler has after each, who bets on more than `mean` with his money divided among the stakes."""
+    """Return the capital after each value of a bettor on more than `mean` who divides it among the stakes."""
     purses, total = [1 / len(STAKES)] * len(STAKES), []
     for part in parts:
         purses = [purse * (1 + stake * (part / mean - 1)) for purse, stake in zip(purses, STAKES, strict=True)]
@@ -46,50 +46,50 @@ def capital(parts: Any, mean: float) -> list[float]:
 
 
 @pytest.mark.parametrize("confidence_level", [0.8, 0.95, 0.999])
-def test_the_ends_are_where_capital_has_just_been_enough(confidence_level: float) -> None:
+def test_the_ends_are_where_the_capital_reaches_its_limit(confidence_level: float) -> None:
     rng = np.random.default_rng(61)
     for lowest, highest in ((-1.0, 1.0), (-0.5, 3.0)):
         values = np.clip(rng.normal(0.4, 0.3, 80), lowest, highest)
-        found = confidence_sequence(
+        result = confidence_sequence(
             values, bounds=(lowest, highest), confidence_level=confidence_level, interim_analyses=[5, 30, 80]
         )
         parts = (values - lowest) / (highest - lowest)
-        for n, low, high in zip(found.n, found.low, found.high, strict=True):
+        for n, low, high in zip(result.n, result.low, result.high, strict=True):
             assert low is not None and high is not None
             for end, seen in (((low - lowest), parts[:n]), ((highest - high), 1 - parts[:n])):
                 mean = end / (highest - lowest)
-                if mean:  # else nothing is refuted yet
+                if mean:  # otherwise nothing is rejected yet
                     assert max(capital(seen, mean)) >= 2 / (1 - confidence_level) * (1 - 1e-9)
                 assert max(capital(seen, mean + 2 * CLOSE)) < 2 / (1 - confidence_level)
 
 
-def test_no_capital_grows_on_average_when_the_mean_is_the_true_one() -> None:
-    # All 3 ** 5 ways in which five pairs may come out: exact, so that false alarms are bounded (Ville 1939).
+def test_the_expected_capital_is_1_at_the_true_mean() -> None:
+    # Enumerates all 3 ** 5 outcomes of five pairs; a mean of at most 1 bounds false positives (Ville 1939).
     shares, parts = {0.0: 0.2, 0.5: 0.5, 1.0: 0.3}, np.meshgrid(*[[0.0, 0.5, 1.0]] * 5)
-    ways = np.stack([one.ravel() for one in parts], axis=1)
+    ways = np.stack([part.ravel() for part in parts], axis=1)
     chances = np.prod(np.vectorize(shares.get)(ways), axis=1)
     means = [sum(chance * capital(way, 0.55)[-1] for chance, way in zip(chances, ways, strict=True))]
     means += [sum(chance * capital(1 - way, 0.45)[-1] for chance, way in zip(chances, ways, strict=True))]
     assert means == pytest.approx([1.0, 1.0])
 
 
-def test_without_bounds_it_is_the_published_formula() -> None:
+def test_without_bounds_the_interval_is_the_published_formula() -> None:
     values = np.random.default_rng(62).normal(3, 2, 300) + 1e6
-    found = confidence_sequence(values, bounds=None, confidence_level=0.9, interim_analyses=[100, 150, 300])
-    assert (found.method, found.reason, found.confidence_level) == ("asymptotic gaussian mixture", None, 0.9)
+    result = confidence_sequence(values, bounds=None, confidence_level=0.9, interim_analyses=[100, 150, 300])
+    assert (result.method, result.reason, result.confidence_level) == ("asymptotic gaussian mixture", None, 0.9)
     lows, highs, alpha = [], [], 0.1
     rho = math.sqrt((-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / SHARPEST_N)
     for t in range(SMALLEST_N, 301):
         inside = 2 * (t * rho**2 + 1) / (t**2 * rho**2) * math.log(math.sqrt(t * rho**2 + 1) / alpha)
         mean, half = np.mean(values[:t]), np.std(values[:t], ddof=1) * math.sqrt(inside)
         lows.append(mean - half), highs.append(mean + half)
-    for n, low, high in zip(found.n, found.low, found.high, strict=True):
+    for n, low, high in zip(result.n, result.low, result.high, strict=True):
         seen = n - SMALLEST_N + 1
         assert (low, high) == pytest.approx((max(lows[:seen]), min(highs[:seen])), abs=1e-6)
 
 
 @pytest.mark.parametrize("differ", [0.05, 0.5])
-def test_looking_every_batch_seldom_errs_for_yes_and_no(differ: float) -> None:
+def test_repeated_analyses_of_binary_differences_seldom_err(differ: float) -> None:
     rng = np.random.default_rng(63)
     runs = [yes_no(rng, 400, differ=differ) for _ in range(250)]
     assert (
@@ -99,59 +99,59 @@ def test_looking_every_batch_seldom_errs_for_yes_and_no(differ: float) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(-1, 1), None])
-def test_looking_every_batch_seldom_errs_for_scores_and_with_plain_t_it_would(bounds: Any) -> None:
+def test_repeated_analyses_of_scores_seldom_err_unlike_t_tests(bounds: Any) -> None:
     rng = np.random.default_rng(64)
     runs = rng.uniform(-0.9, 0.9, (250, 400))
-    found = [stop(confidence_sequence(run, bounds=bounds, interim_analyses=EVERY_20)) for run in runs]
-    assert np.mean([one is not None for one in found]) <= 0.05
+    result = [stop(confidence_sequence(run, bounds=bounds, interim_analyses=EVERY_20)) for run in runs]
+    assert np.mean([stop is not None for stop in result]) <= 0.05
     plain = [any(abs(run[:n].mean()) > 1.96 * run[:n].std(ddof=1) / math.sqrt(n) for n in EVERY_20) for run in runs]
     assert np.mean(plain) > 0.2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHARES)
-def test_all_intervals_together_hold_the_true_mean_as_often_as_said(kind: str) -> None:
+def test_intervals_cover_the_true_mean_simultaneously(kind: str) -> None:
     rng = np.random.default_rng(65)
     for mean in (0.0, 0.04):
         held = []
         for _ in range(300):
             scores, answers = rng.uniform(-0.9, 0.9, 400) + mean, yes_no(rng, 400, differ=SHARES[kind], mean=mean)
-            found = confidence_sequence(
+            result = confidence_sequence(
                 scores if kind == "scores" else answers, bounds=(-1, 1), interim_analyses=EVERY_20
             )
-            low, high = found.low[-1], found.high[-1]  # what earlier ones exclude, this one does too
+            low, high = result.low[-1], result.high[-1]  # the last interval is within all earlier ones
             held.append(low is not None and high is not None and low <= mean <= high)
         assert np.mean(held) >= 0.95
 
 
-def test_a_true_difference_is_found_early_and_a_smaller_one_not() -> None:
+def test_a_large_difference_is_detected_early_and_a_small_one_is_not() -> None:
     rng = np.random.default_rng(66)
     stops = [
         stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.1), bounds=(-1, 1), interim_analyses=EVERY_20))
         for _ in range(60)
     ]
-    assert np.mean([one is not None for one in stops]) > 0.85
-    assert np.mean([one or 400 for one in stops]) < 250
+    assert np.mean([stop is not None for stop in stops]) > 0.85
+    assert np.mean([stop or 400 for stop in stops]) < 250
     small = [
         stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.02), bounds=(-1, 1), interim_analyses=EVERY_20))
         for _ in range(60)
     ]
-    assert np.mean([one is not None for one in small]) < 0.3
+    assert np.mean([stop is not None for stop in small]) < 0.3
 
 
-def test_unbounded_differences_are_found_when_they_are_there() -> None:
+def test_unbounded_differences_are_detected() -> None:
     rng = np.random.default_rng(67)
-    found = confidence_sequence(rng.normal(200, 500, 400), bounds=None, interim_analyses=EVERY_20)
-    assert stop(found) is not None
+    result = confidence_sequence(rng.normal(200, 500, 400), bounds=None, interim_analyses=EVERY_20)
+    assert stop(result) is not None
     assert stop(confidence_sequence(rng.normal(0, 500, 400), bounds=None, interim_analyses=EVERY_20)) is None
 
 
-def test_before_the_smallest_n_unbounded_differences_have_none_and_say_why() -> None:
+def test_unbounded_differences_have_no_interval_below_the_smallest_n() -> None:
     values = np.random.default_rng(68).normal(size=SMALLEST_N)
-    found = confidence_sequence(values, bounds=None, interim_analyses=[1, SMALLEST_N - 1, SMALLEST_N])
-    assert found.low[:2] == found.high[:2] == (None, None)
-    assert found.low[2] is not None and found.estimate[0] == values[0]
-    assert found.reason == f"{SMALLEST_N - 1} differences: without bounds, an interval needs at least {SMALLEST_N}"
+    result = confidence_sequence(values, bounds=None, interim_analyses=[1, SMALLEST_N - 1, SMALLEST_N])
+    assert result.low[:2] == result.high[:2] == (None, None)
+    assert result.low[2] is not None and result.estimate[0] == values[0]
+    assert result.reason == f"{SMALLEST_N - 1} differences: without bounds, an interval needs at least {SMALLEST_N}"
 
 
 @pytest.mark.parametrize(
@@ -164,24 +164,24 @@ def test_before_the_smallest_n_unbounded_differences_have_none_and_say_why() -> 
         ([1.0] * 200 + [-1.0] * 200, (-1, 1), "the intervals do not overlap: the mean seems to have changed"),
     ],
 )
-def test_where_nothing_can_be_said_there_is_a_reason(values: Any, bounds: Any, reason: str) -> None:
-    found = confidence_sequence(values, bounds=bounds)
-    assert (found.n, found.low, found.high, found.reason) == ((len(values),), (None,), (None,), reason)
-    assert found.estimate == ((sum(values) / len(values),) if values else (None,)) or len({*values}) == 1
+def test_a_missing_interval_has_a_reason(values: Any, bounds: Any, reason: str) -> None:
+    result = confidence_sequence(values, bounds=bounds)
+    assert (result.n, result.low, result.high, result.reason) == ((len(values),), (None,), (None,), reason)
+    assert result.estimate == ((sum(values) / len(values),) if values else (None,)) or len({*values}) == 1
 
 
-def test_differences_that_are_all_equal_and_bounded_are_closed_in_on() -> None:
-    found = confidence_sequence([0.0] * 300, bounds=(-1, 1), interim_analyses=[1, 20, 300])
-    widths = [(high or 0) - (low or 0) for low, high in zip(found.low, found.high, strict=True)]
+def test_intervals_of_equal_bounded_differences_shrink() -> None:
+    result = confidence_sequence([0.0] * 300, bounds=(-1, 1), interim_analyses=[1, 20, 300])
+    widths = [(high or 0) - (low or 0) for low, high in zip(result.low, result.high, strict=True)]
     assert widths[0] > 1.9 and widths[1] < 1.0 and 0 < widths[2] < 0.1
-    assert found.estimate == (0.0, 0.0, 0.0) and found.reason is None
+    assert result.estimate == (0.0, 0.0, 0.0) and result.reason is None
     at_the_bound = confidence_sequence([1.0] * 50, bounds=(-1, 1))
     assert at_the_bound.high == (1.0,) and (at_the_bound.low[0] or 0) > 0.7
 
 
 @given(WINS, st.data())
 @settings(deadline=None)
-def test_a_look_does_not_depend_on_the_others_or_on_what_comes_later(values: list[float], data: Any) -> None:
+def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: list[float], data: Any) -> None:
     interim_analyses = sorted(data.draw(st.sets(st.integers(1, len(values)), min_size=1)))
     together = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
     assert together.n == tuple(interim_analyses)
@@ -192,30 +192,28 @@ def test_a_look_does_not_depend_on_the_others_or_on_what_comes_later(values: lis
 
 @given(WINS)
 @settings(deadline=None)
-def test_swapping_the_sides_flips_the_ends_and_later_ones_lie_within(values: list[float]) -> None:
+def test_swapping_sides_mirrors_the_intervals_and_they_are_nested(values: list[float]) -> None:
     interim_analyses = range(1, len(values) + 1)
-    one = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
+    original = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
     other = confidence_sequence([-value for value in values], bounds=(-1, 1), interim_analyses=interim_analyses)
-    assert [None if low is None else -low for low in one.low] == list(other.high)
-    assert one.reason is None
-    assert list(one.low) == sorted(low or 0.0 for low in one.low)
-    assert list(one.high) == sorted((high or 0.0 for high in one.high), reverse=True)
+    assert [None if low is None else -low for low in original.low] == list(other.high)
+    assert original.reason is None
+    assert list(original.low) == sorted(low or 0.0 for low in original.low)
+    assert list(original.high) == sorted((high or 0.0 for high in original.high), reverse=True)
 
 
 @given(st.lists(st.floats(-1e200, 1e200), max_size=150), st.booleans(), st.floats(0.001, 0.9999))
 @settings(deadline=None, max_examples=60)
-def test_whatever_is_finite_gives_plain_numbers_in_order(
-    values: list[float], bounded: bool, confidence_level: float
-) -> None:
-    found = confidence_sequence(values, bounds=(-1e200, 1e200) if bounded else None, confidence_level=confidence_level)
-    for low, high, estimate in zip(found.low, found.high, found.estimate, strict=True):
-        assert (low is None) == (high is None) == (found.reason is not None)
+def test_finite_input_gives_ordered_floats(values: list[float], bounded: bool, confidence_level: float) -> None:
+    result = confidence_sequence(values, bounds=(-1e200, 1e200) if bounded else None, confidence_level=confidence_level)
+    for low, high, estimate in zip(result.low, result.high, result.estimate, strict=True):
+        assert (low is None) == (high is None) == (result.reason is not None)
         assert (estimate is None) == (not values)
         if low is not None and high is not None:
             assert type(low) is type(high) is float and math.isfinite(low) and math.isfinite(high) and low <= high
 
 
-def test_a_higher_level_holds_the_lower() -> None:
+def test_intervals_widen_with_the_confidence_level() -> None:
     values = np.random.default_rng(69).uniform(-0.5, 0.9, 200)
     for bounds in ((-1.0, 1.0), None):
         wide, narrow = (
@@ -225,35 +223,35 @@ def test_a_higher_level_holds_the_lower() -> None:
         assert (wide.low[0] or 0) < (narrow.low[0] or 0) < 0.2 < (narrow.high[0] or 0) < (wide.high[0] or 0)
 
 
-def test_5000_differences_and_100_looks_take_well_under_a_second() -> None:
+def test_5000_differences_and_100_analyses_take_under_a_second() -> None:
     values = np.random.default_rng(70).uniform(-0.9, 1.0, 5000)
     started = time.process_time()
     confidence_sequence(values, bounds=(-1, 1), interim_analyses=range(50, 5001, 50))
     assert time.process_time() - started < 1.0  # less than 0.1 s measured
 
 
-def test_cluster_values_are_sums_by_the_average_size_in_order_of_appearance() -> None:
-    found = cluster_values([1.0, 0.5, -1.0, 0.0, 1.0], ["b", "a", "b", None, "a"], average_size=5 / 3)
-    assert found.values.tolist() == pytest.approx([0.0, 0.9, 0.0])
-    assert found.values.mean() == pytest.approx(np.mean([1.0, 0.5, -1.0, 0.0, 1.0]))
-    assert found.bounds_factor == pytest.approx(2 / (5 / 3))
+def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:
+    result = cluster_values([1.0, 0.5, -1.0, 0.0, 1.0], ["b", "a", "b", None, "a"], average_size=5 / 3)
+    assert result.values.tolist() == pytest.approx([0.0, 0.9, 0.0])
+    assert result.values.mean() == pytest.approx(np.mean([1.0, 0.5, -1.0, 0.0, 1.0]))
+    assert result.bounds_factor == pytest.approx(2 / (5 / 3))
     assert cluster_values([1.0], [7], average_size=2.0, largest_size=4) == (pytest.approx([0.5]), 2.0)
     assert cluster_values([1.0, 0.0], [None, None], average_size=1.0).bounds_factor == 1.0
     assert cluster_values([], [], average_size=2.0).values.shape == (0,)
 
 
-def test_with_clusters_looking_every_batch_seldom_errs_and_without_them_copies_do() -> None:
+def test_repeated_analyses_of_clusters_seldom_err_unlike_those_of_copies() -> None:
     rng, clustered, copied = np.random.default_rng(71), [], []
     for _ in range(150):
         sizes = rng.integers(1, 10, 80)
         keys = np.repeat(np.arange(80), sizes)
-        differences = rng.choice([-1.0, 1.0], 80)[keys]  # all pairs of a cluster come out alike
+        differences = rng.choice([-1.0, 1.0], 80)[keys]  # all pairs of a cluster are equal
         values, factor = cluster_values(differences, keys.tolist(), average_size=5, largest_size=9)
         interim_analyses = range(10, 81, 10)
         clustered.append(stop(confidence_sequence(values, bounds=(-factor, factor), interim_analyses=interim_analyses)))
         copied.append(stop(confidence_sequence(differences, bounds=(-1, 1), interim_analyses=range(20, len(keys), 20))))
-    assert np.mean([one is not None for one in clustered]) <= 0.05
-    assert np.mean([one is not None for one in copied]) > 0.3
+    assert np.mean([stop is not None for stop in clustered]) <= 0.05
+    assert np.mean([stop is not None for stop in copied]) > 0.3
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""cycles: who beats whom in a circle, against all ways to go round."""
+"""cycles: against enumeration of all cycles."""
 
 from itertools import combinations, permutations
 from typing import Any
@@ -23,7 +23,7 @@ def around(net: Any, way: tuple[int, ...]) -> bool:
 
 
 def all_ways_round(net: Any) -> list[tuple[int, ...]]:
-    """Of each group of entries that share circles, the shortest and first one through the smallest: all are tried."""
+    """Return for each component the first shortest cycle through its smallest entry, by enumeration."""
     entries = range(len(net))
     ways = [way for k in range(3, len(net) + 1) for way in permutations(entries, k) if around(net, way)]
     together = {entry: {entry} | {each for way in ways if entry in way for each in way} for entry in entries}
@@ -33,31 +33,31 @@ def all_ways_round(net: Any) -> list[tuple[int, ...]]:
     return [min((way for way in ways if way[0] == start), key=lambda way: (len(way), way)) for start in starts]
 
 
-def test_a_circle_of_three_is_told_in_its_direction() -> None:
+def test_a_cycle_of_three_is_given_in_its_direction() -> None:
     assert cycles(net_of(3, (0, 2), (2, 1), (1, 0))) == [(0, 2, 1)]
     assert cycles(net_of(3, (0, 1), (1, 2), (2, 0))) == [(0, 1, 2)]
 
 
-def test_a_ranking_has_none() -> None:
+def test_a_ranking_has_no_cycles() -> None:
     assert cycles(net_of(6, *combinations(range(6), 2))) == []
     assert cycles(np.zeros((4, 4))) == cycles(np.zeros((0, 0))) == cycles([[0.0]]) == []
 
 
-def test_a_tie_breaks_the_circle() -> None:
+def test_a_tie_breaks_the_cycle() -> None:
     assert cycles(net_of(3, (0, 2), (2, 1))) == []
 
 
-def test_each_group_has_one() -> None:
+def test_each_component_has_one_cycle() -> None:
     beats = [(0, 1), (1, 3), (3, 0), (2, 6), (6, 4), (4, 2), *((i, j) for i in (0, 1, 3) for j in (2, 4, 6)), (5, 0)]
     assert cycles(net_of(7, *beats)) == [(0, 1, 3), (2, 6, 4)]
 
 
-def test_the_shortest_way_round_is_taken_and_of_two_the_first() -> None:
+def test_the_first_of_the_shortest_cycles_is_returned() -> None:
     assert cycles(net_of(5, (0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (2, 0))) == [(0, 1, 2)]
     assert cycles(net_of(5, (0, 4), (4, 3), (3, 0), (0, 2), (2, 1), (1, 0))) == [(0, 2, 1)]
 
 
-def test_the_way_goes_through_the_smallest_of_the_group_even_if_others_have_a_shorter() -> None:
+def test_the_cycle_contains_the_smallest_entry_even_if_a_shorter_one_does_not() -> None:
     assert cycles(net_of(5, (0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 1))) == [(0, 1, 2, 3)]
     assert cycles(net_of(6, (0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5), (5, 3))) == [(0, 1, 2, 3, 4)]
 
@@ -66,17 +66,17 @@ def test_the_way_goes_through_the_smallest_of_the_group_even_if_others_have_a_sh
 @given(
     st.integers(1, 5).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(-1, 1), min_size=10, max_size=10)))
 )
-def test_they_are_those_of_all_ways_round(drawn: tuple[int, list[int]]) -> None:
+def test_cycles_match_enumeration(drawn: tuple[int, list[int]]) -> None:
     entries, signs = drawn
     net = np.zeros((entries, entries))
     for (i, j), sign in zip(combinations(range(entries), 2), signs, strict=False):
         net[i, j], net[j, i] = sign, -sign
-    found = cycles(net)
-    assert found == all_ways_round(net)
-    assert all(type(entry) is int for way in found for entry in way)
+    result = cycles(net)
+    assert result == all_ways_round(net)
+    assert all(type(entry) is int for way in result for entry in way)
 
 
-def test_a_large_one_is_found_soon() -> None:
+def test_a_large_cycle_is_found_quickly() -> None:
     n = 300
     assert cycles(net_of(n, *((k, (k + 1) % n) for k in range(n)))) == [tuple(range(n))]
 

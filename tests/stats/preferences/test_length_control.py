@@ -1,4 +1,4 @@
-"""length_controlled: the win rate at equal length, against likelihoods written out and judges who only like length."""
+"""length_controlled: against explicit likelihoods and simulated judges that prefer length."""
 
 import math
 import warnings
@@ -23,7 +23,7 @@ def chance(log_odds: Any) -> Any:
 
 
 def brute(points: Any, longer_by: Any, order: Any = None) -> list[float]:
-    """The coefficients by a likelihood written out, one comparison at a time; each held by half a win and a loss."""
+    """Return the coefficients that maximise the likelihood term by term, with half a win and a loss for each."""
     spread = np.std(longer_by, ddof=1)
     rows = [[1.0, math.tanh(longer / spread)] for longer in longer_by]
     rows = rows if order is None else [[*row, shown] for row, shown in zip(rows, order, strict=True)]
@@ -35,14 +35,14 @@ def brute(points: Any, longer_by: Any, order: Any = None) -> list[float]:
             total += won * math.log(chance(x)) + (1 - won) * math.log(chance(-x))
         return -total
 
-    found = minimize(lost, np.zeros(len(rows[0])), method="BFGS", options={"gtol": 1e-8})
-    return [float(each) for each in found.x]
+    result = minimize(lost, np.zeros(len(rows[0])), method="BFGS", options={"gtol": 1e-8})
+    return [float(each) for each in result.x]
 
 
 def judged(
     rng: np.random.Generator, n: int, quality: float, length: float, order: float = 0.0, longer: float = 0.7
 ) -> tuple[Any, Any, Any]:
-    """Points, lengths and order, as a judge gives them who likes quality, length and what comes first so much."""
+    """Return points, lengths and order for a judge with these preferences for quality, length and first position."""
     longer_by, shown = rng.normal(100 * longer, 100, n), rng.choice([-1.0, 1.0], n)
     share = chance(quality + length * np.tanh(longer_by / longer_by.std(ddof=1)) + order * shown)
     return (rng.random(n) < share).astype(float), longer_by, shown
@@ -50,18 +50,18 @@ def judged(
 
 @pytest.mark.parametrize("with_order", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_largest_likelihood_written_out(seed: int, with_order: bool) -> None:
+def test_the_fit_maximises_the_explicit_likelihood(seed: int, with_order: bool) -> None:
     rng = np.random.default_rng(70 + seed)
     points, longer_by, order = judged(rng, 40, 0.5, 1.0, 0.5)
     points = np.where(rng.random(40) < 0.3, rng.random(40), points)
-    found = length_controlled(points, longer_by, order=order if with_order else None)
+    result = length_controlled(points, longer_by, order=order if with_order else None)
     constant, *_ = brute(points, longer_by, order if with_order else None)
-    assert found.rate == pytest.approx(chance(constant), abs=1e-6)
-    assert found.method == f"logistic on length{' and order' if with_order else ''}; cluster-robust t"
+    assert result.rate == pytest.approx(chance(constant), abs=1e-6)
+    assert result.method == f"logistic on length{' and order' if with_order else ''}; cluster-robust t"
 
 
-def test_the_interval_is_that_of_the_sandwich(t_bisected: Callable[[Any, Any], Any]) -> None:
-    """Matrix by matrix, cluster by cluster; the halves that hold the coefficients are rows and clusters too."""
+def test_the_interval_matches_the_sandwich_matrices(t_bisected: Callable[[Any, Any], Any]) -> None:
+    """The sandwich by matrices; the added halves are rows and clusters too."""
     rng = np.random.default_rng(75)
     points, longer_by, order = judged(rng, 60, 0.5, 1.0, 0.5)
     clusters = np.concatenate([np.arange(15), rng.integers(0, 15, 45)])
@@ -76,33 +76,33 @@ def test_the_interval_is_that_of_the_sandwich(t_bisected: Callable[[Any, Any], A
     meat += np.diag((0.5 - chance(at)) ** 2)
     errors = np.sqrt(np.diag(np.linalg.inv(bread) @ meat @ np.linalg.inv(bread)))
     halves = float(t_bisected(0.9, 14.0)) * errors
-    found = length_controlled(points, longer_by, clusters.tolist(), order=order, confidence_level=0.9)
-    assert (found.low, found.high) == pytest.approx((chance(at[0] - halves[0]), chance(at[0] + halves[0])), abs=1e-5)
-    assert (found.n, found.n_clusters, found.confidence_level) == (60, 15, 0.9)
+    result = length_controlled(points, longer_by, clusters.tolist(), order=order, confidence_level=0.9)
+    assert (result.low, result.high) == pytest.approx((chance(at[0] - halves[0]), chance(at[0] + halves[0])), abs=1e-5)
+    assert (result.n, result.n_clusters, result.confidence_level) == (60, 15, 0.9)
 
 
-def test_a_judge_who_only_likes_length_gives_half_the_wins_to_equals() -> None:
+def test_a_judge_that_only_prefers_length_gives_a_rate_of_one_half() -> None:
     points, longer_by, _ = judged(np.random.default_rng(76), 1500, 0.0, 3.0)
-    found = length_controlled(points, longer_by)
+    result = length_controlled(points, longer_by)
     assert points.mean() > 0.68
-    assert found.rate == pytest.approx(0.5, abs=0.06)
-    assert found.low is not None and found.high is not None and found.low < 0.5 < found.high
+    assert result.rate == pytest.approx(0.5, abs=0.06)
+    assert result.low is not None and result.high is not None and result.low < 0.5 < result.high
 
 
-def test_a_judge_who_does_not_care_for_length_leaves_the_rate_as_it_is() -> None:
+def test_a_judge_indifferent_to_length_leaves_the_rate_unchanged() -> None:
     points, longer_by, _ = judged(np.random.default_rng(77), 1500, 0.8, 0.0)
-    found = length_controlled(points, longer_by)
-    assert found.rate == pytest.approx(points.mean(), abs=0.03)
+    result = length_controlled(points, longer_by)
+    assert result.rate == pytest.approx(points.mean(), abs=0.03)
 
 
-def test_length_may_hide_that_the_candidate_is_better() -> None:
+def test_length_can_mask_a_better_candidate() -> None:
     points, longer_by, _ = judged(np.random.default_rng(78), 1500, 0.8, 2.0, longer=-0.8)
-    found = length_controlled(points, longer_by)
+    result = length_controlled(points, longer_by)
     assert points.mean() < 0.5
-    assert found.rate == pytest.approx(chance(0.8), abs=0.06) and found.low is not None and found.low > 0.5
+    assert result.rate == pytest.approx(chance(0.8), abs=0.06) and result.low is not None and result.low > 0.5
 
 
-def test_an_uneven_order_is_controlled_for_and_one_that_does_not_vary_cannot_be() -> None:
+def test_order_is_controlled_for_only_if_it_varies() -> None:
     rng = np.random.default_rng(79)
     longer_by, order = rng.normal(0, 50, 2000), rng.choice([1.0, -1.0, 0.0], 2000, p=[0.8, 0.1, 0.1])
     points = (rng.random(2000) < chance(0.3 + 1.5 * order)).astype(float)
@@ -113,13 +113,13 @@ def test_an_uneven_order_is_controlled_for_and_one_that_does_not_vary_cannot_be(
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e150])
-def test_the_unit_of_length_does_not_count(unit: float) -> None:
+def test_the_unit_of_length_does_not_matter(unit: float) -> None:
     points, longer_by, _ = judged(np.random.default_rng(80), 50, 0.5, 1.0)
-    one, other = length_controlled(points, longer_by), length_controlled(points, unit * longer_by)
-    assert (one.rate, one.low, one.high) == pytest.approx((other.rate, other.low, other.high), abs=1e-9)
+    original, other = length_controlled(points, longer_by), length_controlled(points, unit * longer_by)
+    assert (original.rate, original.low, original.high) == pytest.approx((other.rate, other.low, other.high), abs=1e-9)
 
 
-def test_half_a_win_and_a_loss_hold_what_has_no_bound() -> None:
+def test_half_a_win_and_a_loss_keep_estimates_finite() -> None:
     rng = np.random.default_rng(81)
     longer_by = rng.normal(0, 10, 100)
     all_won, by_length = length_controlled(np.ones(100), longer_by), length_controlled(longer_by > 0, longer_by)
@@ -128,11 +128,11 @@ def test_half_a_win_and_a_loss_hold_what_has_no_bound() -> None:
     assert by_length.low is not None and by_length.high is not None and by_length.low < 0.5 < by_length.high
 
 
-def test_without_a_difference_in_length_it_is_the_plain_rate() -> None:
-    found = length_controlled([1.0] * 9 + [0.0] * 4 + [0.5], [0.0] * 14)
-    assert found.rate == pytest.approx((9.5 + 0.5) / 15)
-    assert found.low is not None and found.high is not None and found.low < 0.5 < 0.85 < found.high
-    assert found.reason is None
+def test_equal_lengths_give_the_plain_rate() -> None:
+    result = length_controlled([1.0] * 9 + [0.0] * 4 + [0.5], [0.0] * 14)
+    assert result.rate == pytest.approx((9.5 + 0.5) / 15)
+    assert result.low is not None and result.high is not None and result.low < 0.5 < 0.85 < result.high
+    assert result.reason is None
 
 
 @pytest.mark.parametrize(
@@ -149,22 +149,22 @@ def test_without_a_difference_in_length_it_is_the_plain_rate() -> None:
         ([0.5] * 12, [*range(12)], None, None, True, "the points of all 12 clusters are fitted exactly"),
     ],
 )
-def test_what_is_not_there_has_a_reason(
+def test_missing_estimates_have_a_reason(
     points: Any, longer_by: Any, clusters: Any, order: Any, rated: bool, said: str
 ) -> None:
-    found = length_controlled(points, longer_by, clusters, order=order)
-    assert (found.rate is not None) == rated
-    assert (found.low, found.high) == (None, None)
-    assert found.reason is not None and found.reason.startswith(said)
+    result = length_controlled(points, longer_by, clusters, order=order)
+    assert (result.rate is not None) == rated
+    assert (result.low, result.high) == (None, None)
+    assert result.reason is not None and result.reason.startswith(said)
 
 
 @settings(deadline=None)
 @given(st.lists(ROW, max_size=40), st.booleans(), st.booleans())
-def test_the_other_side_has_the_rest(rows: list[Any], clustered: bool, ordered: bool) -> None:
+def test_the_rates_of_both_sides_add_up_to_1(rows: list[Any], clustered: bool, ordered: bool) -> None:
     points, longer_by, clusters, order = ([row[k] for row in rows] for k in range(4))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, other = (
+        original, other = (
             length_controlled(
                 [won if sign > 0 else 1 - won for won in points],
                 [sign * longer for longer in longer_by],
@@ -173,17 +173,17 @@ def test_the_other_side_has_the_rest(rows: list[Any], clustered: bool, ordered: 
             )
             for sign in (1, -1)
         )
-    assert (one.low is None) == (one.high is None) == (one.reason is not None)
-    assert (one.rate is None) == (other.rate is None) and (one.low is None) == (other.low is None)
-    if one.rate is not None and other.rate is not None:
-        assert 0 < one.rate < 1 and one.rate == pytest.approx(1 - other.rate, abs=1e-8)
-    if one.low is not None and one.high is not None and one.rate is not None:
-        assert 0 <= one.low < one.rate < one.high <= 1
-        assert (1 - one.high, 1 - one.low) == pytest.approx((other.low, other.high), abs=1e-7)
+    assert (original.low is None) == (original.high is None) == (original.reason is not None)
+    assert (original.rate is None) == (other.rate is None) and (original.low is None) == (other.low is None)
+    if original.rate is not None and other.rate is not None:
+        assert 0 < original.rate < 1 and original.rate == pytest.approx(1 - other.rate, abs=1e-8)
+    if original.low is not None and original.high is not None and original.rate is not None:
+        assert 0 <= original.low < original.rate < original.high <= 1
+        assert (1 - original.high, 1 - original.low) == pytest.approx((other.low, other.high), abs=1e-7)
 
 
 def coverage(clusters: list[int], quality: float, together: float, runs: int) -> float:
-    """How often the intervals hold the rate; so much of the luck is a cluster's."""
+    """Return how often the intervals contain the rate; part of the variance is shared within clusters."""
     rng, held = np.random.default_rng(82), 0
     for _ in range(runs):
         n, longer_by = len(clusters), rng.normal(50, 100, len(clusters))
@@ -192,15 +192,15 @@ def coverage(clusters: list[int], quality: float, together: float, runs: int) ->
         of_cluster = rng.normal(size=max(clusters) + 1)[clusters]
         luck = together**0.5 * of_cluster + (1 - together) ** 0.5 * rng.normal(size=n)
         won = np.vectorize(math.erfc)(-luck / 2**0.5) / 2 < share
-        found = length_controlled(won, longer_by, clusters, order=order)
-        assert found.low is not None and found.high is not None
-        held += found.low <= chance(quality) <= found.high
+        result = length_controlled(won, longer_by, clusters, order=order)
+        assert result.low is not None and result.high is not None
+        held += result.low <= chance(quality) <= result.high
     return held / runs
 
 
 @pytest.mark.parametrize(("quality", "least"), [(0.0, 0.92), (1.5, 0.9)])
 @pytest.mark.parametrize(("count", "size", "together"), [(60, 1, 0.0), (50, 4, 0.5)])
-def test_the_rate_is_covered(count: int, size: int, together: float, quality: float, least: float) -> None:
+def test_intervals_cover_the_rate(count: int, size: int, together: float, quality: float, least: float) -> None:
     assert coverage(np.repeat(np.arange(count), size).tolist(), quality, together, 300) >= least
 
 
@@ -209,7 +209,9 @@ def test_the_rate_is_covered(count: int, size: int, together: float, quality: fl
     ("count", "size", "together", "least"), [(10, 4, 0.5, 0.87), (20, 4, 0.5, 0.91), (100, 3, 0.5, 0.93)]
 )
 @pytest.mark.parametrize("quality", [0.0, 1.5])
-def test_it_is_covered_in_the_long_run(count: int, size: int, together: float, least: float, quality: float) -> None:
+def test_intervals_cover_the_rate_in_long_simulations(
+    count: int, size: int, together: float, least: float, quality: float
+) -> None:
     assert coverage(np.repeat(np.arange(count), size).tolist(), quality, together, 2000) >= least
 
 
@@ -219,7 +221,7 @@ def test_it_is_covered_in_the_long_run(count: int, size: int, together: float, l
         ([1.5], [0], {}, r"points\[0\]: got 1.5, wanted 0 to 1"),
         ([float("nan")], [0], {}, "points"),
         ([1], [float("inf")], {}, "longer_by"),
-        ([1], [0, 1], {}, "longer_by: got 2, wanted as many as the 1 points"),
+        ([1], [0, 1], {}, "longer_by: got 2 values, wanted 1, as many as points"),
         ([1], [0], {"order": [1, 1]}, "order: got 2"),
         ([1, 0], [0, 1], {"order": [1, 2]}, r"order\[1\]: got 2.0, wanted 1, -1 or 0"),
         ([1], [0], {"clusters": "ab"}, "clusters: got 2"),

@@ -1,4 +1,4 @@
-"""Shares of pairs that have members in common: as sure as so many pairs that have none, and no surer."""
+"""pair_share: effective sizes of pairs with common members, and coverage."""
 
 from itertools import combinations
 
@@ -10,31 +10,31 @@ from evalflows.stats.preferences.pair_share import pair_share
 from evalflows.stats.proportions import score_interval, wilson_interval
 
 
-def test_pairs_without_a_common_member_are_wilsons() -> None:
-    found = pair_share([1, 0, 0, 1, 0], [(f"a{i}", f"b{i}") for i in range(5)])
-    assert (found.low, found.high) == pytest.approx(wilson_interval(2, 5, confidence_level=0.95))
-    assert (found.share, found.n_yes, found.n_pairs) == (0.4, 2, 5)
+def test_pairs_without_a_common_member_have_the_wilson_interval() -> None:
+    result = pair_share([1, 0, 0, 1, 0], [(f"a{i}", f"b{i}") for i in range(5)])
+    assert (result.low, result.high) == pytest.approx(wilson_interval(2, 5, confidence_level=0.95))
+    assert (result.share, result.n_yes, result.n_pairs) == (0.4, 2, 5)
 
 
 @pytest.mark.parametrize("k", [2, 3, 10])
-def test_all_pairs_of_k_members_are_as_good_as_half_of_k(k: int) -> None:
+def test_all_pairs_of_k_members_are_worth_k_over_2(k: int) -> None:
     pairs = list(combinations(range(k), 2))
     assert pair_share([0] * len(pairs), pairs).high == pytest.approx(score_interval(0, k / 2, normal_quantile(0.95))[1])
 
 
-def test_pairs_that_all_share_one_member_are_little_more_than_one() -> None:
+def test_pairs_that_all_share_a_member_are_worth_little_more_than_one() -> None:
     of_two = wilson_interval(0, 2, confidence_level=0.95)[1]
     assert pair_share([0] * 50, [("base", i) for i in range(50)]).high == pytest.approx(of_two, abs=0.02)
 
 
-def test_none_is_none_with_a_reason() -> None:
-    found = pair_share([], [])
-    assert (found.share, found.low, found.high, found.reason) == (None, None, None, "no pairs")
+def test_no_pairs_give_no_share_and_a_reason() -> None:
+    result = pair_share([], [])
+    assert (result.share, result.low, result.high, result.reason) == (None, None, None, "no pairs")
 
 
 @pytest.mark.parametrize(("threshold", "seed"), [(0.0, 0), (1.0, 1), (1.5, 2)])
 def test_the_interval_covers_the_true_share_of_all_pairs(threshold: float, seed: int) -> None:
-    """How often one of two is lower by more than the threshold, in either direction of the pair."""
+    """Return how often one of two values is lower by more than the threshold, in either direction."""
     rng, k = np.random.default_rng(seed), 14
     pairs = list(combinations(range(k), 2))
     first, second = np.array(pairs).T
@@ -43,12 +43,12 @@ def test_the_interval_covers_the_true_share_of_all_pairs(threshold: float, seed:
     for _ in range(400):
         members = rng.normal(size=k)
         yes = members[first] - members[second] < -threshold
-        found, naive = pair_share(yes, pairs), wilson_interval(int(yes.sum()), len(pairs), confidence_level=0.95)
-        assert found.low is not None and found.high is not None
-        covered += found.low <= truth <= found.high
+        result, naive = pair_share(yes, pairs), wilson_interval(int(yes.sum()), len(pairs), confidence_level=0.95)
+        assert result.low is not None and result.high is not None
+        covered += result.low <= truth <= result.high
         plain += naive[0] <= truth <= naive[1]
-    assert covered >= 0.94 * 400  # of at least 95 %; three standard errors are 3 %
-    assert plain < 0.94 * 400  # as if pairs were independent, it would not
+    assert covered >= 0.94 * 400  # at least 95 % expected; three standard errors are 3 %
+    assert plain < 0.94 * 400  # treating pairs as independent does not cover
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_the_interval_covers_the_true_share_of_all_pairs(threshold: float, seed:
     [([1], [], "pairs: got 0"), ([1], [("a", "a")], "with itself"), ([0.5], [("a", "b")], "0 or 1")],
     ids=["number", "itself", "no share"],
 )
-def test_what_are_no_pairs_is_refused(yes: list[float], pairs: list[tuple[str, str]], said: str) -> None:
+def test_bad_pairs_are_refused(yes: list[float], pairs: list[tuple[str, str]], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         pair_share(yes, pairs)

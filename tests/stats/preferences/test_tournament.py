@@ -1,4 +1,4 @@
-"""Judgements counted by pair and cluster."""
+"""tournament: counts by pair and cluster."""
 
 import numpy as np
 

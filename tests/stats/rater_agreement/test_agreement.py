@@ -1,4 +1,4 @@
-"""agreement: the share of it, and kappa with its standard error, against published figures and the formula in full."""
+"""agreement: kappa and its standard error against published figures and the full formula."""
 
 import math
 import warnings
@@ -18,7 +18,7 @@ LABELS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abcd")), ma
 
 
 def of_table(table: list[list[int]]) -> tuple[list[int], list[int]]:
-    """The labels of two raters whose counts are the table's."""
+    """Return the labels of two raters with this table of counts."""
     cells = [(i, j) for i, row in enumerate(table) for j, count in enumerate(row) for _ in range(count)]
     return [i for i, _ in cells], [j for _, j in cells]
 
@@ -39,54 +39,54 @@ def in_full(ours: list[Any], theirs: list[Any]) -> tuple[float, float]:
 
 def test_the_diagnoses_of_fleiss() -> None:
     """Fleiss 1981, chapter 13: 100 diagnoses; kappa 0.68, error 0.087, interval 0.51 to 0.85, of rounded figures."""
-    found = agreement(*of_table([[75, 1, 4], [5, 4, 1], [0, 0, 10]]))
-    assert (found.share, found.kappa) == pytest.approx((0.89, 0.23 / 0.34), abs=1e-12)
-    assert (found.kappa, found.low, found.high) == pytest.approx((0.68, 0.51, 0.85), abs=6e-3)
-    assert found.standard_error == pytest.approx(0.087, abs=1e-3)
-    assert (found.n, found.n_labels, found.reason) == (100, 3, None)
+    result = agreement(*of_table([[75, 1, 4], [5, 4, 1], [0, 0, 10]]))
+    assert (result.share, result.kappa) == pytest.approx((0.89, 0.23 / 0.34), abs=1e-12)
+    assert (result.kappa, result.low, result.high) == pytest.approx((0.68, 0.51, 0.85), abs=6e-3)
+    assert result.standard_error == pytest.approx(0.087, abs=1e-3)
+    assert (result.n, result.n_labels, result.reason) == (100, 3, None)
 
 
-def test_another_table_as_published() -> None:
-    """SAS's PROC FREQ and statsmodels' tests have of it: kappa 0.4842, error 0.1380, interval 0.2137 to 0.7547."""
-    found = agreement(*of_table([[0, 4, 1], [0, 8, 0], [0, 1, 5]]))
-    figures = (found.kappa, found.standard_error, found.low, found.high)
+def test_a_second_table_as_published() -> None:
+    """As in SAS's PROC FREQ and statsmodels' tests: kappa 0.4842, error 0.1380, interval 0.2137 to 0.7547."""
+    result = agreement(*of_table([[0, 4, 1], [0, 8, 0], [0, 1, 5]]))
+    figures = (result.kappa, result.standard_error, result.low, result.high)
     assert figures == pytest.approx((0.4842, 0.1380, 0.2137, 0.7547), abs=5e-5)
 
 
 def test_by_hand() -> None:
-    """35 of 50 agree; yes are 25 and 30: by chance 0.5 x 0.6 + 0.5 x 0.4."""
-    found = agreement(*of_table([[20, 5], [10, 15]]))
-    assert (found.share, found.kappa) == pytest.approx((0.7, (0.7 - 0.5) / 0.5))
+    """35 of 50 agree; the raters say yes 25 and 30 times: chance agreement is 0.5 x 0.6 + 0.5 x 0.4."""
+    result = agreement(*of_table([[20, 5], [10, 15]]))
+    assert (result.share, result.kappa) == pytest.approx((0.7, (0.7 - 0.5) / 0.5))
 
 
-def test_the_standard_error_is_the_formula_in_full() -> None:
+def test_the_standard_error_matches_the_full_formula() -> None:
     rng = np.random.default_rng(30)
     for _ in range(50):
         n, k = int(rng.integers(5, 80)), int(rng.integers(2, 6))
         ours = rng.integers(0, k, n)
         theirs = np.where(rng.random(n) < 0.6, ours, rng.integers(0, k, n))
-        found, (kappa, error) = (
+        result, (kappa, error) = (
             agreement(ours.tolist(), theirs.tolist(), confidence_level=0.9),
             in_full([*ours], [*theirs]),
         )
-        assert found.kappa == pytest.approx(kappa, abs=1e-12)
+        assert result.kappa == pytest.approx(kappa, abs=1e-12)
         if error > 1e-6:
-            assert found.standard_error == pytest.approx(error, rel=1e-9)
+            assert result.standard_error == pytest.approx(error, rel=1e-9)
             half = NormalDist().inv_cdf(0.95) * error
             ends = max(kappa - half, -1.0), min(kappa + half, 1.0)
-            assert (found.low, found.high) == pytest.approx(ends, abs=1e-9)
+            assert (result.low, result.high) == pytest.approx(ends, abs=1e-9)
 
 
-def test_much_agreement_may_be_what_chance_gives() -> None:
-    """90 of 100 agree, all but for what two raters who say yes 95 times of 100 would."""
-    found = agreement(*of_table([[90, 5], [5, 0]]))
-    assert found.share == 0.9 and found.kappa is not None and found.kappa < 0
+def test_high_agreement_can_be_chance_agreement() -> None:
+    """90 of 100 agree, as two independent raters who say yes 95 times of 100 would."""
+    result = agreement(*of_table([[90, 5], [5, 0]]))
+    assert result.share == 0.9 and result.kappa is not None and result.kappa < 0
 
 
-def test_any_labels_will_do() -> None:
+def test_labels_can_be_any_hashables() -> None:
     labels = [("a", 1), "b", 3, True, frozenset("c")]
-    found = agreement(labels, [*labels[:4], "b"])
-    assert (found.share, found.n_labels) == (0.8, 5)
+    result = agreement(labels, [*labels[:4], "b"])
+    assert (result.share, result.n_labels) == (0.8, 5)
 
 
 def rated(rng: np.random.Generator, n: int) -> tuple[list[int], list[int]]:
@@ -94,8 +94,8 @@ def rated(rng: np.random.Generator, n: int) -> tuple[list[int], list[int]]:
     return ours.tolist(), np.where(rng.random(n) < 0.75, ours, 1 - ours).tolist()
 
 
-def test_clusters_that_repeat_one_item_are_as_sure_as_the_items() -> None:
-    """Without them, five times as many items would seem more than twice as sure."""
+def test_clusters_of_copies_have_the_interval_of_single_items() -> None:
+    """Without clusters, five copies of each item would more than halve the interval."""
     ours, theirs = rated(np.random.default_rng(32), 80)
     alone, five = agreement(ours, theirs), (ours * 5, theirs * 5)
     together, naive = agreement(*five, [*range(80)] * 5), agreement(*five)
@@ -107,7 +107,7 @@ def test_clusters_that_repeat_one_item_are_as_sure_as_the_items() -> None:
     assert (alone.n_clusters, alone.resamples, alone.method) == (None, None, "cohen; fleiss-cohen-everitt")
 
 
-def test_where_all_are_alone_clusters_change_nothing() -> None:
+def test_singleton_clusters_change_nothing() -> None:
     ours, theirs = rated(np.random.default_rng(33), 50)
     alone, together = agreement(ours, theirs), agreement(ours, theirs, [None] * 50)
     assert (together.low, together.high, together.seed) == (alone.low, alone.high, None)
@@ -122,27 +122,27 @@ def test_where_all_are_alone_clusters_change_nothing() -> None:
         ("a" * 60 + "bb", "a" * 60 + "bb", [*range(30)] * 2 + [30, 30], 1.0, "one label dominates"),
     ],
 )
-def test_clusters_that_show_no_spread_give_no_interval(
+def test_clusters_without_variation_give_no_interval(
     ours: str, theirs: str, clusters: Any, kappa: float, said: str
 ) -> None:
-    found = agreement(ours, theirs, list(clusters))
-    assert found.kappa == pytest.approx(kappa)
-    assert (found.standard_error, found.low, found.high, found.resamples) == (None, None, None, None)
-    assert found.reason is not None and found.reason.startswith(said)
+    result = agreement(ours, theirs, list(clusters))
+    assert result.kappa == pytest.approx(kappa)
+    assert (result.standard_error, result.low, result.high, result.resamples) == (None, None, None, None)
+    assert result.reason is not None and result.reason.startswith(said)
 
 
-def test_clustered_intervals_cover_where_those_of_single_items_do_not() -> None:
-    """Conversations of eight turns, of which raters see all alike or all differently: kappa is 0.5."""
+def test_clustered_intervals_cover_and_unclustered_ones_do_not() -> None:
+    """Conversations of eight turns, whose turns raters judge all alike or independently: kappa is 0.5."""
     rng, covered, naive = np.random.default_rng(34), 0, 0
     for _ in range(120):
         turns = rng.integers(0, 2, (60, 8))
         same = rng.random((60, 1)) < np.where(rng.random((60, 1)) < 0.5, 1.0, 0.5)  # three quarters, by conversation
         other = np.where(same, turns, 1 - turns)
         sides = turns.ravel().tolist(), other.ravel().tolist()
-        found = agreement(*sides, np.repeat(range(60), 8).tolist(), resamples=400)
+        result = agreement(*sides, np.repeat(range(60), 8).tolist(), resamples=400)
         plain = agreement(*sides)
-        assert found.low is not None and found.high is not None and plain.low is not None and plain.high is not None
-        covered += found.low <= 0.5 <= found.high
+        assert result.low is not None and result.high is not None and plain.low is not None and plain.high is not None
+        covered += result.low <= 0.5 <= result.high
         naive += plain.low <= 0.5 <= plain.high
     assert covered / 120 >= 0.88
     assert naive / 120 < 0.7
@@ -158,11 +158,11 @@ def test_clustered_intervals_cover_where_those_of_single_items_do_not() -> None:
         ("aaa", "bbb", 0.0, 0.0, "the standard error of kappa over 3 items is 0"),
     ],
 )
-def test_what_is_not_there_has_a_reason(ours: Any, theirs: Any, share: Any, kappa: Any, said: str) -> None:
-    found = agreement(ours, theirs)
-    assert (found.share, found.standard_error, found.low, found.high) == (share, None, None, None)
-    assert found.kappa == pytest.approx(kappa)
-    assert found.reason is not None and found.reason.startswith(said)
+def test_missing_estimates_have_a_reason(ours: Any, theirs: Any, share: Any, kappa: Any, said: str) -> None:
+    result = agreement(ours, theirs)
+    assert (result.share, result.standard_error, result.low, result.high) == (share, None, None, None)
+    assert result.kappa == pytest.approx(kappa)
+    assert result.reason is not None and result.reason.startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -181,26 +181,28 @@ def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, s
 
 @settings(deadline=None)
 @given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
-def test_neither_sides_nor_names_nor_order_matter(
+def test_sides_label_names_and_order_do_not_matter(
     assert_plain: Callable[[Any], None], rows: list[Any], names: list[str], random: Any
 ) -> None:
     renamed = dict(zip("abcd", names, strict=True))
     shuffled = [(renamed[b], renamed[a]) for a, b in random.sample(rows, len(rows))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, other = (agreement([a for a, _ in some], [b for _, b in some]) for some in (rows, shuffled))
-    assert_plain(one)
-    assert (one.share, one.reason) == (other.share, other.reason)
-    assert (one.kappa, one.low, one.high) == pytest.approx((other.kappa, other.low, other.high), abs=1e-9)
+        original, other = (agreement([a for a, _ in some], [b for _, b in some]) for some in (rows, shuffled))
+    assert_plain(original)
+    assert (original.share, original.reason) == (other.share, other.reason)
+    assert (original.kappa, original.low, original.high) == pytest.approx(
+        (other.kappa, other.low, other.high), abs=1e-9
+    )
 
 
-def test_intervals_cover_the_kappa_that_the_raters_have() -> None:
+def test_intervals_cover_the_true_kappa() -> None:
     """Three labels, 0.5, 0.3, 0.2; theirs is ours with 0.6, else drawn anew: kappa is 0.6."""
     rng, hits = np.random.default_rng(31), 0
     for _ in range(600):
         ours, anew = rng.choice(3, (2, 150), p=[0.5, 0.3, 0.2])
         theirs = np.where(rng.random(150) < 0.6, ours, anew)
-        found = agreement(ours.tolist(), theirs.tolist())
-        assert found.low is not None and found.high is not None
-        hits += found.low <= 0.6 <= found.high
+        result = agreement(ours.tolist(), theirs.tolist())
+        assert result.low is not None and result.high is not None
+        hits += result.low <= 0.6 <= result.high
     assert 0.92 <= hits / 600 <= 0.975

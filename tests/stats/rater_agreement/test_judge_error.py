@@ -1,4 +1,4 @@
-"""judge_error and confusion: by hand, against scipy, and what they leave open."""
+"""judge_error and confusion: by hand, against scipy, and missing estimates."""
 
 import math
 from collections.abc import Callable
@@ -16,39 +16,39 @@ from evalflows.stats.rater_agreement.judge_error import confusion, judge_error
 
 
 def test_a_generous_judge_by_hand() -> None:
-    """Four above by one half, four as people: 0.25 on average, and a variance of 8 times 1/16 over 7."""
+    """Four values 0.5 above people's, four equal: a bias of 0.25, and a variance of 8 times 1/16 over 7."""
     people = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     judge = [value + (0.5 if place % 2 else 0.0) for place, value in enumerate(people)]
-    found = judge_error(judge, people)
-    assert (found.bias, found.variance) == pytest.approx((0.25, 8 / 16 / 7))
+    result = judge_error(judge, people)
+    assert (result.bias, result.variance) == pytest.approx((0.25, 8 / 16 / 7))
     paired = paired_difference(judge, people)
-    assert (found.low, found.high, found.n) == (paired.low, paired.high, 8)
+    assert (result.low, result.high, result.n) == (paired.low, paired.high, 8)
 
 
-def test_a_judge_without_bias_is_not_found_to_have_one() -> None:
+def test_an_unbiased_judge_has_no_significant_bias() -> None:
     rng = np.random.default_rng(1)
     people = rng.normal(size=300)
     fair, strict = people + rng.normal(0, 0.5, 300), people + rng.normal(-0.3, 0.5, 300)
-    one, other = judge_error(fair, people), judge_error(strict, people)
-    assert one.low is not None and one.high is not None and one.low < 0 < one.high
+    original, other = judge_error(fair, people), judge_error(strict, people)
+    assert original.low is not None and original.high is not None and original.low < 0 < original.high
     assert other.high is not None and other.high < 0
 
 
 @pytest.mark.parametrize("step", [0.01, 1.0])
-def test_the_correlation_is_that_of_scipy_with_ties_and_without(step: float) -> None:
+def test_the_correlation_matches_scipy_with_and_without_ties(step: float) -> None:
     rng = np.random.default_rng(2)
     people = np.round(rng.normal(size=60) / step) * step
     judge = np.round((people + rng.normal(size=60)) / step) * step
     assert judge_error(judge, people).correlation == pytest.approx(scipy_stats.spearmanr(judge, people).statistic)
 
 
-def test_order_is_all_that_the_correlation_sees() -> None:
+def test_the_correlation_depends_on_ranks_only() -> None:
     people = [1.0, 2.0, 3.0, 5.0]
     assert judge_error([0.1, 10.0, 11.0, 1e6], people).correlation == 1
     assert judge_error([4.0, 3.0, 2.0, 1.0], people).correlation == -1
 
 
-def test_clusters_count_as_one_draw_each() -> None:
+def test_clusters_widen_the_interval_of_the_bias() -> None:
     rng = np.random.default_rng(3)
     judge, people = rng.normal(size=(2, 40))
     alone = judge_error(judge, people)
@@ -57,12 +57,12 @@ def test_clusters_count_as_one_draw_each() -> None:
     assert five.n_clusters == 40
 
 
-def test_weights_are_those_of_the_weighted_mean() -> None:
+def test_weights_give_the_weighted_mean() -> None:
     rng = np.random.default_rng(4)
     judge, people, weights = rng.normal(size=50), rng.normal(size=50), rng.uniform(1, 4, 50)
-    found, mean = judge_error(judge, people, weights=weights), mean_estimate(linearised(judge - people, weights))
-    assert (found.bias, found.low, found.high) == pytest.approx((mean.mean, mean.low, mean.high))
-    assert found.method.endswith("weighted")
+    result, mean = judge_error(judge, people, weights=weights), mean_estimate(linearised(judge - people, weights))
+    assert (result.bias, result.low, result.high) == pytest.approx((mean.mean, mean.low, mean.high))
+    assert result.method.endswith("weighted")
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_weights_are_those_of_the_weighted_mean() -> None:
         ([2.0, 3.0], [1.0, 2.0], 1.0, "all 2 differences are equal", None),
     ],
 )
-def test_what_is_not_there_has_a_reason(judge: Any, people: Any, bias: Any, why: Any, why_none: Any) -> None:
-    found = judge_error(judge, people)
-    assert found.bias == bias
-    assert (found.low is None, found.correlation is None) == (why is not None, why_none is not None)
-    for said, begins in ((found.reason, why), (found.correlation_reason, why_none)):
+def test_missing_estimates_have_a_reason(judge: Any, people: Any, bias: Any, why: Any, why_none: Any) -> None:
+    result = judge_error(judge, people)
+    assert result.bias == bias
+    assert (result.low is None, result.correlation is None) == (why is not None, why_none is not None)
+    for said, begins in ((result.reason, why), (result.correlation_reason, why_none)):
         assert (said is None) == (begins is None)
         assert said is None or said.startswith(begins)
 
@@ -87,28 +87,28 @@ def test_what_is_not_there_has_a_reason(judge: Any, people: Any, bias: Any, why:
 # confusion
 
 
-def test_a_table_of_yes_and_no_by_hand() -> None:
+def test_a_binary_confusion_matrix_by_hand() -> None:
     people, judge = [1.0] * 30 + [0.0] * 20, [1.0] * 27 + [0.0] * 3 + [1.0] * 4 + [0.0] * 16
-    found = confusion(judge, people, labels=[1.0, 0.0])
-    assert (found.labels, found.counts, found.n) == ((1.0, 0.0), ((27, 3), (4, 16)), 50)
-    sensitivity, specificity = found.found
+    result = confusion(judge, people, labels=[1.0, 0.0])
+    assert (result.labels, result.counts, result.n) == ((1.0, 0.0), ((27, 3), (4, 16)), 50)
+    sensitivity, specificity = result.found
     assert (sensitivity.share, specificity.share) == (0.9, 0.8)
     assert (sensitivity.low, sensitivity.high) == pytest.approx(wilson_interval(27, 30, confidence_level=0.95))
     assert (specificity.low, specificity.high) == pytest.approx(wilson_interval(16, 20, confidence_level=0.95))
-    assert [one.share for one in found.right] == pytest.approx([27 / 31, 16 / 19])
+    assert [share.share for share in result.right] == pytest.approx([27 / 31, 16 / 19])
 
 
-def test_labels_stand_as_they_come_and_those_that_are_named_first() -> None:
-    found = confusion(["b", "x"], ["a", "b"], labels=["tie"])
-    assert found.labels == ("tie", "a", "b", "x")
-    assert found.counts == ((0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
-    assert found.found[0].share is None and found.found[0].reason == "no values: an interval needs at least 1"
+def test_labels_keep_their_order_with_given_ones_first() -> None:
+    result = confusion(["b", "x"], ["a", "b"], labels=["tie"])
+    assert result.labels == ("tie", "a", "b", "x")
+    assert result.counts == ((0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
+    assert result.found[0].share is None and result.found[0].reason == "no values: an interval needs at least 1"
 
 
 def test_clusters_widen_the_rates() -> None:
     people, judge = [1, 0, 1, 0] * 10, [1, 0, 0, 1] * 10
     alone, together = confusion(judge * 4, people * 4), confusion(judge * 4, people * 4, [*range(40)] * 4)
-    wide, narrow = (one.found[0].high - one.found[0].low for one in (together, alone))  # type: ignore[operator]
+    wide, narrow = (table.found[0].high - table.found[0].low for table in (together, alone))  # type: ignore[operator]
     assert wide > 1.5 * narrow
 
 
@@ -146,17 +146,17 @@ VALUES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 1.0])] * 2), max_size=
 
 @settings(deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
-def test_sides_swapped_change_the_sign_and_order_nothing(
+def test_swapping_sides_changes_the_sign_and_order_does_not_matter(
     assert_plain: Callable[[Any], None], pairs: list[Any], random: Any
 ) -> None:
     mixed = random.sample(pairs, len(pairs))
-    one, other = judge_error(*_sides(pairs)), judge_error(*reversed(_sides(mixed)))
-    assert_plain(one)
-    assert (one.bias is None) == (other.bias is None) == (not pairs)
-    if one.bias is not None and other.bias is not None:
-        assert one.bias == pytest.approx(-other.bias, abs=1e-12)
-    assert one.variance == pytest.approx(other.variance)
-    assert one.correlation == pytest.approx(other.correlation, abs=1e-9)
+    original, other = judge_error(*_sides(pairs)), judge_error(*reversed(_sides(mixed)))
+    assert_plain(original)
+    assert (original.bias is None) == (other.bias is None) == (not pairs)
+    if original.bias is not None and other.bias is not None:
+        assert original.bias == pytest.approx(-other.bias, abs=1e-12)
+    assert original.variance == pytest.approx(other.variance)
+    assert original.correlation == pytest.approx(other.correlation, abs=1e-9)
 
 
 def _sides(pairs: list[Any]) -> tuple[list[float], list[float]]:

@@ -1,4 +1,4 @@
-"""krippendorff_alpha: the worked examples of Krippendorff 2011, and pairs counted one by one."""
+"""krippendorff_alpha: the worked examples of Krippendorff 2011, and counting all pairs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,10 +26,10 @@ UNITS = [list(unit) for unit in zip(*RATERS, strict=True)]
 
 
 def of_pairs(units: Sequence[Sequence[Any]], metric: str) -> float:
-    """alpha from all pairs of ratings, one by one; distances between ranks as sums over the values between."""
-    rated = [[one for one in unit if one is not None] for unit in units]
+    """Return alpha from all pairs of ratings; distances between ranks are sums over the values between."""
+    rated = [[rating for rating in unit if rating is not None] for unit in units]
     rated = [unit for unit in rated if len(unit) > 1]
-    every = [one for unit in rated for one in unit]
+    every = [rating for unit in rated for rating in unit]
 
     def apart(c: Any, k: Any) -> float:
         if metric == "nominal":
@@ -37,7 +37,7 @@ def of_pairs(units: Sequence[Sequence[Any]], metric: str) -> float:
         if metric == "interval":
             return (c - k) ** 2
         low, high = min(c, k), max(c, k)
-        between = sum(low <= one <= high for one in every)
+        between = sum(low <= rating <= high for rating in every)
         return (between - (every.count(c) + every.count(k)) / 2) ** 2
 
     within = sum(sum(apart(c, k) for c, k in permutations(unit, 2)) / (len(unit) - 1) for unit in rated)
@@ -46,10 +46,10 @@ def of_pairs(units: Sequence[Sequence[Any]], metric: str) -> float:
 
 @pytest.mark.parametrize(("metric", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
 def test_the_worked_example_of_many_observers(metric: Any, published: float) -> None:
-    found = krippendorff_alpha(UNITS, metric=metric)
-    assert round(found.alpha or 0, 3) == published
-    assert (found.n_units, found.n_clusters) == (11, None)  # the unit with one rating says nothing
-    assert found.low is not None and found.high is not None and found.low < published < found.high <= 1
+    result = krippendorff_alpha(UNITS, metric=metric)
+    assert round(result.alpha or 0, 3) == published
+    assert (result.n_units, result.n_clusters) == (11, None)  # the unit with one rating is ignored
+    assert result.low is not None and result.high is not None and result.low < published < result.high <= 1
 
 
 def test_the_worked_example_of_two_observers_and_yes_or_no() -> None:
@@ -65,18 +65,18 @@ def test_the_worked_example_of_two_observers_and_five_labels() -> None:
 
 
 @pytest.mark.parametrize("metric", ["nominal", "ordinal", "interval"])
-def test_alpha_is_what_the_pairs_counted_one_by_one_give(metric: Any) -> None:
+def test_alpha_matches_counting_all_pairs(metric: Any) -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         shape = int(rng.integers(3, 12)), int(rng.integers(2, 5))
         values = rng.choice([1.0, 2.0, 4.0, 9.0], shape)
-        units = [[None if rng.random() < 0.3 else float(one) for one in unit] for unit in values]
-        found = krippendorff_alpha(units, metric=metric, resamples=2)
-        if found.alpha is not None:
-            assert found.alpha == pytest.approx(of_pairs(units, metric), abs=1e-12)
+        units = [[None if rng.random() < 0.3 else float(rating) for rating in unit] for unit in values]
+        result = krippendorff_alpha(units, metric=metric, resamples=2)
+        if result.alpha is not None:
+            assert result.alpha == pytest.approx(of_pairs(units, metric), abs=1e-12)
 
 
-def test_raters_who_guess_agree_by_chance_and_those_who_know_do_not() -> None:
+def test_guessing_raters_have_alpha_near_0_and_informed_ones_do_not() -> None:
     rng = np.random.default_rng(6)
     truth, guesses = rng.integers(0, 3, 300), rng.integers(0, 3, (300, 2))
     guessed = krippendorff_alpha(guesses.tolist())
@@ -86,7 +86,7 @@ def test_raters_who_guess_agree_by_chance_and_those_who_know_do_not() -> None:
     assert known.low is not None and known.low > 0.4
 
 
-def test_clusters_that_repeat_one_unit_are_as_sure_as_the_units() -> None:
+def test_clusters_of_copies_have_the_interval_of_single_units() -> None:
     rng = np.random.default_rng(7)
     units = rng.integers(0, 2, (40, 2))
     units[:, 1] = np.where(rng.random(40) < 0.8, units[:, 0], units[:, 1])
@@ -100,7 +100,7 @@ def test_clusters_that_repeat_one_unit_are_as_sure_as_the_units() -> None:
     assert naive.high - naive.low < 0.6 * (alone.high - alone.low)
 
 
-def test_of_two_raters_and_many_units_it_is_near_scotts_pi_and_kappa() -> None:
+def test_alpha_of_two_raters_is_near_scotts_pi_and_kappa() -> None:
     rng = np.random.default_rng(8)
     ours = rng.integers(0, 2, 2000)
     theirs = np.where(rng.random(2000) < 0.7, ours, 1 - ours)
@@ -119,11 +119,11 @@ def test_of_two_raters_and_many_units_it_is_near_scotts_pi_and_kappa() -> None:
         ([["a", "a"]] * 40 + [["a", "b"]], -0.0, "one value dominates"),
     ],
 )
-def test_what_is_not_there_has_a_reason(units: Any, alpha: float | None, said: str) -> None:
-    found = krippendorff_alpha(units)
-    assert found.alpha == pytest.approx(alpha, abs=0.02)
-    assert (found.low, found.high, found.resamples, found.seed) == (None, None, None, None)
-    assert found.reason is not None and found.reason.startswith(said)
+def test_missing_estimates_have_a_reason(units: Any, alpha: float | None, said: str) -> None:
+    result = krippendorff_alpha(units)
+    assert result.alpha == pytest.approx(alpha, abs=0.02)
+    assert (result.low, result.high, result.resamples, result.seed) == (None, None, None, None)
+    assert result.reason is not None and result.reason.startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ RATINGS = st.lists(st.tuples(*[st.sampled_from([1, 2, 5, None])] * 3), max_size=
 
 @settings(deadline=None, max_examples=40)
 @given(RATINGS, st.randoms(use_true_random=False), st.sampled_from(["nominal", "ordinal", "interval"]))
-def test_neither_the_order_of_units_nor_of_raters_matters(
+def test_the_order_of_units_and_raters_does_not_matter(
     assert_plain: Callable[[Any], None], units: list[Any], random: Any, metric: Any
 ) -> None:
-    one = krippendorff_alpha(units, metric=metric, resamples=50)
+    original = krippendorff_alpha(units, metric=metric, resamples=50)
     shuffled = [unit[::-1] for unit in random.sample(units, len(units))]
     other = krippendorff_alpha(shuffled, metric=metric, resamples=50)
-    assert_plain(one)
-    assert one.alpha == pytest.approx(other.alpha, abs=1e-9)
+    assert_plain(original)
+    assert original.alpha == pytest.approx(other.alpha, abs=1e-9)

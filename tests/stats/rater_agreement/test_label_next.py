@@ -1,4 +1,4 @@
-"""label_next: the fair part stays a fair sample over rounds, the rest goes where the judge is unsure."""
+"""label_next: the random part stays a random sample over rounds, the rest is where the judge is uncertain."""
 
 import math
 from typing import Any
@@ -11,27 +11,27 @@ from evalflows.stats.rater_agreement.prediction_powered import prediction_powere
 
 
 def places(drawn: Any, *, fair: bool) -> list[int]:
-    return [one.place for one in drawn if one.fair == fair]
+    return [item.place for item in drawn if item.fair == fair]
 
 
-def test_the_lowest_lots_come_first_and_then_the_least_sure() -> None:
+def test_the_lowest_lots_come_first_then_the_least_certain_items() -> None:
     lots, errors = [0.9, 0.1, 0.5, 0.3, 0.7, 0.2], [0.9, 0.0, 0.1, 0.0, 0.5, 0.0]
     labelled = np.array([False, True, False, False, False, False])
-    found = label_next(lots, labelled, errors, 4)
-    assert places(found, fair=True) == [5, 3]
-    assert places(found, fair=False) == [0, 4]
+    result = label_next(lots, labelled, errors, 4)
+    assert places(result, fair=True) == [5, 3]
+    assert places(result, fair=False) == [0, 4]
 
 
-def test_of_an_odd_number_the_fair_part_is_the_larger_and_all_that_is_left_is_the_end() -> None:
+def test_the_random_part_is_rounded_up_and_n_is_limited_to_what_is_left() -> None:
     nobody = np.zeros(5, dtype=bool)
     assert len(places(label_next(range(5), nobody, [0] * 5, 3), fair=True)) == 2
-    assert sorted(one.place for one in label_next(range(5), nobody, [0] * 5, 99)) == [*range(5)]
+    assert sorted(item.place for item in label_next(range(5), nobody, [0] * 5, 99)) == [*range(5)]
     assert label_next(range(5), ~nobody, [0] * 5, 3) == []
     assert places(label_next(range(5), nobody, [0] * 5, 3, fair_share=0), fair=True) == []
 
 
-def test_over_rounds_all_up_to_the_highest_fair_lot_are_a_fair_sample() -> None:
-    """The judge doubts wrong answers most: the labelled as a whole are far worse than all, the fair part is not."""
+def test_over_rounds_all_items_up_to_the_highest_random_lot_are_a_random_sample() -> None:
+    """The judge is least certain of wrong answers, so labelled items are worse than average, the random part not."""
     rng, whole, fair, covered = np.random.default_rng(1), [], [], 0
     for _ in range(200):
         truth = (rng.random(600) < 0.7).astype(float)
@@ -40,30 +40,30 @@ def test_over_rounds_all_up_to_the_highest_fair_lot_are_a_fair_sample() -> None:
         doubt = np.where(said != truth, 1.0, rng.random(600) * (1.1 - truth))
         for _round in range(3):
             drawn = label_next(lots, labelled, doubt, 40)
-            labelled[[one.place for one in drawn]] = True
+            labelled[[item.place for item in drawn]] = True
             highest = max(highest, *(lots[place] for place in places(drawn, fair=True)))
         sample = labelled & (lots <= highest)
         assert sample.sum() == (lots <= highest).sum() >= 60
         whole.append(truth[labelled].mean())
         fair.append(truth[sample].mean())
-        found = prediction_powered_mean(truth[sample], said[sample], said[~sample], bounds=(0, 1))
-        covered += found.low is not None and found.high is not None and found.low <= 0.7 <= found.high
+        result = prediction_powered_mean(truth[sample], said[sample], said[~sample], bounds=(0, 1))
+        covered += result.low is not None and result.high is not None and result.low <= 0.7 <= result.high
     assert np.mean(fair) == pytest.approx(0.7, abs=0.015)  # its standard error is 0.004
     assert np.mean(whole) < 0.6
     assert covered / 200 >= 0.92
 
 
-def test_a_judge_is_least_sure_half_way_where_it_wavers_and_where_others_differ() -> None:
+def test_expected_error_grows_at_mid_range_with_variance_and_with_disagreement() -> None:
     values = [0.0, 1.0, 0.5, 1.0, 1.0]
-    found = expected_error(
+    result = expected_error(
         values, 0, 1, spreads=[math.nan, 0.0, 0.0, 0.3, 0.0], others=[[0.0, 1.0, 0.5, 1.0, 0.0], [math.nan] * 5]
     )
-    assert found == pytest.approx([0.0, 0.0, 0.25, 0.09, 1.0])
+    assert result == pytest.approx([0.0, 0.0, 0.25, 0.09, 1.0])
 
 
-def test_it_is_reckoned_in_parts_of_the_range() -> None:
-    one = expected_error([1.0, 3.0, 5.0], 1, 5, spreads=[0.0, 2.0, 0.0])
-    assert one == pytest.approx(expected_error([0.0, 0.5, 1.0], 0, 1, spreads=[0.0, 0.5, 0.0]))
+def test_expected_error_is_relative_to_the_range() -> None:
+    original = expected_error([1.0, 3.0, 5.0], 1, 5, spreads=[0.0, 2.0, 0.0])
+    assert original == pytest.approx(expected_error([0.0, 0.5, 1.0], 0, 1, spreads=[0.0, 0.5, 0.0]))
     assert expected_error([], 0, 1).size == 0
 
 
@@ -76,7 +76,7 @@ def test_it_is_reckoned_in_parts_of_the_range() -> None:
         ({"others": [0.1]}, r"others: got shape \(1,\)"),
     ],
 )
-def test_bad_judgements_are_refused(changes: dict[str, Any], said: str) -> None:
+def test_bad_values_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         expected_error(**({"values": [0.5], "low": 0, "high": 1} | changes))
 

@@ -1,4 +1,4 @@
-"""prediction_powered_mean: the published formula, and what it covers that a biased judge alone does not."""
+"""prediction_powered_mean: against the published formula; coverage with biased judges."""
 
 import math
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from evalflows.stats import linearised, mean_estimate
 from evalflows.stats.distributions import t_interval
-from evalflows.stats.rater_agreement.prediction_powered import LEAST_LABELS, PredictionPowered, prediction_powered_mean
+from evalflows.stats.rater_agreement.prediction_powered import MIN_LABELS, PredictionPowered, prediction_powered_mean
 
 
 def judged(rng: np.random.Generator, n: int, right: float = 0.7, slip: float = 0.2) -> tuple[Any, Any]:
-    """Whether each of n answers is right, and what a judge says: yes to all that are, and to `slip` of the others."""
+    """Return whether each of n answers is right, and a judge's labels: yes if it is, and for `slip` of the others."""
     truth = rng.random(n) < right
     return truth.astype(float), (truth | (rng.random(n) < slip)).astype(float)
 
 
-def powered(truth: Any, said: Any, n: int, **changes: Any) -> PredictionPowered:
-    return prediction_powered_mean(truth[:n], said[:n], said[n:], **changes)
+def powered(truth: Any, scores: Any, n: int, **changes: Any) -> PredictionPowered:
+    return prediction_powered_mean(truth[:n], scores[:n], scores[n:], **changes)
 
 
 def published(labels: Any, judged_: Any, rest: Any) -> tuple[float, float, float]:
@@ -34,129 +34,131 @@ def published(labels: Any, judged_: Any, rest: Any) -> tuple[float, float, float
     return float(estimate), math.sqrt(variance), float(tuned)
 
 
-def test_without_the_guard_it_is_the_published_formula() -> None:
+def test_the_unguarded_estimate_is_the_published_formula() -> None:
     rng = np.random.default_rng(1)
     labels = rng.normal(3, 1, 4000)
-    said = 0.5 * labels + rng.normal(1, 0.5, 4000)
-    found = powered(labels, said, 1000, guard=False)
-    estimate, error, tuned = published(labels[:1000], said[:1000], said[1000:])
-    assert (found.mean, found.weight) == pytest.approx((estimate, tuned), rel=5e-3)
-    assert found.low is not None and found.high is not None
-    assert (found.high - found.low) / 2 == pytest.approx(1.962 * error, rel=5e-3)  # t with 999 degrees of freedom
-    assert (found.n_labels, found.n_judged, found.method) == (1000, 4000, "ppi++; t")
+    scores = 0.5 * labels + rng.normal(1, 0.5, 4000)
+    result = powered(labels, scores, 1000, guard=False)
+    estimate, error, tuned = published(labels[:1000], scores[:1000], scores[1000:])
+    assert (result.mean, result.weight) == pytest.approx((estimate, tuned), rel=5e-3)
+    assert result.low is not None and result.high is not None
+    assert (result.high - result.low) / 2 == pytest.approx(1.962 * error, rel=5e-3)  # t with 999 degrees of freedom
+    assert (result.n_labels, result.n_judged, result.method) == (1000, 4000, "ppi++; t")
 
 
-def test_the_bare_judge_is_wrong_and_the_labels_put_it_right() -> None:
-    """Says yes to a fifth of wrong answers: of 2,000 it is sure of a mean that is 6 points too high."""
+def test_labels_correct_a_biased_judge() -> None:
+    """The judge accepts a fifth of wrong answers, so its mean over 2,000 is significantly too high, by 6 points."""
     for n, seed in ((50, 2), (200, 3)):
         rng = np.random.default_rng(seed)
         covered, bare, narrower = 0, 0, 0
         for _ in range(400):
-            truth, said = judged(rng, 2000)
-            found, alone = powered(truth, said, n, bounds=(0, 1)), mean_estimate(said, binary=True)
-            assert found.low is not None and found.high is not None and alone.low is not None and alone.high is not None
-            covered += found.low <= 0.7 <= found.high
+            truth, scores = judged(rng, 2000)
+            result, alone = powered(truth, scores, n, bounds=(0, 1)), mean_estimate(scores, binary=True)
+            assert (
+                result.low is not None and result.high is not None and alone.low is not None and alone.high is not None
+            )
+            covered += result.low <= 0.7 <= result.high
             bare += alone.low <= 0.7 <= alone.high
-            narrower += found.high - found.low < 2 * 1.96 * math.sqrt(0.21 / n)
+            narrower += result.high - result.low < 2 * 1.96 * math.sqrt(0.21 / n)
         assert covered / 400 >= 0.94
         assert bare / 400 <= 0.01
         assert narrower / 400 >= 0.98
 
 
-def test_it_covers_with_the_fewest_labels_that_give_an_interval() -> None:
+def test_intervals_cover_with_the_minimum_number_of_labels() -> None:
     rng, covered = np.random.default_rng(4), 0
     for _ in range(300):
-        found = powered(*judged(rng, 500), LEAST_LABELS, bounds=(0, 1))
-        assert found.low is not None and found.high is not None
-        covered += found.low <= 0.7 <= found.high
+        result = powered(*judged(rng, 500), MIN_LABELS, bounds=(0, 1))
+        assert result.low is not None and result.high is not None
+        covered += result.low <= 0.7 <= result.high
     assert covered / 300 >= 0.94
 
 
-def test_unguarded_it_would_take_a_judge_without_an_error_so_far_for_infallible() -> None:
+def test_the_unguarded_interval_trusts_a_judge_without_observed_errors() -> None:
     rng, covered = np.random.default_rng(5), {True: 0, False: 0}
     for _ in range(300):
-        truth, said = judged(rng, 1000, right=0.9)
+        truth, scores = judged(rng, 1000, right=0.9)
         for guard in covered:
-            found = powered(truth, said, 50, guard=guard)
-            covered[guard] += found.low is not None and found.high is not None and found.low <= 0.9 <= found.high
+            result = powered(truth, scores, 50, guard=guard)
+            covered[guard] += result.low is not None and result.high is not None and result.low <= 0.9 <= result.high
     assert covered[False] / 300 < 0.85
     assert covered[True] / 300 >= 0.94
 
 
-def test_differences_and_win_rates_are_means_too() -> None:
+def test_differences_and_win_rates_work_as_means() -> None:
     rng = np.random.default_rng(6)
-    (new, new_said), (old, old_said) = judged(rng, 3000, 0.7), judged(rng, 3000, 0.6)
-    found = powered(new - old, new_said - old_said, 300, bounds=(-1, 1))
-    assert found.low is not None and found.high is not None and 0 < found.low <= 0.1 <= found.high
+    (new, new_scores), (old, old_scores) = judged(rng, 3000, 0.7), judged(rng, 3000, 0.6)
+    result = powered(new - old, new_scores - old_scores, 300, bounds=(-1, 1))
+    assert result.low is not None and result.high is not None and 0 < result.low <= 0.1 <= result.high
     points = rng.choice([0.0, 0.5, 1.0], 3000, p=[0.3, 0.1, 0.6])  # 0.65
     flatters = np.where(rng.random(3000) < 0.75, points, 1.0)
     rate = powered(points, flatters, 300, bounds=(0, 1))
     assert rate.low is not None and rate.high is not None and rate.low <= 0.65 <= rate.high < flatters.mean()
 
 
-def test_a_judge_that_knows_nothing_does_no_harm_and_one_that_knows_all_makes_labels_of_judgements() -> None:
+def test_an_uninformative_judge_does_no_harm_and_a_perfect_one_replaces_labels() -> None:
     rng = np.random.default_rng(7)
     labels = rng.normal(size=2200)
     useless = powered(labels, rng.normal(size=2200), 200, guard=False)
     assert useless.weight == pytest.approx(0, abs=0.12)
     assert useless.gain == pytest.approx(1, abs=0.05)
     knows = powered(labels, 3 * labels + 1, 200, guard=False)
-    assert knows.mean == pytest.approx(labels.mean(), abs=0.01)  # labels alone: 0.07
-    assert knows.gain == pytest.approx(11, rel=0.3)  # as sure as 2,200 labels; 200 show their spread to 10 %
+    assert knows.mean == pytest.approx(labels.mean(), abs=0.01)  # from labels only: 0.07
+    assert knows.gain == pytest.approx(11, rel=0.3)  # worth 2,200 labels; 200 estimate the variance to 10 %
     contrary = powered(labels, -labels, 200, guard=False)
     assert (contrary.weight, contrary.gain) == (0.0, 1.0)
     assert contrary.mean == pytest.approx(labels[:200].mean())
 
 
 def by_t(values: Any) -> tuple[float, float, float]:
-    """The mean, and its interval by Student's t."""
+    """The estimate is the mean with Student's t interval."""
     error = values.std(ddof=1) / values.size**0.5
     return values.mean(), *t_interval(values.mean(), error, df=values.size - 1, confidence_level=0.95)
 
 
-def test_with_nothing_but_labels_it_is_their_mean() -> None:
+def test_without_unlabelled_items_it_is_the_mean_of_the_labels() -> None:
     labels = np.random.default_rng(8).normal(size=60)
-    found = prediction_powered_mean(labels, labels + 1, [], guard=False)
-    assert (found.mean, found.low, found.high) == pytest.approx(by_t(labels))
-    assert (found.weight, found.gain) == (0.0, 1.0)
+    result = prediction_powered_mean(labels, labels + 1, [], guard=False)
+    assert (result.mean, result.low, result.high) == pytest.approx(by_t(labels))
+    assert (result.weight, result.gain) == (0.0, 1.0)
 
 
-def test_labels_drawn_with_different_chances_need_their_weights() -> None:
-    """Wrong answers are drawn three times as often: unweighted, all seem worse than they are."""
+def test_labels_sampled_unequally_need_their_weights() -> None:
+    """Wrong answers are sampled three times as often, so the unweighted mean is too low."""
     rng, covered, naive = np.random.default_rng(9), 0, 0
     for _ in range(200):
-        truth, said = judged(rng, 1500)
-        chance = np.where(said == 1, 0.05, 0.15)
+        truth, scores = judged(rng, 1500)
+        chance = np.where(scores == 1, 0.05, 0.15)
         drawn = rng.random(1500) < chance
-        given_ = (truth[drawn], said[drawn], said[~drawn])
-        found = prediction_powered_mean(*given_, weights=1 / chance[drawn], bounds=(0, 1))
-        assert found.low is not None and found.high is not None
-        covered += found.low <= 0.7 <= found.high
+        sample = (truth[drawn], scores[drawn], scores[~drawn])
+        result = prediction_powered_mean(*sample, weights=1 / chance[drawn], bounds=(0, 1))
+        assert result.low is not None and result.high is not None
+        covered += result.low <= 0.7 <= result.high
         plain = mean_estimate(truth[drawn], binary=True)
         naive += plain.low is not None and plain.high is not None and plain.low <= 0.7 <= plain.high
     assert covered / 200 >= 0.93
     assert naive / 200 < 0.5
 
 
-def test_weights_alone_are_those_of_the_weighted_mean() -> None:
+def test_weights_without_unlabelled_items_give_the_weighted_mean() -> None:
     rng = np.random.default_rng(10)
     labels, weights = rng.normal(size=80), rng.uniform(1, 5, 80)
-    found = prediction_powered_mean(labels, np.zeros(80), np.zeros(500), weights=weights, guard=False)
-    assert (found.mean, found.low, found.high) == pytest.approx(by_t(linearised(labels, weights)))
+    result = prediction_powered_mean(labels, np.zeros(80), np.zeros(500), weights=weights, guard=False)
+    assert (result.mean, result.low, result.high) == pytest.approx(by_t(linearised(labels, weights)))
 
 
-def test_clusters_widen_the_interval_by_as_much_as_they_repeat() -> None:
+def test_copies_within_clusters_do_not_narrow_the_interval() -> None:
     rng = np.random.default_rng(11)
-    truth, said = judged(rng, 400)
-    alone = powered(truth, said, 60, guard=False)
-    repeated = [np.repeat(each, 4) for each in (truth[:60], said[:60], said[60:])]
+    truth, scores = judged(rng, 400)
+    alone = powered(truth, scores, 60, guard=False)
+    repeated = [np.repeat(each, 4) for each in (truth[:60], scores[:60], scores[60:])]
     four = prediction_powered_mean(*repeated, np.repeat(range(400), 4).tolist(), guard=False)
     assert (four.mean, four.low, four.high) == pytest.approx((alone.mean, alone.low, alone.high))
     assert (four.n_labels, four.n_clusters, four.method) == (240, 400, "ppi++; cluster-robust t")
 
 
 @pytest.mark.parametrize(
-    ("labels", "said", "rest", "clusters", "reason"),
+    ("labels", "scores", "rest", "clusters", "reason"),
     [
         ([], [], [1.0] * 50, None, "no labels: an interval needs at least 20"),
         ([1.0], [1.0], [1.0] * 50, None, "1 label: an interval needs at least 20"),
@@ -165,16 +167,16 @@ def test_clusters_widen_the_interval_by_as_much_as_they_repeat() -> None:
         ([1.0] * 30, [1.0] * 30, [1.0] * 5, None, "neither labels nor judgements vary"),
     ],
 )
-def test_too_few_labels_give_no_interval(labels: Any, said: Any, rest: Any, clusters: Any, reason: str) -> None:
-    found = prediction_powered_mean(labels, said, rest, clusters)
-    assert (found.low, found.high, found.gain) == (None, None, None)
-    assert (found.mean is None) == (not labels)
-    assert found.reason is not None and found.reason.startswith(reason)
+def test_too_few_labels_give_no_interval(labels: Any, scores: Any, rest: Any, clusters: Any, reason: str) -> None:
+    result = prediction_powered_mean(labels, scores, rest, clusters)
+    assert (result.low, result.high, result.gain) == (None, None, None)
+    assert (result.mean is None) == (not labels)
+    assert result.reason is not None and result.reason.startswith(reason)
 
 
-def test_labels_that_are_all_yes_still_leave_room() -> None:
-    found = prediction_powered_mean([1.0] * 40, [1.0] * 40, [1.0] * 200 + [0.0] * 5, bounds=(0, 1))
-    assert found.low is not None and 0.8 < found.low < 0.97 and found.high == 1.0
+def test_equal_labels_have_an_interval_with_width() -> None:
+    result = prediction_powered_mean([1.0] * 40, [1.0] * 40, [1.0] * 200 + [0.0] * 5, bounds=(0, 1))
+    assert result.low is not None and 0.8 < result.low < 0.97 and result.high == 1.0
 
 
 @pytest.mark.parametrize(
@@ -203,18 +205,18 @@ def test_bad_input_is_refused(changes: dict[str, Any], said: str) -> None:
     st.lists(st.sampled_from([0.0, 1.0]), max_size=40),
     st.randoms(use_true_random=False),
 )
-def test_turned_round_it_is_the_other_sides_and_order_does_not_matter(
+def test_mirroring_mirrors_the_interval_and_order_does_not_matter(
     assert_plain: Callable[[Any], None], pairs: list[Any], rest: list[float], random: Any
 ) -> None:
-    labels, said = (list(side) for side in zip(*pairs, strict=True))
-    one = prediction_powered_mean(labels, said, rest, bounds=(0, 1))
-    assert_plain(one)
+    labels, scores = (list(side) for side in zip(*pairs, strict=True))
+    original = prediction_powered_mean(labels, scores, rest, bounds=(0, 1))
+    assert_plain(original)
     mixed = random.sample(pairs, len(pairs))
     other = prediction_powered_mean(
-        [1 - label for label, _ in mixed], [1 - said_ for _, said_ in mixed], [1 - r for r in rest[::-1]], bounds=(0, 1)
+        [1 - label for label, _ in mixed], [1 - score for _, score in mixed], [1 - r for r in rest[::-1]], bounds=(0, 1)
     )
-    assert one.mean == pytest.approx(1 - (other.mean or 0), abs=1e-9)
-    assert (one.low is None) == (other.high is None)
-    if one.low is not None and one.high is not None and other.low is not None and other.high is not None:
-        assert (one.low, one.high) == pytest.approx((1 - other.high, 1 - other.low), abs=1e-9)
-        assert one.mean is not None and one.low <= one.mean <= one.high
+    assert original.mean == pytest.approx(1 - (other.mean or 0), abs=1e-9)
+    assert (original.low is None) == (other.high is None)
+    if original.low is not None and original.high is not None and other.low is not None and other.high is not None:
+        assert (original.low, original.high) == pytest.approx((1 - other.high, 1 - other.low), abs=1e-9)
+        assert original.mean is not None and original.low <= original.mean <= original.high

@@ -1,4 +1,4 @@
-"""linearised: the mean of examples that were drawn with different chances is that of all, and its error is known."""
+"""linearised: unbiased means under unequal sampling probabilities, and their standard errors."""
 
 from itertools import combinations
 from typing import Any
@@ -16,7 +16,7 @@ WEIGHED = st.lists(st.tuples(VALUES, WEIGHTS), min_size=1, max_size=12)
 
 
 def plainly(weighed: list[tuple[float, float]]) -> float:
-    """sum(w x) / sum(w), one after the other."""
+    """Return sum(w x) / sum(w), term by term."""
     return sum(weight * value for value, weight in weighed) / sum(weight for _, weight in weighed)
 
 
@@ -25,45 +25,45 @@ def plainly(weighed: list[tuple[float, float]]) -> float:
 
 @settings(deadline=None)
 @given(WEIGHED)
-def test_the_plain_mean_of_what_comes_out_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
+def test_the_mean_of_linearised_values_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
     assert linearised(*zip(*weighed, strict=True)).mean() == pytest.approx(plainly(weighed), abs=1e-9)
 
 
 def test_by_hand() -> None:
-    """Of 1, 0, 0 with weights 1, 4, 4 the mean is 1/9; each is 1/9 + 3 w (x - 1/9) / 9."""
-    found = linearised([1, 0, 0], [1, 4, 4])
-    assert found == pytest.approx([1 / 9 + 8 / 27, 1 / 9 - 4 / 27, 1 / 9 - 4 / 27])
-    assert found.mean() == pytest.approx(1 / 9)
+    """The mean of 1, 0, 0 with weights 1, 4, 4 is 1/9; the values become 1/9 + 3 w (x - 1/9) / 9."""
+    result = linearised([1, 0, 0], [1, 4, 4])
+    assert result == pytest.approx([1 / 9 + 8 / 27, 1 / 9 - 4 / 27, 1 / 9 - 4 / 27])
+    assert result.mean() == pytest.approx(1 / 9)
 
 
 @pytest.mark.parametrize("weight", [1.0, 4.0, 1e-9, 1e9])
-def test_weights_that_are_all_the_same_change_nothing(weight: float) -> None:
+def test_equal_weights_change_nothing(weight: float) -> None:
     values = np.array([0.1, 0.7, 0.30000000000000004, 1.0])
     assert np.array_equal(linearised(values, np.full(4, weight)), values), "not by one bit: 0 and 1 stay 0 and 1"
 
 
-def test_nothing_stays_nothing() -> None:
+def test_no_values_stay_empty() -> None:
     assert linearised([], []).shape == (0,)
 
 
 @settings(deadline=None)
 @given(WEIGHED, st.floats(0.01, 100))
-def test_the_unit_of_the_weights_does_not_count(weighed: list[tuple[float, float]], factor: float) -> None:
+def test_the_scale_of_the_weights_does_not_matter(weighed: list[tuple[float, float]], factor: float) -> None:
     values, weights = (np.array(each) for each in zip(*weighed, strict=True))
     assert linearised(values, factor * weights) == pytest.approx(linearised(values, weights), abs=1e-6)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(VALUES, VALUES, WEIGHTS), min_size=1, max_size=12))
-def test_the_difference_of_two_is_the_weighted_mean_of_differences(rows: list[tuple[float, float, float]]) -> None:
+def test_the_mean_difference_of_two_is_the_weighted_mean_of_differences(rows: list[tuple[float, float, float]]) -> None:
     ours, theirs, weights = (np.array(each) for each in zip(*rows, strict=True))
     difference = linearised(ours, weights) - linearised(theirs, weights)
     assert difference == pytest.approx(linearised(ours - theirs, weights), abs=1e-9)
     assert difference.mean() == pytest.approx(plainly([(a - b, w) for a, b, w in rows]), abs=1e-9)
 
 
-def test_over_all_draws_of_a_small_population_the_mean_is_unbiased() -> None:
-    """2 of 3 of one kind and 2 of 5 of the other: the mean over all 3 x 10 draws is that of the population."""
+def test_the_mean_is_unbiased_over_all_samples_of_a_small_population() -> None:
+    """Samples of 2 of 3 and 2 of 5: the mean over all 3 x 10 samples is that of the population."""
     flush, cheap = [0.3, 0.1, 0.2], [1.0, 0.0, 0.5, 0.25, 0.75]
     weights = [3 / 2, 3 / 2, 5 / 2, 5 / 2]
     draws = [[*a, *b] for a in combinations(flush, 2) for b in combinations(cheap, 2)]
@@ -96,7 +96,7 @@ def regression_error(values: Any, weights: Any) -> float:
     return float(np.sqrt(n / (n - 1) * (bread @ meat @ bread)[0, 0]))
 
 
-def test_the_standard_error_is_that_of_a_ratio_and_of_a_weighted_regression() -> None:
+def test_the_standard_error_matches_the_ratio_estimator_and_a_weighted_regression() -> None:
     rng = np.random.default_rng(3)
     for n in (2, 3, 10, 200):
         values, weights = rng.normal(size=n), rng.choice([1.0, 4.0, 10.0], n) + rng.uniform(0, 0.1, n)
@@ -117,16 +117,16 @@ def test_intervals_of_a_sample_with_unequal_rates_cover_the_truth() -> None:
         right = rng.random(400) < np.where(risky, 0.5, 0.9)
         judged = np.where(risky, True, rng.random(400) < 0.25)
         weights = np.where(risky, 1.0, 4.0)[judged]
-        found = mean_estimate(linearised(right[judged], weights))
+        result = mean_estimate(linearised(right[judged], weights))
         plain = mean_estimate(right[judged], binary=True)
-        assert found.low is not None and found.high is not None and plain.low is not None and plain.high is not None
-        covered += found.low <= 0.82 <= found.high
+        assert result.low is not None and result.high is not None and plain.low is not None and plain.high is not None
+        covered += result.low <= 0.82 <= result.high
         plainly_covered += plain.low <= 0.82 <= plain.high
     assert 0.925 <= covered / 2000 <= 0.975
     assert plainly_covered / 2000 < 0.2
 
 
-def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_none() -> None:
+def test_intervals_of_a_difference_cover_the_truth_and_tests_seldom_err() -> None:
     rng, covered, found_one = np.random.default_rng(12), 0, 0
     for _ in range(1000):
         risky = rng.random(200) < 0.3
@@ -135,10 +135,10 @@ def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_
         theirs, same = rng.normal(0.0, 1.0, 200), rng.normal(0.0, 1.0, 200)
         judged = risky | (rng.random(200) < 0.2)
         ours, theirs, same, weights = (each[judged] for each in (ours, theirs, same, weights))
-        found = paired_difference(linearised(ours, weights), linearised(theirs, weights))
+        result = paired_difference(linearised(ours, weights), linearised(theirs, weights))
         none = paired_difference(linearised(same, weights), linearised(theirs, weights))
-        assert found.low is not None and found.high is not None and none.p_value is not None
-        covered += found.low <= 0.22 <= found.high  # 0.3 x 0.5 + 0.7 x 0.1
+        assert result.low is not None and result.high is not None and none.p_value is not None
+        covered += result.low <= 0.22 <= result.high  # 0.3 x 0.5 + 0.7 x 0.1
         found_one += none.p_value < 0.05
     assert 0.92 <= covered / 1000 <= 0.975
     assert 0.03 <= found_one / 1000 <= 0.08
@@ -150,7 +150,7 @@ def test_intervals_of_a_difference_cover_the_truth_and_find_none_where_there_is_
 @pytest.mark.parametrize(
     ("values", "weights", "said"),
     [
-        ([1.0, 2.0], [1.0], "weights: got 1, wanted as many as the 2 values"),
+        ([1.0, 2.0], [1.0], "weights: got 1, wanted one for each of 2 values"),
         ([1.0], [0.0], r"weights\[0\]: got 0.0, wanted more than 0"),
         ([1.0, 2.0], [1.0, -1.0], r"weights\[1\]: got -1.0"),
         ([1.0], [float("nan")], "weights"),

@@ -1,4 +1,4 @@
-"""The Pareto front, and how sure it is."""
+"""The Pareto front and its resamples."""
 
 from typing import Any
 
@@ -17,32 +17,32 @@ SMALL = st.integers(1, 3).flatmap(
 NAN = float("nan")
 
 
-def test_who_is_beaten_everywhere_is_off_the_front_and_who_is_best_in_something_is_on_it() -> None:
-    found = pareto_front([[0.9, 2.0], [0.5, 1.0], [0.4, 1.5]], [True, False])
-    assert found.on_front == (True, True, False)
-    assert found.dominated_by == (None, None, 1)
-    assert (found.shares, found.resamples) == (None, None)
+def test_dominated_systems_are_off_the_front_and_best_ones_on_it() -> None:
+    result = pareto_front([[0.9, 2.0], [0.5, 1.0], [0.4, 1.5]], [True, False])
+    assert result.on_front == (True, True, False)
+    assert result.dominated_by == (None, None, 1)
+    assert (result.shares, result.resamples) == (None, None)
 
 
-def test_the_direction_turns_it_round() -> None:
+def test_lower_is_better_reverses_the_front() -> None:
     table = [[1.0, 1.0], [2.0, 2.0]]
     assert pareto_front(table, [True, True]).on_front == (False, True)
     assert pareto_front(table, [False, False]).on_front == (True, False)
     assert pareto_front(table, [True, False]).on_front == (True, True)
 
 
-def test_equal_systems_beat_neither_each_other_and_rounding_beats_nobody() -> None:
+def test_equal_systems_and_rounding_do_not_dominate() -> None:
     assert pareto_front([[0.3, 1.0], [0.3, 1.0]], [True, True]).on_front == (True, True)
     assert pareto_front([[0.1 + 0.2, 1.0], [0.3, 1.0]], [True, True]).on_front == (True, True)
 
 
-def test_who_is_level_in_one_and_behind_in_another_is_beaten() -> None:
+def test_a_tie_and_a_loss_are_dominated() -> None:
     assert pareto_front([[0.5, 1.0], [0.5, 0.9]], [True, True]).dominated_by == (None, 0)
 
 
 @given(SMALL, st.data())
 @settings(max_examples=100, deadline=None)
-def test_against_the_definition_pair_by_pair(table: list[list[float]], data: Any) -> None:
+def test_the_front_matches_the_definition_pair_by_pair(table: list[list[float]], data: Any) -> None:
     higher = data.draw(st.lists(st.booleans(), min_size=len(table[0]), max_size=len(table[0])))
     signed = [[x if up else -x for x, up in zip(row, higher, strict=True)] for row in table]
 
@@ -50,15 +50,15 @@ def test_against_the_definition_pair_by_pair(table: list[list[float]], data: Any
         pairs = list(zip(one, other, strict=True))
         return all(x >= y for x, y in pairs) and any(x > y for x, y in pairs)
 
-    found = pareto_front(table, higher)
+    result = pareto_front(table, higher)
     for place, row in enumerate(signed):
         beaten = [other for other in range(len(signed)) if beats(signed[other], row)]
-        assert found.on_front[place] == (not beaten)
-        dominator = found.dominated_by[place]
+        assert result.on_front[place] == (not beaten)
+        dominator = result.dominated_by[place]
         assert (dominator is None) == (not beaten)
         if dominator is not None:
-            assert dominator in beaten and found.on_front[dominator]
-    assert any(found.on_front)
+            assert dominator in beaten and result.on_front[dominator]
+    assert any(result.on_front)
 
 
 @given(SMALL)
@@ -68,8 +68,8 @@ def test_the_order_of_the_systems_does_not_matter(table: list[list[float]]) -> N
     assert pareto_front(table[::-1], up).on_front == tuple(reversed(pareto_front(table, up).on_front))
 
 
-def test_resamples_say_how_sure_the_front_is() -> None:
-    """The second is behind by a hair in one and by far in the other criterion: on the front in about half."""
+def test_resamples_give_the_share_on_the_front() -> None:
+    """The second system is barely behind by one criterion: on the front of about half of the resamples."""
     rng = np.random.default_rng(0)
     values = np.zeros((3, 2, 200))
     values[0] = 0.5
@@ -77,13 +77,13 @@ def test_resamples_say_how_sure_the_front_is() -> None:
     values[1, 0] -= values[1, 0].mean() - 0.4999
     values[2] = 0.1
     means, drawn = means_of_examples(values, resamples=2000)
-    found = pareto_front(means, [True, True], resamples=drawn)
-    assert found.on_front == (True, False, False) and found.shares is not None
-    assert found.shares[0] == 1.0 and found.shares[2] == 0.0
-    assert 0.4 < found.shares[1] < 0.6
+    result = pareto_front(means, [True, True], resamples=drawn)
+    assert result.on_front == (True, False, False) and result.shares is not None
+    assert result.shares[0] == 1.0 and result.shares[2] == 0.0
+    assert 0.4 < result.shares[1] < 0.6
 
 
-def test_means_are_of_examples_that_all_systems_have_criterion_by_criterion() -> None:
+def test_means_use_the_examples_that_all_systems_have_per_criterion() -> None:
     values = [[[1.0, NAN, 3.0], [1, 2, 3]], [[5.0, 6.0, 7.0], [1, 1, 1]]]
     means, drawn = means_of_examples(values, resamples=100)
     assert means.tolist() == [[2.0, 2.0], [6.0, 1.0]]
@@ -92,7 +92,7 @@ def test_means_are_of_examples_that_all_systems_have_criterion_by_criterion() ->
     assert weighed.tolist() == [[1.5, 2.25], [5.5, 1.0]]
 
 
-def test_clusters_are_drawn_whole_and_one_says_nothing() -> None:
+def test_whole_clusters_are_drawn_and_a_single_one_gives_no_resamples() -> None:
     values = np.random.default_rng(1).random((2, 1, 6))
     _, drawn = means_of_examples(values, clusters=["a", "a", "b", "b", None, "c"], resamples=500)
     assert drawn is not None

@@ -1,4 +1,4 @@
-"""Other weights: each alone, and all there are."""
+"""Weights of composites: one changed at a time, and all possible weights."""
 
 import math
 from itertools import product
@@ -25,26 +25,26 @@ TABLES = st.integers(2, 4).flatmap(
 
 
 def grid(parts: int, steps: int) -> Any:
-    """All weights that are whole multiples of 1 / steps."""
+    """Return all weights that are whole multiples of 1 / steps."""
     return np.array([w for w in product(range(steps + 1), repeat=parts) if sum(w) == steps]) / steps
 
 
-def random_runs(seed: int, how: Any, *, systems: int = 3, parts: int = 3, examples: int = 12) -> RunParts:
+def random_runs(seed: int, aggregation: Any, *, systems: int = 3, parts: int = 3, examples: int = 12) -> RunParts:
     rng = np.random.default_rng(seed)
     table = rng.uniform(0.05, 1, (systems * examples, parts))
-    return run_parts(table, np.repeat(np.arange(systems), examples), how=how)
+    return run_parts(table, np.repeat(np.arange(systems), examples), aggregation=aggregation)
 
 
 # The composite of a run is what it is elsewhere
 
 
-@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean", "minimum"])
-def test_scores_are_means_of_the_composites_that_evaluators_make(how: Any) -> None:
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
+def test_scores_are_means_of_the_evaluators_composites(aggregation: Any) -> None:
     rng = np.random.default_rng(1)
     table = rng.choice([0.0, 0.25, 0.5, 1.0, math.nan], (40, 3))
     table[np.isnan(table).all(axis=1)] = 0.5
     weights = {"a": 3.0, "b": 1.0, "c": 0.5}
-    spec = CompositeSpec(name="quality", weights=weights, aggregation=how, missing="leave_out")
+    spec = CompositeSpec(name="quality", weights=weights, aggregation=aggregation, missing="leave_out")
     of_run = []
     for row in table:
         parts = {
@@ -53,12 +53,12 @@ def test_scores_are_means_of_the_composites_that_evaluators_make(how: Any) -> No
         }
         of_run.append(combined(spec, parts, dict.fromkeys(weights, MetricSpec())).value)
     systems = np.repeat([0, 1], 20)
-    runs = run_parts(table, systems, how=how)
+    runs = run_parts(table, systems, aggregation=aggregation)
     wanted = [np.mean(of_run[:20]), np.mean(of_run[20:])]
     assert runs.scores([[3, 1, 0.5]])[0] == pytest.approx(wanted)
 
 
-def test_a_run_counts_as_much_as_it_is_given() -> None:
+def test_counts_weight_the_runs() -> None:
     runs = run_parts([[1, 0], [0, 0], [0.5, 0.5]], [0, 0, 1], counts=[3, 1, 7])
     assert runs.scores([[1, 0]])[0] == pytest.approx([0.75, 0.5])
 
@@ -66,13 +66,15 @@ def test_a_run_counts_as_much_as_it_is_given() -> None:
 # One weight at a time
 
 
-def test_a_narrow_win_is_lost_when_a_weight_changes_and_a_clear_one_is_not() -> None:
-    narrow = one_at_a_time(DEMO, [9, 1])  # 0.65 against 0.63; level where 0.1 a = 0.7 (1 - a), at a = 0.875
+def test_a_changed_weight_reverses_a_narrow_win_but_not_a_clear_one() -> None:
+    narrow = one_at_a_time(DEMO, [9, 1])  # 0.65 against 0.63; tied where 0.1 a = 0.7 (1 - a), at a = 0.875
     assert narrow.leaders == (0,) and narrow.scores == pytest.approx((0.65, 0.63))
-    turned = [(one.part, round(one.factor, 1), one.leaders) for one in narrow.changes if one.changes_winner]
+    turned = [
+        (change.part, round(change.factor, 1), change.leaders) for change in narrow.changes if change.changes_winner
+    ]
     assert turned == [(0, 0.8, (1,))]
     clear = one_at_a_time(DEMO, [1, 1])
-    assert clear.leaders == (1,) and not any(one.changes_winner for one in clear.changes)
+    assert clear.leaders == (1,) and not any(change.changes_winner for change in clear.changes)
 
 
 def test_the_other_weights_keep_their_ratios_and_no_weight_is_above_one() -> None:
@@ -84,11 +86,11 @@ def test_the_other_weights_keep_their_ratios_and_no_weight_is_above_one() -> Non
 
 @given(TABLES, st.data())
 @settings(max_examples=50, deadline=None)
-def test_every_change_is_the_weighted_mean_by_hand(table: Any, data: Any) -> None:
+def test_every_change_matches_the_weighted_mean_by_hand(table: Any, data: Any) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(table[0]), max_size=len(table[0])))
-    found = one_at_a_time(table, weights, 0.1)
+    result = one_at_a_time(table, weights, 0.1)
     whole = sum(weights)
-    for change in found.changes:
+    for change in result.changes:
         part, weight = change.part, min(1, change.factor * weights[change.part] / whole)
         rest = whole - weights[part]
         by_hand = [w / rest * (1 - weight) if place != part else weight for place, w in enumerate(weights)]
@@ -98,21 +100,21 @@ def test_every_change_is_the_weighted_mean_by_hand(table: Any, data: Any) -> Non
 # All weights
 
 
-def test_the_demo_case_is_known_in_closed_form() -> None:
-    """Contains favours plain by 0.1, short favours brief by 0.7: level where contains weighs 0.7 / 0.8."""
-    found = share_of_weights(DEMO)
-    assert found.shares is not None and found.standard_errors is not None
-    assert found.shares == pytest.approx((1 / 8, 7 / 8), abs=4 * max(found.standard_errors))
-    assert max(found.standard_errors) == pytest.approx((7 / 64 / 10_000) ** 0.5, rel=0.1)
-    assert (found.draws, found.ties, found.reason) == (10_000, (), None)
+def test_the_demo_case_matches_its_closed_form() -> None:
+    """`contains` favours plain by 0.1, `short` favours brief by 0.7: a tie at a weight of 0.7 / 0.8."""
+    result = share_of_weights(DEMO)
+    assert result.shares is not None and result.standard_errors is not None
+    assert result.shares == pytest.approx((1 / 8, 7 / 8), abs=4 * max(result.standard_errors))
+    assert max(result.standard_errors) == pytest.approx((7 / 64 / 10_000) ** 0.5, rel=0.1)
+    assert (result.draws, result.ties, result.reason) == (10_000, (), None)
 
 
-def test_who_is_better_in_every_part_wins_under_all_weights() -> None:
+def test_a_system_that_is_better_in_every_part_wins_for_all_weights() -> None:
     assert share_of_weights([[0.9, 0.8, 0.7], [0.8, 0.7, 0.6]]).shares == (1.0, 0.0)
     assert share_of_weights([[0.1, 0.2], [0.8, 0.7]]).shares == (0.0, 1.0)
 
 
-def test_the_same_systems_are_level_everywhere_and_named() -> None:
+def test_equal_systems_are_tied_for_all_weights() -> None:
     assert share_of_weights([[0.5, 0.5, 0.1]] * 2).ties == (((0, 1), 1.0),)
     three = share_of_weights([[0.5, 0.2], [0.5, 0.2], [0.1, 0.4]])
     assert three.shares == pytest.approx((0, 0, 0.2 / 0.6), abs=0.02)
@@ -121,7 +123,7 @@ def test_the_same_systems_are_level_everywhere_and_named() -> None:
     assert (drawn.ties, drawn.shares) == ((((0, 1), 1.0),), (0.0, 0.0, 0.0))
 
 
-def test_two_systems_agree_with_the_formula_by_divided_differences() -> None:
+def test_shares_of_two_systems_match_the_divided_difference_formula() -> None:
     """P(sum of d w > 0) = sum over d_j > 0 of d_j^(J-1) / prod over k of (d_j - d_k), for distinct d (Ali 1973)."""
     rng = np.random.default_rng(4)
     for parts in (2, 3, 5, 7):
@@ -131,48 +133,48 @@ def test_two_systems_agree_with_the_formula_by_divided_differences() -> None:
             for j in range(parts)
             if d[j] > 0
         )
-        found = share_of_weights([0.5 + d / 2, 0.5 - d / 2]).shares
-        assert found is not None and found[0] == pytest.approx(wanted, abs=0.02)
+        result = share_of_weights([0.5 + d / 2, 0.5 - d / 2]).shares
+        assert result is not None and result[0] == pytest.approx(wanted, abs=0.02)
 
 
-@pytest.mark.parametrize("how", ["weighted_mean", "geometric_mean"])
-def test_drawn_shares_are_those_of_a_fine_grid_within_their_errors(how: Any) -> None:
-    runs = random_runs(5, how)
-    inner = (grid(3, 150) * 150 + 1) / 153  # cells of the simplex by their middles, near enough
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean"])
+def test_drawn_shares_match_a_fine_grid_within_their_errors(aggregation: Any) -> None:
+    runs = random_runs(5, aggregation)
+    inner = (grid(3, 150) * 150 + 1) / 153  # approximate centres of the simplex cells
     wins = np.bincount(runs.scores(inner).argmax(axis=1), minlength=3) / len(inner)
-    found = share_of_weights(runs)
-    assert found.shares is not None and found.standard_errors is not None
-    for share, error, wanted in zip(found.shares, found.standard_errors, wins, strict=True):
+    result = share_of_weights(runs)
+    assert result.shares is not None and result.standard_errors is not None
+    for share, error, wanted in zip(result.shares, result.standard_errors, wins, strict=True):
         assert abs(share - wanted) < 4 * error + 0.01  # the grid's own error
-    assert found == share_of_weights(runs) != share_of_weights(runs, seed=1)
+    assert result == share_of_weights(runs) != share_of_weights(runs, seed=1)
 
 
 @given(TABLES)
 @settings(max_examples=30, deadline=None)
 def test_the_order_of_the_systems_does_not_matter(table: Any) -> None:
-    one, other = share_of_weights(table, draws=500), share_of_weights(table[::-1], draws=500)
-    assert one.shares == pytest.approx(tuple(reversed(other.shares or ())))
+    original, other = share_of_weights(table, draws=500), share_of_weights(table[::-1], draws=500)
+    assert original.shares == pytest.approx(tuple(reversed(other.shares or ())))
 
 
 # No weights
 
 
-def test_a_minimum_has_no_weights_and_says_so() -> None:
-    runs = run_parts([[0.9, 0.3], [0.4, 0.5]], [0, 1], how="minimum")
-    reason = "a minimum has no weights: it is the worst part whatever they are"
-    one, share = one_at_a_time(runs, [1, 1]), share_of_weights(runs)
-    assert (one.leaders, one.scores, one.changes) == ((1,), (0.3, 0.4), ())
+def test_a_minimum_has_no_weights() -> None:
+    runs = run_parts([[0.9, 0.3], [0.4, 0.5]], [0, 1], aggregation="minimum")
+    reason = "a minimum has no weights: it is always the worst part"
+    original, share = one_at_a_time(runs, [1, 1]), share_of_weights(runs)
+    assert (original.leaders, original.scores, original.changes) == ((1,), (0.3, 0.4), ())
     assert (share.shares, share.standard_errors) == (None, None)
-    assert {one.reason, share.reason} == {reason}
+    assert {original.reason, share.reason} == {reason}
 
 
-def test_one_part_leaves_no_other_weights() -> None:
+def test_a_single_part_has_no_other_weights() -> None:
     assert one_at_a_time([[0.2], [0.3]], [5]).reason == share_of_weights([[0.2], [0.3]]).reason is not None
     assert one_at_a_time([[0.2], [0.3]], [5]).changes == ()
 
 
 def test_an_unmet_requirement_is_0_whatever_the_weights() -> None:
-    """Half of the first system's runs are closed: it never scores more than a half."""
+    """Half of the first system's runs have an unmet requirement, so it scores at most one half."""
     closed = run_parts([[1, 1], [0, 0], [0.6, 0.6], [0.6, 0.6]], [0, 0, 1, 1])
     opened = run_parts([[1, 1], [1, 1], [0.6, 0.6], [0.6, 0.6]], [0, 0, 1, 1])
     assert share_of_weights(closed).shares == (0, 1) and share_of_weights(opened).shares == (1, 0)
@@ -181,14 +183,14 @@ def test_an_unmet_requirement_is_0_whatever_the_weights() -> None:
 BAD = {
     "a part outside": (lambda: run_parts([[1.5], [0]], [0, 1]), "parts[0]: got [1.5], wanted 0 to 1"),
     "a run without parts": (lambda: run_parts([[math.nan], [0]], [0, 1]), "parts[0]: got [nan]"),
-    "one system": (lambda: run_parts([[1], [0]], [0, 0]), "systems: got [0], wanted runs of 0, 1"),
+    "one system": (lambda: run_parts([[1], [0]], [0, 0]), "systems: got [0], wanted runs of systems 0, 1"),
     "a system without runs": (lambda: run_parts([[1], [0]], [0, 2]), "systems: got [0, 2]"),
     "no count": (lambda: run_parts([[1], [0]], [0, 1], counts=[1, 0]), "counts[1]: got 0.0, wanted more than 0"),
-    "another way": (lambda: run_parts([[1], [0]], [0, 1], how="median"), "how: got 'median'"),  # type: ignore[arg-type]
+    "another way": (lambda: run_parts([[1], [0]], [0, 1], aggregation="median"), "aggregation: got 'median'"),  # type: ignore[arg-type]
     "a weight of 0": (lambda: one_at_a_time(DEMO, [1, 0]), "weights[1]: got 0.0, wanted more than 0"),
     "too few weights": (lambda: one_at_a_time(DEMO, [1]), "weights: got 1, wanted one for each of 2"),
     "a change of all": (lambda: one_at_a_time(DEMO, [1, 1], 1.0), "change: got 1.0"),
-    "few draws": (lambda: share_of_weights(DEMO, draws=5), "draws: got 5, wanted 100"),
+    "few draws": (lambda: share_of_weights(DEMO, draws=5), "draws: got 5, wanted at least 100"),
 }
 
 

@@ -1,4 +1,4 @@
-"""discrimination: whether a judge gives more to right answers than to wrong ones."""
+"""discrimination: Newcombe's and Welch's intervals against published values; coverage."""
 
 import warnings
 from collections.abc import Callable
@@ -16,23 +16,23 @@ SCORES = st.lists(st.floats(0, 1), max_size=20)
 SIDES = st.one_of(st.tuples(BINARY, BINARY), st.tuples(SCORES, SCORES), st.tuples(BINARY, SCORES))
 
 
-def test_yes_and_no_are_newcombe() -> None:
-    found = discrimination(np.arange(70) < 56, np.arange(80) < 48)
-    assert (found.low, found.high) == pytest.approx((0.0524, 0.3339), abs=5e-5)  # Newcombe 1998, table II
-    assert (found.rate_right, found.rate_wrong, found.difference) == pytest.approx((0.8, 0.6, 0.2))
-    assert (found.method, found.n_right, found.n_wrong, found.confidence_level) == ("newcombe", 70, 80, 0.95)
+def test_binary_scores_have_the_newcombe_interval() -> None:
+    result = discrimination(np.arange(70) < 56, np.arange(80) < 48)
+    assert (result.low, result.high) == pytest.approx((0.0524, 0.3339), abs=5e-5)  # Newcombe 1998, table II
+    assert (result.rate_right, result.rate_wrong, result.difference) == pytest.approx((0.8, 0.6, 0.2))
+    assert (result.method, result.n_right, result.n_wrong, result.confidence_level) == ("newcombe", 70, 80, 0.95)
 
 
-def test_students_sleepers_as_welch_has_them() -> None:
+def test_student_sleep_data_match_welch() -> None:
     # Student 1908; R's t.test(extra ~ group, data = sleep): -3.3654832 to 0.2054832
     first = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])
     second = np.array([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
-    found = discrimination((first + 2) / 8, (second + 2) / 8)
-    assert (found.low, found.high) == pytest.approx((-3.3654832 / 8, 0.2054832 / 8), abs=1e-8)
-    assert found.method == "welch t"
+    result = discrimination((first + 2) / 8, (second + 2) / 8)
+    assert (result.low, result.high) == pytest.approx((-3.3654832 / 8, 0.2054832 / 8), abs=1e-8)
+    assert result.method == "welch t"
 
 
-def test_scores_are_welch(t_bisected: Callable[[Any, Any], Any]) -> None:
+def test_scores_have_the_welch_interval(t_bisected: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(14)
     sides = [(rng.beta(5, 3, m), rng.beta(3, 2, n)) for m, n in rng.integers(5, 80, (50, 2)).tolist()]
     parts = np.array([[side.var(ddof=1) / side.size for side in both] for both in sides])
@@ -40,24 +40,24 @@ def test_scores_are_welch(t_bisected: Callable[[Any, Any], Any]) -> None:
     df = parts.sum(axis=1) ** 2 / np.sum(parts**2 / (sizes - 1), axis=1)
     halves = t_bisected(0.9, df) * np.sqrt(parts.sum(axis=1))
     for (right, wrong), half in zip(sides, halves, strict=True):
-        found, centre = discrimination(right, wrong, confidence_level=0.9), right.mean() - wrong.mean()
-        assert (found.low, found.high) == pytest.approx((max(-1, centre - half), min(1, centre + half)), abs=1e-9)
+        result, centre = discrimination(right, wrong, confidence_level=0.9), right.mean() - wrong.mean()
+        assert (result.low, result.high) == pytest.approx((max(-1, centre - half), min(1, centre + half)), abs=1e-9)
 
 
-def test_one_score_that_is_not_yes_or_no_makes_it_welch() -> None:
+def test_a_single_fractional_score_selects_welch() -> None:
     assert discrimination([1, 1, 0], [0, 1, 0.5]).method == "welch t"
 
 
-def test_no_spread_on_one_side_leaves_the_other() -> None:
-    found = discrimination([1.0, 1.0, 1.0], [0.2, 0.3, 0.4])
+def test_variation_on_one_side_is_enough() -> None:
+    result = discrimination([1.0, 1.0, 1.0], [0.2, 0.3, 0.4])
     half = 4.302653 * 0.1 / 3**0.5  # t with two degrees of freedom
-    assert (found.low, found.high) == pytest.approx((0.7 - half, 0.7 + half), abs=1e-6)
+    assert (result.low, result.high) == pytest.approx((0.7 - half, 0.7 + half), abs=1e-6)
 
 
-def test_no_spread_on_both_sides_gives_no_interval() -> None:
-    found = discrimination([0.9, 0.9], [0.1, 0.1, 0.1])
-    assert (found.difference, found.low, found.high) == (pytest.approx(0.8), None, None)
-    assert found.reason is not None and found.reason.endswith("no spread to compute an interval from")
+def test_no_variation_on_both_sides_gives_no_interval() -> None:
+    result = discrimination([0.9, 0.9], [0.1, 0.1, 0.1])
+    assert (result.difference, result.low, result.high) == (pytest.approx(0.8), None, None)
+    assert result.reason is not None and result.reason.endswith("no spread to compute an interval from")
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_no_spread_on_both_sides_gives_no_interval() -> None:
     ],
 )
 def test_fewer_than_two_on_a_side_give_no_interval(right: list[float], wrong: list[float], rates: Any) -> None:
-    found = discrimination(right, wrong)
-    assert (found.rate_right, found.rate_wrong, found.difference, found.low) == (*rates, None)
+    result = discrimination(right, wrong)
+    assert (result.rate_right, result.rate_wrong, result.difference, result.low) == (*rates, None)
     counts = f"{len(right)} right and {len(wrong)} wrong answers"
-    assert found.reason == f"{counts}: an interval needs at least 2 of each"
+    assert result.reason == f"{counts}: an interval needs at least 2 of each"
 
 
 @pytest.mark.parametrize("bad", [1.5, -0.1, float("nan"), float("inf")])
@@ -82,13 +82,13 @@ def test_a_score_lies_between_0_and_1(bad: float) -> None:
         discrimination([0.5, 0.5], [0.5, bad])
 
 
-def test_newcombe_finds_a_judge_that_can_tell_and_not_one_that_cannot() -> None:
+def test_newcombe_detects_only_a_discriminating_judge() -> None:
     can, cannot = (discrimination(np.arange(30) < yes, np.arange(30) < 12) for yes in (25, 14))
     assert can.low is not None and can.low > 0
     assert cannot.low is not None and cannot.low < 0
 
 
-def test_welch_finds_a_judge_that_can_tell_and_not_one_that_cannot() -> None:
+def test_welch_detects_only_a_discriminating_judge() -> None:
     scores = np.linspace(0.3, 0.6, 20)
     can, cannot = (discrimination(scores + more, scores) for more in (0.2, 0.02))
     assert can.low is not None and can.low > 0
@@ -97,23 +97,23 @@ def test_welch_finds_a_judge_that_can_tell_and_not_one_that_cannot() -> None:
 
 @settings(deadline=None)
 @given(SIDES, st.floats(0.001, 0.999))
-def test_whatever_the_scores_the_numbers_are_plain_and_finite(
+def test_any_scores_give_finite_floats(
     assert_plain: Callable[[Any], None], sides: tuple[list[float], list[float]], confidence_level: float
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = discrimination(*sides, confidence_level=confidence_level)
-    assert_plain(found)
-    assert found.low is None or -1 <= found.low <= found.difference <= found.high <= 1  # type: ignore[operator]
+        result = discrimination(*sides, confidence_level=confidence_level)
+    assert_plain(result)
+    assert result.low is None or -1 <= result.low <= result.difference <= result.high <= 1  # type: ignore[operator]
 
 
 @settings(deadline=None)
 @given(SIDES)
-def test_swapping_the_sides_flips_the_sign(sides: tuple[list[float], list[float]]) -> None:
-    one, other = discrimination(*sides), discrimination(*reversed(sides))
-    assert (one.rate_right, one.n_right, one.method) == (other.rate_wrong, other.n_wrong, other.method)
-    if one.low is not None:
-        assert (one.difference, one.low, one.high) == pytest.approx(
+def test_swapping_the_sides_changes_the_sign(sides: tuple[list[float], list[float]]) -> None:
+    original, other = discrimination(*sides), discrimination(*reversed(sides))
+    assert (original.rate_right, original.n_right, original.method) == (other.rate_wrong, other.n_wrong, other.method)
+    if original.low is not None:
+        assert (original.difference, original.low, original.high) == pytest.approx(
             (-other.difference, -other.high, -other.low),  # type: ignore[operator]
             abs=1e-12,
         )
@@ -121,7 +121,7 @@ def test_swapping_the_sides_flips_the_sign(sides: tuple[list[float], list[float]
 
 @settings(deadline=None)
 @given(SIDES)
-def test_a_higher_level_holds_the_lower(sides: tuple[list[float], list[float]]) -> None:
+def test_intervals_widen_with_the_confidence_level(sides: tuple[list[float], list[float]]) -> None:
     wide, narrow = (discrimination(*sides, confidence_level=confidence_level) for confidence_level in (0.99, 0.9))
     assert wide.reason == narrow.reason
     assert wide.low is None or wide.low <= narrow.low <= narrow.high <= wide.high  # type: ignore[operator]
@@ -129,7 +129,7 @@ def test_a_higher_level_holds_the_lower(sides: tuple[list[float], list[float]]) 
 
 @pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
 @pytest.mark.parametrize("binary", [False, True])
-def test_the_difference_is_covered(n: int, runs: int, least: float, binary: bool) -> None:
+def test_intervals_cover_the_difference(n: int, runs: int, least: float, binary: bool) -> None:
     rng = np.random.default_rng(15)
     shape = (runs, n)
     right, wrong = (
@@ -138,6 +138,6 @@ def test_the_difference_is_covered(n: int, runs: int, least: float, binary: bool
         else (rng.beta(6, 2, shape), rng.beta(2, 3, shape))
     )
     truth = 0.5 if binary else 6 / 8 - 2 / 5
-    found = [discrimination(*both) for both in zip(right, wrong, strict=True)]
-    low, high = np.array([(one.low, one.high) for one in found]).T
+    result = [discrimination(*both) for both in zip(right, wrong, strict=True)]
+    low, high = np.array([(estimate.low, estimate.high) for estimate in result]).T
     assert np.mean((low <= truth) & (truth <= high)) >= least

@@ -1,0 +1,40 @@
+"""Length-controlled win rates as differences and verdicts."""
+
+from evalflows.analysis.differences.verdicts import Verdict
+from evalflows.stats import LengthControlled, PairedDifference
+from evalflows.store.reasons import Reason, ReasonCode
+
+LENGTH_CONTROLLED = "length-controlled"
+"""Part of the id and of the method name of a length-controlled verdict."""
+
+
+def as_difference(estimate: LengthControlled) -> PairedDifference:
+    """Turn a win rate and its interval into the difference between the two sides' win rates."""
+    low, rate, high = (
+        None if share is None else 2 * share - 1 for share in (estimate.low, estimate.rate, estimate.high)
+    )
+    return PairedDifference(
+        candidate_mean=estimate.rate,
+        baseline_mean=None if estimate.rate is None else 1 - estimate.rate,
+        difference=rate,
+        low=low,
+        high=high,
+        p_value=None,
+        confidence_level=estimate.confidence_level,
+        method=f"{LENGTH_CONTROLLED}: {estimate.method}",
+        n_pairs=estimate.n,
+        n_clusters=estimate.n_clusters,
+        standard_error=None,
+        warning=None,
+        reason=estimate.reason,
+    )
+
+
+def length_controlled_verdict(estimate: LengthControlled) -> Verdict:
+    """Classify by the interval alone: a length-controlled win rate has no test."""
+    if estimate.low is None or estimate.high is None:
+        code: ReasonCode = "not_identifiable" if estimate.rate is None else "no_interval"
+        return Verdict.undecided(Reason(code, estimate.reason or "no interval"))
+    if estimate.low > 0.5 or estimate.high < 0.5:
+        return Verdict(conclusion="better" if estimate.low > 0.5 else "worse")
+    return Verdict.undecided(Reason("no_significant_difference", f"no significant difference ({estimate.n} pairs)"))

@@ -1,0 +1,166 @@
+"""Sample sizes and minimum detectable effects, planned from a store with known variances."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from planned import (
+    chat_spec,
+    dataset_rows,
+    metric_of,
+    normal_values,
+    recorded_spec,
+    sample_sizes,
+    store_experiments,
+    yes_no_values,
+)
+
+from evalflows.flows.api.planning import plan, sentences_of
+from evalflows.stats import paired_difference
+from evalflows.stats.differences.power import needed_examples
+
+
+def test_sample_sizes_by_repetitions_match_the_true_variances() -> None:
+    """omega^2 + 2 sigma^2 / K, within 10 %: from 1,500 examples, the standard error of a variance is 4 % of it."""
+    between, within, effect = 1.0, 1.0, 0.15
+    spec = recorded_spec(1500, repetitions=2)
+    store_experiments(normal_values(1500, 4, between=between, within=within, seed=1), spec)
+    sizes = sample_sizes(plan(spec, effect))
+    assert [design.repetitions for design in sizes.designs] == [1, 2, 3, 5]
+    for design in sizes.designs:
+        true = math.sqrt(between**2 + 2 * within**2 / design.repetitions)
+        assert design.examples == pytest.approx(needed_examples(effect, sd=true), rel=0.1)
+    once, *_, five_times = sizes.designs
+    assert once.examples / five_times.examples == pytest.approx((1 + 2) / (1 + 0.4), rel=0.1)
+
+
+def test_minimum_detectable_effect_follows_dataset_size_and_repetitions() -> None:
+    """(1.96 + 0.84) sqrt((omega^2 + 2 sigma^2 / K) / n) with 300 examples, not the 600 in the store."""
+    store_experiments(normal_values(600, 4, between=0.5, within=1.0), recorded_spec(600))
+    for repetitions in (1, 3):
+        metric = metric_of(plan(recorded_spec(300, repetitions=repetitions)))
+        true = (1.960 + 0.842) * math.sqrt((0.25 + 2 / repetitions) / 300)
+        assert metric.minimum_detectable == pytest.approx(true, rel=0.1)
+        assert metric.sample_sizes == ()
+
+
+def test_savings_by_repetitions_are_unknown_without_repetitions_in_the_history() -> None:
+    spec = recorded_spec(1500)
+    store_experiments(normal_values(1500, 1, between=0.5, within=1.0), spec)
+    made = plan(spec, 0.1)
+    (design,) = sample_sizes(made).designs
+    assert design.examples == pytest.approx(needed_examples(0.1, sd=1.5), rel=0.1)
+    assert any("whether repetitions would save examples is unknown" in sentence for sentence in sentences_of(made))
+
+
+def test_clusters_are_the_sampling_unit_and_the_design_effect_is_shown() -> None:
+    """Ten examples per cluster share a true difference: a mean has the variance omega^2 / G + 2 sigma^2 / (K n)."""
+    spec = recorded_spec(3000, cluster=10)
+    store_experiments(normal_values(3000, 2, between=0.5, within=0.5, cluster=10), spec)
+    made = plan(spec, 0.05)
+    spread = metric_of(made).variance
+    assert spread is not None and (spread.unit, spread.n_clusters) == ("cluster", 300)
+    for design in sample_sizes(made).designs:
+        clusters = needed_examples(0.05, sd=math.sqrt(0.25 + 2 * 0.25 / design.repetitions / 10))
+        assert design.clusters == pytest.approx(clusters, rel=0.2)  # from 300 clusters, its standard error is 8 %
+        assert design.examples == 10 * (design.clusters or 0)
+    assert spread.design_effect == pytest.approx(10 * (0.25 + 0.025) / (0.25 + 0.25), rel=0.15)
+    assert any("design effect of clusters" in sentence for sentence in sentences_of(made))
+
+
+def test_unknown_effect_of_clusters_is_mentioned() -> None:
+    store_experiments(normal_values(200, 2, between=0.5, within=0.5), recorded_spec(200))
+    made = plan(recorded_spec(200, cluster=10, dataset={"rows": dataset_rows(200, 10), "name": "questions"}), 0.1)
+    assert metric_of(made).variance is not None
+    assert any("the effect of clusters on quality is unknown" in sentence for sentence in sentences_of(made))
+
+
+def test_the_planned_sample_size_has_the_stated_power() -> None:
+    """A yes/no metric, 12 % gained and 7 % lost: four in five of 400 simulated runs of that size are significant.
+
+    The plan is for a t test. The runs use McNemar's exact test, whose power is 77 %; the standard error is 2 points.
+    """
+    spec = recorded_spec(4000, evaluators=["contains"])
+    store_experiments(yes_no_values(4000, gained=0.12, n_missing=0.07), spec, metric="contains", is_yes_no=True)
+    (design,) = sample_sizes(plan(spec, 0.05)).designs
+    n_significant = 0
+    for seed in range(400):
+        sides = yes_no_values(design.examples, gained=0.12, n_missing=0.07, seed=10 + 2 * seed)
+        test = paired_difference(sides["new"][:, 0], sides["old"][:, 0], binary=True)
+        n_significant += test.p_value is not None and test.p_value <= 0.05 and (test.difference or 0) > 0
+    assert 0.71 < n_significant / 400 < 0.86
+
+
+def test_non_inferiority_is_planned_for_an_equally_good_candidate() -> None:
+    """In four of five runs of two equal systems, the 95 % interval lies above -margin."""
+    spec = recorded_spec(1500, gates=[{"name": "ship", "non_inferiority": {"quality": 0.1}}])
+    store_experiments(normal_values(1500, 1, between=0.5, within=0.5), spec)
+    made = plan(spec)
+    (design,) = sample_sizes(made).designs
+    sd = math.sqrt(0.25 + 0.5)
+    assert design.examples == pytest.approx(needed_examples(0.1, sd=sd), rel=0.1)
+    draw = np.random.default_rng(3)
+    lows = [paired_difference(draw.normal(0, sd, design.examples), np.zeros(design.examples)).low for _ in range(400)]
+    assert 0.73 < np.mean([low is not None and low > -0.1 for low in lows]) < 0.87
+    assert any(
+        "for an equally good candidate to pass the non-inferiority margin of 0.100" in sentence
+        for sentence in sentences_of(made)
+    )
+
+
+def test_superiority_needs_more_examples_as_the_effect_nears_the_margin() -> None:
+    spec = recorded_spec(500, gates=[{"superiority": {"quality": 0.1}}])
+    store_experiments(normal_values(500, 1, between=0.5, within=0.5), spec)
+    kinds = {sizes.effect.purpose: sizes.designs[0].examples for sizes in metric_of(plan(spec, 0.15)).sample_sizes}
+    assert kinds["superiority"] == pytest.approx(9 * kinds["difference"], rel=0.05), "0.15 - 0.10 is a third of 0.15"
+    below = plan(spec, 0.05)
+    assert [sizes.effect.purpose for sizes in metric_of(below).sample_sizes] == ["difference"]
+    assert any(
+        "an improvement of 0.050 does not meet the superiority margin of 0.1" in sentence
+        for sentence in sentences_of(below)
+    )
+    alone = metric_of(plan(spec)).sample_sizes
+    assert [(sizes.effect.purpose, sizes.effect.declared) for sizes in alone] == [("difference", 0.1)]
+
+
+def test_yes_no_differences_have_a_least_variance() -> None:
+    """One pair in a hundred differed; a difference of 0.2 means that at least one in five differs."""
+    spec = recorded_spec(1000, evaluators=["contains"])
+    store_experiments(yes_no_values(1000, gained=0.005, n_missing=0.005), spec, metric="contains", is_yes_no=True)
+    made = plan(recorded_spec(40, evaluators=["contains"]), 0.2)
+    assert sample_sizes(made).designs[0].examples == needed_examples(0.2, sd=math.sqrt(0.2 * 0.8))
+    seen = metric_of(made).minimum_detectable or 0.0
+    assert seen > 0.1 and needed_examples(seen, sd=math.sqrt(seen - seen**2)) == pytest.approx(40, abs=2)
+
+
+def test_a_sampled_evaluator_needs_more_examples_in_proportion() -> None:
+    store_experiments(normal_values(400, 1, between=1.0, within=0.1), recorded_spec(400))
+    whole = sample_sizes(plan(recorded_spec(400), 0.2)).designs[0].examples
+    half = plan(
+        recorded_spec(400, evaluators=[{"use": "judges:longer_than", "name": "quality", "sample_rate": 0.5}]), 0.2
+    )
+    assert sample_sizes(half).designs[0].examples == 2 * whole
+    ratio = (metric_of(half).minimum_detectable or 0) / (metric_of(plan(recorded_spec(400))).minimum_detectable or 1)
+    assert ratio == pytest.approx(math.sqrt(2), rel=0.02)
+
+
+def test_the_cheapest_design_has_the_lowest_cost_in_usd() -> None:
+    """Repetitions of a noisy target save examples, but not calls."""
+    spec = chat_spec(300, second="mine", evaluators=[{"use": "judges:longer_than", "name": "quality"}])
+    store_experiments(normal_values(300, 3, between=0.5, within=1.0), spec)
+    sizes = sample_sizes(plan(spec, 0.1))
+    costs = [design.usd for design in sizes.designs]
+    assert None not in costs and sizes.cheapest is not None
+    assert sizes.cheapest.usd == min(cost for cost in costs if cost is not None)
+    assert [design.calls for design in sizes.designs] == [
+        2 * design.examples * design.repetitions for design in sizes.designs
+    ]
+    assert sizes.cheapest.repetitions == 1, "a repetition saves less than it costs"
+
+
+def test_an_effect_too_small_for_any_dataset_has_a_reason() -> None:
+    store_experiments(normal_values(100, 1, between=1.0, within=1.0), recorded_spec(100))
+    made = plan(recorded_spec(100), 1e-12)
+    assert sample_sizes(made).designs == () and "wanted one detectable with" in (sample_sizes(made).reason or "")
+    assert json.dumps(sentences_of(made))

@@ -1,0 +1,101 @@
+"""Variance estimates from past experiments, and guesses without them."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planned import dataset_rows, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments
+
+from evalflows.flows.api.planning import plan, sentences_of
+from evalflows.stats.differences.power import needed_examples
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow
+
+
+def test_the_newest_run_group_with_enough_pairs_is_used() -> None:
+    store_experiments(normal_values(300, 1, between=2.0, within=0.1), recorded_spec(300), age=9)
+    store_experiments(normal_values(300, 1, between=1.0, within=0.1), recorded_spec(300), age=5)
+    store_experiments(normal_values(5, 1, between=9.0, within=0.1), recorded_spec(5), age=1)
+    made = metric_of(plan(recorded_spec(300), 0.1)).variance
+    assert made is not None and made.variance == pytest.approx(1.0, rel=0.2)
+    assert made.basis == "new against old of 2025-12-27, 300 examples"
+
+
+def test_experiments_on_another_dataset_are_the_last_resort() -> None:
+    other = recorded_spec(300, dataset={"rows": dataset_rows(300), "name": "others"})
+    store_experiments(normal_values(300, 1, between=1.0, within=0.1), other)
+    store = Store()
+    for owner in ("exp-0-old", "exp-0-new"):
+        (row,) = store.read("experiments", owner)
+        changed = {name: getattr(row, name) for name in row.__slots__} | {"dataset_name": "others"}
+        store.publish("experiments", owner, [ExperimentRow(**changed)])
+    here = recorded_spec(100)
+    made = metric_of(plan(here, 0.1)).variance
+    assert made is not None and made.basis.endswith("of another dataset (others)")
+    store_experiments(normal_values(100, 1, between=3.0, within=0.1), here, age=30)
+    made = metric_of(plan(here, 0.1)).variance
+    assert made is not None and made.basis == "new against old of 2025-12-02, 100 examples"
+
+
+def test_with_one_experiment_the_other_side_is_assumed_independent() -> None:
+    spec = recorded_spec(1000)
+    store_experiments({"old": np.random.default_rng(0).normal(0, 1, (1000, 1))}, spec)
+    made = metric_of(plan(spec, 0.2))
+    assert made.variance is not None and made.variance.source == "one_side"
+    assert made.variance.variance == pytest.approx(2.0, rel=0.1)
+    assert made.sample_sizes[0].designs[0].examples == pytest.approx(needed_examples(0.2, sd=math.sqrt(2)), rel=0.1)
+
+
+def test_two_run_groups_on_the_same_examples_are_paired() -> None:
+    spec, sides = recorded_spec(400), normal_values(400, 1, between=1.0, within=0.1)
+    store_experiments({"old": sides["old"]}, spec, age=3)
+    store_experiments({"new": sides["new"]}, spec, age=2)
+    made = metric_of(plan(spec, 0.2)).variance
+    assert made is not None and made.source == "two_sides"
+    assert made.variance == pytest.approx(1.02, rel=0.15)
+
+
+def test_without_history_the_variance_of_a_bounded_metric_is_guessed() -> None:
+    """The sd is sqrt(0.5 * 0.5 + 0.5 * 0.5); a function annotated to return a bool is a yes/no metric."""
+    made = plan(recorded_spec(50, evaluators=["contains"]), 0.1)
+    assert sample_sizes(made).designs[0].examples == needed_examples(0.1, sd=math.sqrt(0.5))
+    assert any(sentence.startswith("contains: estimated from a cautious guess") for sentence in sentences_of(made))
+    scale = {"use": "rubric", "args": {"rubric": "good"}, "connection": "local"}  # from 1 to 5
+    assert (
+        sample_sizes(plan(recorded_spec(50, evaluators=[scale]), 0.4)).designs[0].examples
+        == sample_sizes(made).designs[0].examples
+    )
+
+
+def test_without_history_the_variance_of_an_unbounded_metric_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "free_scores.py").write_text("def free(outputs):\n    return 3.5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = plan(recorded_spec(50, evaluators=["free_scores:free"]), 0.1)
+    assert metric_of(made).variance is None and metric_of(made).sample_sizes == ()
+    assert "free: unknown, since no experiment in the store has it; run it on 50 examples first" in sentences_of(made)
+
+
+def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:
+    """After 60 equal pairs, at most 3 in 60 differ; but a difference of 0.1 means that one pair in ten differs."""
+    spec = recorded_spec(60, evaluators=["contains"])
+    same = np.ones((60, 1))
+    store_experiments({"old": same, "new": same}, spec, metric="contains", is_yes_no=True)
+    made = metric_of(plan(spec, 0.1)).variance
+    assert made is not None and (made.source, made.variance) == ("guess", 0.05)
+    assert "all differences were the same in new against old" in made.basis
+    assert sample_sizes(plan(spec, 0.1)).designs[0].examples == needed_examples(0.1, sd=math.sqrt(0.09))
+    assert sample_sizes(plan(spec, 0.01)).designs[0].examples == needed_examples(0.01, sd=math.sqrt(0.05))
+
+
+def test_measures_and_pass_at_k_metrics_can_be_planned() -> None:
+    spec = recorded_spec(300, repetitions=2, metrics={"quality": {"pass_k": [2], "pass_threshold": 0.0}})
+    store_experiments(normal_values(300, 2, between=0.5, within=1.0), spec)
+    made = plan(spec, 0.1, metrics=["quality pass^2", "latency"])
+    first, second = made.metrics
+    assert first.variance is not None and first.variance.source == "two_sides" and not first.variance.is_split
+    assert (
+        second.variance is None and second.reason is not None and "no experiment in the store has it" in second.reason
+    )

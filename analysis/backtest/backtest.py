@@ -103,10 +103,12 @@ def _decision(one: GateEvaluation, baseline: ExperimentRow, relation: Relation) 
         started_at=candidate.started_at,
         relation=relation,
         is_same_target=candidate.target_version == baseline.target_version,
-        is_the_same_twice=_is_the_same_twice(one),
+        has_identical_values=_is_the_same_twice(one),
         conclusion=conclusion,
         is_refused=conclusion == "NOT ENOUGH EVIDENCE" and one.is_refused,
-        is_inferior=any(result.rule == "non_inferiority" and result.outcome == "broken" for result in one.rule_results),
+        violates_non_inferiority=any(
+            result.rule == "non_inferiority" and result.outcome == "broken" for result in one.rule_results
+        ),
         broken=[f"{result.rule} {result.metric}" for result in one.rule_results if result.outcome == "broken"],
         because=one.summary,
         n_shared=one.pair.matched.n_shared if one.pair.matched else 0,
@@ -115,7 +117,7 @@ def _decision(one: GateEvaluation, baseline: ExperimentRow, relation: Relation) 
 
 def _counted(decisions: Sequence[PastDecision]) -> Counted:
     """Count decisions; pairs of one target with identical values are counted separately."""
-    twice = [one for one in decisions if one.is_same_target and one.is_the_same_twice and not one.is_refused]
+    twice = [one for one in decisions if one.is_same_target and one.has_identical_values and not one.is_refused]
     counted = [one for one in decisions if not one.is_refused and one not in twice]
     failed = [one.conclusion == "FAIL" for one in counted]
     members = [
@@ -129,8 +131,8 @@ def _counted(decisions: Sequence[PastDecision]) -> Counted:
         passed=sum(one.conclusion == "PASS" for one in counted),
         open=sum(one.conclusion == "NOT ENOUGH EVIDENCE" for one in counted),
         refused=sum(one.is_refused for one in decisions),
-        same_twice=len(twice),
-        inferior=sum(one.is_inferior for one in counted),
+        identical=len(twice),
+        failed_non_inferiority=sum(one.violates_non_inferiority for one in counted),
         experiments=len(
             {each for one in counted for each in (one.candidate_experiment_id, one.baseline_experiment_id)}
         ),
@@ -171,7 +173,7 @@ def _fall(drawn: Sequence[Replicates], metric: str, margin: float, times: int) -
         fall=fall,
         reached=float(np.mean([one.reachable(metric, fall) for one in drawn])),
         caught=_share(said.caught for said in found),
-        let_through=_share(said.passed for said in found),
+        passed=_share(said.passed for said in found),
     )
 
 

@@ -7,11 +7,11 @@ INSTALLED := $(VENV)/.installed
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
-	@echo "make test        all tests but the slow ones"
-	@echo "make test-slow   the slow ones: more than ten seconds each, or in a browser"
+	@echo "make test        all tests except the slow ones"
+	@echo "make test-slow   the slow tests: more than ten seconds each, or in a browser"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
-	@echo "make simulate    coverage and error rates by simulation: half an hour"
+	@echo "make simulate    simulated coverage of intervals and error rates of tests: half an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }
@@ -23,10 +23,10 @@ demo: $(INSTALLED)
 	$(BIN)/evalflows run data/experiments/demo.yaml $(if $(OPENAI_API_KEY)$(OPENAI_BASE_URL),--set run_key=demo-of-a-provider)
 	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"select example_id, metric, value, outputs from item_scores\""
 
-# The processes that tests start would otherwise compile our modules anew, each of them.
+# Otherwise each process that a test starts would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A file's tests stay together, since they share what is dear to make; each worker has a Prefect server of its own.
+# The tests of a file stay together, since they share expensive fixtures; each worker has its own Prefect server.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 
 test: $(INSTALLED)

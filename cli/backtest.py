@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
 
 SHOWN = 20
-"""Most pairs shown in the table."""
+"""Maximum number of pairs shown in the table."""
 
 
 @click.command()
@@ -30,7 +30,9 @@ SHOWN = 20
     show_default=True,
     help="Simulated replicates per pair, without a difference and with injected losses; 0: none.",
 )
-@click.option("--limit", type=click.IntRange(1), default=200, show_default=True, help="Most pairs, newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of pairs, newest first."
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the replicates.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: one line per gate."

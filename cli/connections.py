@@ -99,7 +99,7 @@ def _test(connections: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
 
     failed, tried = [], 0
     for trial in try_connections(selected):
-        click.echo(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.says}")
+        click.echo(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}")
         tried += trial.outcome != "not_tried"
         if trial.outcome == "fails" or (is_chosen and trial.outcome == "not_tried"):
             failed.append(trial.name)
@@ -113,5 +113,5 @@ _PREFIXES = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
 
 
 def _only_if_named(name: str, connection: ConnectionSpec) -> bool:
-    """Whether testing it could download the local model, or would test a connection twice under two names."""
+    """Whether a test could download the local model, or would test the same connection under a second name."""
     return name == "auto" or (isinstance(connection, LocalConnection) and connection.gguf is None)

@@ -137,7 +137,7 @@ def _metric_text(name: str, metric: MetricSpec, with_name: bool) -> str:
 
 
 def _default(value: Any) -> str:
-    """A default as YAML; a shipped prompt is shown as its file name."""
+    """A default as YAML; a shipped prompt is shown by its file name."""
     if value is inspect.Parameter.empty:
         return "needed"
     if isinstance(value, str) and value in _prompts():

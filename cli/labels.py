@@ -149,11 +149,11 @@ def _write_new(target: Path, text: str) -> None:
 
 
 def _print(report: JudgeReport) -> None:
-    out, told = console(), report.told
-    of = "" if told["people_metric"] == report.metric else f" (people: {told['people_metric']})"
-    title = f"{report.judge}, {report.metric}{of}, in {told['name']}: "
-    out.print(Text(f"{title}{told['n_labelled']} labelled of {told['n_judged']} judged", style="bold"))
-    figures = table("", "value", f"interval ({told['confidence_level']:.0%})")
+    out, observed = console(), report.observed
+    of = "" if observed["people_metric"] == report.metric else f" (people: {observed['people_metric']})"
+    title = f"{report.judge}, {report.metric}{of}, in {observed['name']}: "
+    out.print(Text(f"{title}{observed['n_labelled']} labelled of {observed['n_judged']} judged", style="bold"))
+    figures = table("", "value", f"interval ({observed['confidence_level']:.0%})")
     for line in report.lines:
         figures.add_row(*line)
     out.print(figures)
@@ -164,7 +164,7 @@ def _print(report: JudgeReport) -> None:
             counts.add_row(*row)
         out.print(counts)
     if report.means:
-        means = table("", "value", f"interval ({told['confidence_level']:.0%})", "from")
+        means = table("", "value", f"interval ({observed['confidence_level']:.0%})", "from")
         for mean in report.means:
             means.add_row(*mean)
         out.print(means)

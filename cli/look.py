@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.reports.results import Result, judges_told_of, results_of, sentences
+from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
 from evalflows.store.catalog import ask, connect, grain, select, view_files
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
@@ -95,9 +95,9 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
     out.print(_metrics(results))
     for sentence in sentences(results):
         out.print(Text(sentence, style="bold"))
-    told = judges_told_of(results)
+    mentioned = judges_in_sentences(results)
     for judge, passed, message in judges:
-        if judge not in told:
+        if judge not in mentioned:
             out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
     for overview in overviews:
         out.print(_in_words(*overview))
@@ -118,7 +118,7 @@ def _metrics(results: Sequence[Result]) -> Table:
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
     out = table(*columns, *(("difference", *P_VERDICT) if compared else ()))
     for result in results:
-        if result.says_something:
+        if result.is_worth_showing:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
             verdict = Text(result.verdict_text, style=STYLES.get(result.conclusion or "", ""))
             rest = (result.difference_text, result.p_text, result.p_adjusted_text, verdict) if compared else ()

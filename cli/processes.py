@@ -94,7 +94,7 @@ class Processes:
             time.sleep(0.1)
 
     def end(self, process: Process, number: signal.Signals) -> None:
-        """Signal a process to end, wait, then kill what is left of its process group."""
+        """Signal a process to end, wait, then kill the rest of its process group."""
         deadline = time.monotonic() + GRACE_S
         _signal_group(process.popen.pid, number)
         while process.popen.poll() is None and not self.hurry and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Draws docs/demo.svg from the demo that is in the store: `.venv/bin/python docs/picture.py` after `make demo`."""
+"""Draw docs/demo.svg from the demo in the store: `.venv/bin/python docs/picture.py` after `make demo`."""
 
 import io
 import re

@@ -1,9 +1,9 @@
-"""The reviews that GPT-4 wrote of the published answers, as a recording: what examples/vicuna80_comparison.yaml asks.
+"""Convert GPT-4's reviews of the published answers to recorded verdicts, for examples/vicuna80_comparison.yaml.
 
     EVALFLOWS_PUBLISHED_DATA=… python examples/vicuna80_reviews.py > vicuna80_reviews.jsonl
 
-Of the review sets that were published it takes the one whose totals are in the announcement of Vicuna. Another one is
-named by its folder: `python examples/vicuna80_reviews.py vicuna-7b-20230322-fp16`.
+By default it uses the published review set whose totals are in the announcement of Vicuna. To use another one, name
+its folder: `python examples/vicuna80_reviews.py vicuna-7b-20230322-fp16`.
 """
 
 import gzip
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 ANNOUNCED = "vicuna-13b-20230322-clean-lang"
-"""The set that was announced, of vicuna-13b against the four others."""
+"""The announced set: vicuna-13b against the four others."""
 
 NAMES = {"gpt35": "gpt-3.5"}
-"""What examples/vicuna80_comparison.yaml calls a model, where its file is called otherwise."""
+"""Names of models in examples/vicuna80_comparison.yaml that differ from their file names."""
 
 
 def verdicts(root: Path, chosen: str = ANNOUNCED) -> Iterator[dict[str, Any]]:
-    """A verdict a review, in the order of the files; `root` holds answer/ and review/.
+    """Yield one verdict per review, in the order of the files; `root` holds answer/ and review/.
 
-    A review names the answers that it is of by their ids, which tell the models.
+    A review refers to its two answers by their ids, which identify the models.
     """
     models = dict(_models(root / "answer"))
     for path in sorted((root / "review" / chosen).glob("*.jsonl.gz")):

@@ -10,7 +10,7 @@ from evalflows.specs.evaluator import TierSpec
 def is_undecided(tier: RunnableEvaluator, results: list[EvaluationResult]) -> bool:
     """Whether a run goes to the next tier: this one does not apply, or its score is not among those it decides.
 
-    A failed tier is final: the next tier is for other answers, not a fallback.
+    A failed tier is final: the next tier is not a fallback.
     """
     first = results[0]
     if first.status == "not_applicable":

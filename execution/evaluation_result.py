@@ -14,7 +14,7 @@ from evalflows.store.records import DataType, Json, OutputRow, ScoreRow, ScoreSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResult:
-    """One metric of one judgement: the score or why there is none, who decided, and what it cost.
+    """One metric of one judgement: the score or the reason for its absence, who decided, and the cost.
 
     A failed result has an error and no value, never a zero.
     """

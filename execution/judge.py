@@ -28,7 +28,7 @@ from evalflows.store.records import OutputRow
 from evalflows.store.spool import Spool
 
 MAX_FALLBACK_THREADS = 64
-"""Most plain fallbacks that run at the same time in this process."""
+"""Maximum number of sync fallbacks that run at the same time in this process."""
 
 
 async def judge_with(
@@ -77,7 +77,7 @@ async def _call_fallback(
 ) -> list[EvaluationResult]:
     """Call the fallback from where the first evaluator ran: on the event loop if that is async, else on a thread.
 
-    A plain fallback would block the loop that makes its calls, so it runs on a thread; an async one needs the loop.
+    A sync fallback would block the loop that makes its calls, so it runs on a thread; an async one needs the loop.
     """
     if fallback.bound.is_async == is_async:
         return await _outcomes(fallback, available)
@@ -89,7 +89,7 @@ async def _call_fallback(
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Threads of plain fallbacks. The loop's own threads would deadlock: they resolve addresses for the same calls."""
+    """Threads of sync fallbacks. The loop's own threads would deadlock: they resolve addresses for the same calls."""
     return ThreadPoolExecutor(MAX_FALLBACK_THREADS, thread_name_prefix="evalflows-fallbacks")
 
 
@@ -187,7 +187,7 @@ def _check_config(judgement: Judgement, configs: Mapping[str, ScoreConfigSpec]) 
 
 
 def _blocking(evaluator: RunnableEvaluator, ask: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """Return the function as it is for an async evaluator; for a plain one, a version that blocks until the answer."""
+    """Return the function unchanged for an async evaluator; for a sync one, a version that blocks until the answer."""
     if ask is None or evaluator.bound.is_async:
         return ask
     return lambda *args, **kwargs: loop.run(ask(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Chunks of a comparison: which runs are compared, which is shown first, and what one Prefect task run handles."""
+"""Chunks of a comparison: which runs are compared, which is shown first, and the share of one Prefect task run."""
 
 import hashlib
 from collections.abc import Iterator, Sequence

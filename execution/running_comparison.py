@@ -1,6 +1,6 @@
 """Running comparisons: a prepared comparison with what its calls need, made once per process and shared by its chunks.
 
-`prepared.py` holds what is known before a run; `running_experiment.py` is the same for experiments.
+`prepared.py` holds what a run needs to know beforehand; `running_experiment.py` is the same for experiments.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Running experiments: a prepared experiment with what its calls need, made once per process and shared by its chunks.
 
-That is the examples, the target, runnable evaluators, clients, limits, budget and ledger. `prepared.py` holds what is
-known before a run; `running_comparison.py` is the same for comparisons.
+That is the examples, the target, runnable evaluators, clients, limits, budget and ledger. `prepared.py` holds what a
+run needs to know beforehand; `running_comparison.py` is the same for comparisons.
 """
 
 import threading
@@ -231,7 +231,7 @@ class EvaluatorFactory:
         )
 
     def judge(self, evaluator: PreparedEvaluator[FallbackSpec], score_name: str | None = None) -> RunnableEvaluator:
-        """Return an evaluator by itself, without tiers, fallback, controls and sample."""
+        """Return a single evaluator, without tiers, fallback, controls and sample."""
         experiment = self.spec if isinstance(self.spec, ExperimentSpec) else None
         spec, name, bound = evaluator.spec, evaluator.connection, evaluator.bound
         bound = replace(bound, name=score_name or bound.name)

@@ -1,4 +1,4 @@
-"""Run user code over many items: one code path for plain and async functions."""
+"""Run user code over many items: one code path for sync and async functions."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Work = Callable[[Item], Coroutine[Any, Any, None]]
-"""Handles one item and stores its result itself. For a plain function it never awaits."""
+"""Handles one item and stores its result itself. For a sync function it never awaits."""
 
 
 QUICK_S = 0.002
@@ -29,7 +29,7 @@ class Workers:
     Chunks are served in order of arrival. With equal shares all chunks would end at the same time, and nothing would be
     in flight while the next stage starts.
 
-    Async work is awaited on the event loop; plain work runs on threads that take items from one queue. A slow function
+    Async work is awaited on the event loop; sync work runs on threads that take items from one queue. A slow function
     keeps `width` threads busy. A quick one gets a single thread: because of the GIL, more would only wait for each
     other.
     """
@@ -132,4 +132,4 @@ def run_sync(coroutine: Coroutine[Any, Any, Result]) -> Result:
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
     coroutine.close()
-    raise RuntimeError("plain work must not await")
+    raise RuntimeError("sync work must not await")

@@ -28,7 +28,7 @@ from evalflows.specs.experiment import load_experiment
 def spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Build step of prefect.yaml: load a spec file as `{{ spec }}` for the deployment's parameters.
 
-    All fields are written out: the form in Prefect's UI shows only given values, and does not know shorthands.
+    All fields are written out: the form in Prefect's UI only shows given values, and does not support shorthands.
     """
     return {"spec": load_experiment(file, changes).model_dump(mode="json")}
 

@@ -17,7 +17,7 @@ def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     Nothing is run if a gate could not decide anyway: no baseline is approved, or the baseline was scored by another
     judge version. If the gate sets `recalibrate`, the new judge first scores a sample of the baseline's answers. If a
     gate says FAIL, this flow run fails with a message that names the metric and the difference. An incomplete
-    experiment is decided on the answers there are, and this flow run then fails too. Return the decisions' ids.
+    experiment is decided on the available answers, and this flow run then fails too. Return the decisions' ids.
 
     Args:
         spec: The experiment to run, with its gates.

@@ -14,7 +14,7 @@ LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 600.0
 
 RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
-"""A truncated answer may be shorter on the next attempt; if it never is, a later run will not help either."""
+"""A retry in place may give a shorter answer than a truncated one; if it does not, a later run will not help either."""
 
 
 async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tuple[Result, int]:
@@ -35,7 +35,7 @@ async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tup
 
 
 def pause_s(attempt: int, retry_after_s: float | None) -> float:
-    """Return the seconds to wait after an attempt (from 1): the provider's wish, else exponential; with jitter."""
+    """Return the seconds to wait after an attempt (from 1): as the provider asks, else exponential; with jitter."""
     if retry_after_s is not None:
         return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)

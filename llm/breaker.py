@@ -8,7 +8,7 @@ from collections.abc import Callable
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind
 
 COUNTED: frozenset[ErrorKind] = UNREACHABLE | {"bad_request"}
-"""Kinds of error that are about what is called, not about the item it is called with."""
+"""Kinds of error that concern the target or evaluator that is called, not the item."""
 
 TRIALS = 3
 """Consecutive openings after which the breaker gives up for this run."""
@@ -17,7 +17,7 @@ TRIALS = 3
 class Breaker:
     """Opens when more than half of the last `window` items failed, once at least half a window has been seen.
 
-    While open, it lets nothing through; after a pause it lets one item through as a trial. If the trial succeeds, the
+    While open, it admits no items; after a pause it admits one item as a trial. If the trial succeeds, the
     breaker closes, else it stays open for twice the pause. Thread-safe.
     """
 
@@ -32,7 +32,7 @@ class Breaker:
 
     @property
     def gave_up(self) -> bool:
-        """Whether waiting for it is useless."""
+        """Whether it has given up for this run."""
         return self._opened >= TRIALS
 
     @property
@@ -40,7 +40,7 @@ class Breaker:
         return self._open_until is not None
 
     def enter(self) -> bool:
-        """Let an item through; return whether it is a trial. Raises CallError while the breaker is open."""
+        """Admit an item; return whether it is a trial. Raises CallError while the breaker is open."""
         if self._open_until is None:  # the usual case needs no lock
             return False
         with self._lock:
@@ -52,7 +52,7 @@ class Breaker:
             return True
 
     def leave(self, is_trial: bool, kind: str | None, error: str | None) -> None:
-        """Record the result of an item that was let through: its error's kind and text; None if it succeeded."""
+        """Record the result of an admitted item: its error's kind and text; None if it succeeded."""
         failed = kind in COUNTED
         if not failed and not is_trial and self._open_until is None and kind not in NOT_ATTEMPTED:
             self._failed.append(False)

@@ -25,7 +25,7 @@ Read = Callable[[Response], dict[str, Any]]
 
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
 BYTES_A_TOKEN = 3
-"""For estimates, which should be too high rather than too low: a Chinese character is three bytes, about a token."""
+"""For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
 MAX_COUNT = 1 << 40
 """No call has as many tokens: a larger count is an error of the endpoint, and unknown."""
 LONG_ANSWER = 500
@@ -132,7 +132,7 @@ class Caller:
                 row,
                 error=str(error),
                 error_kind=error.kind,
-                attempts=error.attempts - (error.kind == "over_budget"),  # the last was not made
+                attempts=error.attempts - (error.kind == "over_budget"),  # the last attempt was not made
                 latency_s=time.perf_counter() - started,
                 recorded_at=now(),
                 **self._bill(row, attempts),
@@ -141,7 +141,7 @@ class Caller:
     async def _attempt(
         self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, attempts: _Attempts
     ) -> dict[str, Any]:
-        if attempts.cost:  # an unusable answer was paid for: this attempt comes on top
+        if attempts.cost:  # earlier unusable answers were paid for: this attempt adds to them
             self._budget.set_aside(attempts.reservation, attempts.cost + (attempts.estimate or 0.0))
         response, used, latency = await self._post(row, request, tokens)
         attempts.add(used, price_of(self.endpoint.connection, row.model))

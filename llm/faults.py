@@ -60,7 +60,7 @@ def classify(error: Exception) -> CallError:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the root cause: the SDK wraps a dropped connection as if it were a time-out."""
+    """Return the root cause: the SDK wraps a dropped connection as if it were a timeout."""
     return error if error.__cause__ is None else _root(error.__cause__)
 
 

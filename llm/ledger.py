@@ -87,5 +87,5 @@ class Ledger:
 
 
 def _lean(row: CallRow) -> CallRow:
-    """Drop a call's request, which is its larger half and already in its key."""
+    """Drop a call's request: it is the larger part, and already covered by the key."""
     return replace(row, request="{}")

@@ -15,12 +15,12 @@ from evalflows.store.reasons import LimitChange
 from evalflows.store.records import now
 
 Outcome = Literal["ok", "rate_limited", "fault"]
-"""A call's outcome as far as it affects the width: a fault is a 5xx, a time-out or a dropped connection."""
+"""A call's outcome as far as it affects the width: a fault is a 5xx, a timeout or a dropped connection."""
 
 FIRST_WIDTH = 20
 CUT = 0.95
 PROBE_AFTER = 100
-"""Successful calls at a known ceiling before one more at once is tried: probing costs one refusal in a hundred."""
+"""Successful calls at a known ceiling before a higher concurrency is probed: that costs one refusal in a hundred."""
 FIRST_HOLD_S, LONGEST_HOLD_S = 0.5, 60.0
 HOLD_ON_EMPTY_S = 1.0
 """Longest wait, in seconds, after a successful call whose headers say that the allowance is used up."""
@@ -80,11 +80,11 @@ class Limiter:
     Slow start: the width starts small and grows by one per successful call until a call is refused. Each episode of
     refusals cuts the width once. If a call is refused while more calls are in flight than have succeeded together
     before, the number in flight is taken as the provider's ceiling: the width returns to it within a few rounds, stays
-    there, and probes one more after PROBE_AFTER successful calls. If the probe succeeds for a whole round, the ceiling
-    is dropped and the width grows as at the start; the same happens after a refusal that the width does not explain.
-    Faults pause growth for a round and cut nothing. Refusals right after a cut point to a limit other than
-    concurrency: then no call starts for as long as the provider says or, if it does not say, for a time that doubles,
-    at one call at a time.
+    there, and probes one more call at once after PROBE_AFTER successful calls. If the probe succeeds for a whole round,
+    the ceiling is dropped and the width grows as at the start; the same happens after a refusal that the width does not
+    explain. Faults pause growth for a round and cut nothing. Refusals right after a cut, at a width of one, or with
+    the allowance used up point to a limit other than concurrency: then no call starts for as long as the provider says
+    or, if it does not say, for a time that doubles.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Limiter:
         if rate_limit.is_empty and rate_limit.wait_s:
             self._hold(min(rate_limit.wait_s, HOLD_ON_EMPTY_S))
         if not was_full or self._width >= self.max_width:
-            return  # a width that is not used up proves nothing
+            return  # a width that is not fully used proves nothing
         self._successes += 1
         if self._ceiling is not None and self._width > self._ceiling and self._successes >= self._width:
             self._ceiling = None  # the probe succeeded for a whole round: the limit is somewhere above

@@ -35,7 +35,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def call(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a plain function on the loop; for objects that may be used on one event loop only."""
+    """Call a plain function on the loop; for objects that may only be used on one event loop."""
 
     async def called() -> Result:
         return function(*arguments)
@@ -76,7 +76,7 @@ def _running() -> asyncio.AbstractEventLoop:
 
 @atexit.register
 def _close() -> None:
-    """Close what was registered; what takes longer than two seconds ends with the process."""
+    """Close what was registered; anything that takes longer than two seconds ends with the process."""
     if _loop is not None and _closing:
         with suppress(Exception):
             asyncio.run_coroutine_threadsafe(_closed(), _loop).result(2.0)

@@ -32,7 +32,7 @@ IDENTITY = f"local:{WEIGHTS[2]}"
 """The model's identity in the ledger."""
 
 _PACKAGES = (WEIGHTS[0], TOKENIZER[0], "onnxruntime", "tokenizers")
-# A word longer than 100 characters is one unknown token. Tokenizing a whole book for its first page takes seconds.
+# A word longer than 100 characters becomes one unknown token. Tokenizing a whole book for its first page takes seconds.
 _MAX_CHARACTERS = 100 * MAX_TOKENS
 
 _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""POST requests to the user's application, with limiter, time-out and retries; faults become CallErrors."""
+"""POST requests to the user's application, with limiter, timeout and retries; faults become CallErrors."""
 
 import asyncio
 import json

@@ -10,7 +10,7 @@ from typing import Any
 from evalflows.specs.errors import short
 
 _TAG = re.compile(r"\[\[([^\[\]:\n]+):([^\[\]\n]*)\]\]")
-_AFTER = re.compile(r"[\s*_`.]*")  # allowed after the last tag: no quotation mark, since that closes a quotation
+_AFTER = re.compile(r"[\s*_`.]*")  # allowed after the last tag; not a quotation mark, which would close a quotation
 _LABEL = re.compile(r"\W*(?:\w[\w ]{0,39}:\W*)?")  # allowed before a tag: `Verdict:`, `- **Overall score:** `
 _FIRST_TAGS = re.compile(rf"(?:{_LABEL.pattern}{_TAG.pattern})+")
 _NUMBER = re.compile(r"[+-]?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,5})?", re.ASCII)

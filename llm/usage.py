@@ -1,4 +1,4 @@
-"""What calls of models took and cost together."""
+"""Totals over model calls: their number, tokens and cost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Of some calls; by itself, of none."""
+    """The totals of some calls; the defaults are those of no calls."""
 
     calls: int = 0
     calls_cached: int = 0
-    tokens_in: int | None = None  # None where no call told them
+    tokens_in: int | None = None  # None if no call reported them
     tokens_out: int | None = None
-    cost_usd: float | None = 0.0  # None where that of any paid call is not known
+    cost_usd: float | None = 0.0  # None if the cost of any paid call is unknown
 
     def __add__(self, other: "Usage") -> "Usage":
         unpriced = self.cost_usd is None or other.cost_usd is None
@@ -29,6 +29,6 @@ NO_USAGE = Usage()
 
 
 def sum_of_known(values: Iterable[int | None]) -> int | None:
-    """None where none of them is known."""
+    """Return the sum of the known values; None if all are unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None

@@ -1,4 +1,4 @@
-"""Record what the user's own code does during a run: the calls of their own OpenAI client, and named steps."""
+"""Record what the user's own code does during a run: calls of its own OpenAI client, and named steps."""
 
 import math
 import secrets
@@ -206,7 +206,7 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
         model=str(request.get("model") or ""),
         request=text,
         status="failed",
-        reusable=False,  # what the user's code does with the answer is unknown
+        reusable=False,  # how the user's code reads the answer is unknown
         started_at=now(),
     )
 

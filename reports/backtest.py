@@ -24,7 +24,7 @@ class Share:
     method: str
 
     @property
-    def bare(self) -> str:
+    def short_text(self) -> str:
         """The share without its interval, such as `12 %`."""
         return "-" if self.share is None else percent(self.share)
 
@@ -32,7 +32,7 @@ class Share:
     def text(self) -> str:
         """The share with its interval, if there is one."""
         span = "" if self.low is None or self.high is None else f" ({percent(self.low)} to {percent(self.high)})"
-        return f"{self.bare}{span}"
+        return f"{self.short_text}{span}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +46,10 @@ class PastDecision:
     started_at: datetime  # of the candidate
     relation: Relation
     is_same_target: bool
-    is_the_same_twice: bool  # whether candidate and baseline have identical values
+    has_identical_values: bool  # whether candidate and baseline have identical values
     conclusion: DecisionConclusion
     is_refused: bool  # left open because a metric is not comparable
-    is_inferior: bool  # a non-inferiority rule is violated
+    violates_non_inferiority: bool
     broken: Sequence[str]  # the violated rules, such as `non_inferiority exact_match`
     because: str  # the rules that decided, in words
     n_shared: int
@@ -64,22 +64,22 @@ class Counted:
     passed: int
     open: int
     refused: int
-    same_twice: int
-    inferior: int  # FAIL by a non-inferiority rule
+    identical: int
+    failed_non_inferiority: int  # FAIL by a non-inferiority rule
     experiments: int
     fail: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedFall:
-    """Decisions on replicates whose candidate was made worse in one metric."""
+    """Decisions on replicates in which the candidate was made worse in one metric."""
 
     metric: str
-    times: int  # the planted fall as a multiple of the margin
+    times: int  # the injected fall, as a multiple of the margin
     fall: float
-    reached: float  # the mean fall achieved, limited by the values
+    reached: float  # the mean fall achieved, as far as the values allow
     caught: Share
-    let_through: Share
+    passed: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,22 +157,26 @@ def _same_target(backtest: Backtest) -> list[str]:
 def _without_difference(what: str, counted: Counted) -> Iterator[str]:
     """Yield sentences about pairs without a true difference."""
     if counted.fail.n:
-        all_inferior = counted.inferior == counted.failed
-        inferior = "" if all_inferior else f", {counted.inferior} of them by a non-inferiority rule (a false alarm)"
+        only_false_alarms = counted.failed_non_inferiority == counted.failed
+        false_alarms = (
+            ""
+            if only_false_alarms
+            else f", {counted.failed_non_inferiority} of them by a non-inferiority rule (a false alarm)"
+        )
         yield (
             f"on {_pairs(counted.fail.n, 'pair')} {what} (from {counted.experiments} experiments), the gate decided "
-            f"FAIL {counted.failed} times, {counted.fail.text}{inferior}; "
+            f"FAIL {counted.failed} times, {counted.fail.text}{false_alarms}; "
             f"NOT ENOUGH EVIDENCE {counted.open} times, PASS {counted.passed} times"
         )
-    if counted.same_twice:
-        yield f"{_pairs(counted.same_twice, 'more pair')} {what} had identical values: not counted"
+    if counted.identical:
+        yield f"{_pairs(counted.identical, 'more pair')} {what} had identical values: not counted"
 
 
 def _simulated(simulated: Simulated) -> list[str]:
     return [
         f"on {simulated.replicates} replicates without a difference of each of {_pairs(simulated.pairs, 'pair')}, the "
-        f"gate decided FAIL in {simulated.failed.bare}, NOT ENOUGH EVIDENCE in {simulated.open.bare}, "
-        f"PASS in {simulated.passed.bare}",
+        f"gate decided FAIL in {simulated.failed.short_text}, NOT ENOUGH EVIDENCE in {simulated.open.short_text}, "
+        f"PASS in {simulated.passed.short_text}",
         *map(_planted, simulated.falls),
     ]
 
@@ -181,8 +185,8 @@ def _planted(fall: PlantedFall) -> str:
     times = {1: "its margin", 2: "twice its margin", 3: "3 times its margin"}[fall.times]
     limited = "" if fall.reached > 0.95 * fall.fall else f"; its values allow {fall.reached:.3g}"
     return (
-        f"{fall.metric} worse by {times} ({fall.fall:.3g}{limited}): caught in {fall.caught.bare}, "
-        f"passed in {fall.let_through.bare}"
+        f"{fall.metric} worse by {times} ({fall.fall:.3g}{limited}): caught in {fall.caught.short_text}, "
+        f"passed in {fall.passed.short_text}"
     )
 
 

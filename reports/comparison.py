@@ -138,7 +138,7 @@ class JudgeBias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonReport:
-    """All that is shown of a comparison."""
+    """Everything that is shown about a comparison."""
 
     overview: Overview
     win_rates: Sequence[WinRate]
@@ -163,8 +163,8 @@ class ComparisonReport:
         ]
 
     def _reasons(self) -> list[str]:
-        """Why there is not enough evidence, unless the difference is just not significant. A reason that holds for all
-        pairs is given once."""
+        """The reasons for not enough evidence, except an insignificant difference. A reason for all pairs is given
+        once."""
         inconclusive: dict[tuple[str, str], list[str]] = {}
         for rate in self._overall():
             if rate.reason and rate.reason_code != "no_significant_difference":

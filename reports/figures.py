@@ -2,7 +2,7 @@
 
 
 def figure(value: float | None, metric: str, *, signed: bool = False) -> str:
-    """Format a number with the digits that suit its metric; None as `-`."""
+    """Format a number with as many digits as suit its metric; None as `-`."""
     if value is None:
         return "-"
     digits = {"cost": 6, "tokens": 1, "length": 1}.get(metric, 3)

@@ -20,34 +20,34 @@ class JudgeReport:
 
     metric: str
     passed: bool | None  # whether it agrees with people better than chance; None if unknown
-    told: Mapping[str, Any]  # the observed figures, see docs/people.md
+    observed: Mapping[str, Any]  # the figures of the check, see docs/people.md
 
     @property
     def judge(self) -> str:
-        model = self.told["judge_model"]
-        return f"{self.told['evaluator']} ({model})" if model else str(self.told["evaluator"])
+        model = self.observed["judge_model"]
+        return f"{self.observed['evaluator']} ({model})" if model else str(self.observed["evaluator"])
 
     @property
     def lines(self) -> list[tuple[str, str, str]]:
         """Each figure's name, value, and interval or the reason why there is none."""
-        told, agreed = self.told, self.told.get("agreement") or {}
+        observed, agreed = self.observed, self.observed.get("agreement") or {}
         rows = []
         if agreed:
             rows += [("agreement", _share(agreed["share"]), ""), ("Cohen's kappa", *_estimate(agreed, "kappa"))]
-        rows.append(("Krippendorff's alpha", *_estimate(told["alpha"], "alpha")))
-        if told["people_alpha"]:
-            rows.append(("alpha among people", *_estimate(told["people_alpha"], "alpha")))
-        if error := told.get("error"):
+        rows.append(("Krippendorff's alpha", *_estimate(observed["alpha"], "alpha")))
+        if observed["people_alpha"]:
+            rows.append(("alpha among people", *_estimate(observed["people_alpha"], "alpha")))
+        if error := observed.get("error"):
             rows.append(("bias (judge minus people)", *_estimate(error, "bias", signed=True)))
             rows.append(("variance of the error", figure(error["variance"], ""), ""))
-            if told["kind"] == "numbers":
+            if observed["kind"] == "numbers":
                 rows.append(("Spearman's correlation", figure(error["correlation"], ""), _why(error)))
         return rows
 
     @property
     def confusion(self) -> tuple[list[str], list[list[str]]] | None:
         """The confusion matrix as header and rows: people's label, counts of the judge's labels, and agreement."""
-        table = self.told.get("confusion")
+        table = self.observed.get("confusion")
         if not table:
             return None
         names = [self._label(label) for label in table["labels"]]
@@ -61,17 +61,17 @@ class JudgeReport:
     @property
     def means(self) -> list[tuple[str, str, str, str]]:
         """The mean by the judge only, by the labels only, and prediction-powered, each with its basis."""
-        told = self.told
-        if "powered_mean" not in told:
+        observed = self.observed
+        if "powered_mean" not in observed:
             return []
-        what = f"{told['candidate']} wins" if told["candidate"] else "mean"
+        what = f"{observed['candidate']} wins" if observed["candidate"] else "mean"
         single = [
-            (f"{what}, judge only", told["judge_mean"], f"{told['n_judged']} judgements"),
-            (f"{what}, labels only", told["labels_mean"], f"{told['n_labelled']} labelled"),
+            (f"{what}, judge only", observed["judge_mean"], f"{observed['n_judged']} judgements"),
+            (f"{what}, labels only", observed["labels_mean"], f"{observed['n_labelled']} labelled"),
         ]
         rows = [(name, *self._mean(mean), basis) for name, mean, basis in single]
-        if (why := told["no_powered_mean"]) is None:
-            powered = told["powered_mean"]
+        if (why := observed["no_powered_mean"]) is None:
+            powered = observed["powered_mean"]
             gain = (
                 "" if powered["gain"] is None else f", as precise as {powered['gain'] * powered['n_labels']:.0f} labels"
             )
@@ -87,17 +87,17 @@ class JudgeReport:
         return [*self._agreement(), *self._bias(), *self._mean_in_words(), *self._warnings()]
 
     def _agreement(self) -> list[str]:
-        alpha = self.told["alpha"]
+        alpha = self.observed["alpha"]
         if alpha["alpha"] is None:
             return [f"{self.judge}: agreement with people is unknown: {alpha['reason']}"]
-        agreed = self.told.get("agreement")
+        agreed = self.observed.get("agreement")
         share = "" if not agreed else f" on {agreed['share']:.0%} of the labels,"
         if self.passed is False:
             return [f"{self.judge} agrees with people{share} not significantly better than chance: do not rely on it"]
         if self.passed is None:
             return [f"{self.judge} agrees with people{share} but significance is unknown: {alpha['reason']}"]
         sentence = f"{self.judge} agrees with people{share} significantly better than chance"
-        among = self.told["people_alpha"]
+        among = self.observed["people_alpha"]
         if among and among["alpha"] is not None:
             less = "about as well as" if among["alpha"] <= alpha["alpha"] else "less well than"
             sentence += (
@@ -106,10 +106,10 @@ class JudgeReport:
         return [sentence]
 
     def _bias(self) -> list[str]:
-        error = self.told.get("error")
-        if not error or error["low"] is None or self.told["kind"] == "pairs":
+        error = self.observed.get("error")
+        if not error or error["low"] is None or self.observed["kind"] == "pairs":
             return []
-        amount = figure(abs(error["bias"]), "") if self.told["kind"] == "numbers" else f"{abs(error['bias']):.0%}"
+        amount = figure(abs(error["bias"]), "") if self.observed["kind"] == "numbers" else f"{abs(error['bias']):.0%}"
         if error["low"] > 0:
             return [f"it is too generous: {amount} above people on average"]
         if error["high"] < 0:
@@ -117,10 +117,10 @@ class JudgeReport:
         return ["it shows no significant bias"]
 
     def _mean_in_words(self) -> list[str]:
-        told = self.told
-        if "powered_mean" not in told or told["no_powered_mean"] or told["powered_mean"]["low"] is None:
+        observed = self.observed
+        if "powered_mean" not in observed or observed["no_powered_mean"] or observed["powered_mean"]["low"] is None:
             return []
-        judge, powered = told["judge_mean"], told["powered_mean"]
+        judge, powered = observed["judge_mean"], observed["powered_mean"]
         estimate = " ".join(part for part in self._mean(powered) if part)
         if judge["mean"] is None or powered["low"] <= judge["mean"] <= powered["high"]:
             return [
@@ -130,26 +130,26 @@ class JudgeReport:
         return [f"estimated mean if people labelled everything: {estimate}; do not report the judge's {biased}"]
 
     def _warnings(self) -> list[str]:
-        told, warnings = self.told, []
-        if "powered_mean" in told and (why := told["no_powered_mean"] or told["powered_mean"]["reason"]):
+        observed, warnings = self.observed, []
+        if "powered_mean" in observed and (why := observed["no_powered_mean"] or observed["powered_mean"]["reason"]):
             warnings.append(f"no prediction-powered interval: {why}")
-        if told["n_left_out"]:
-            warnings.append(f"{told['n_left_out']} labelled are left out: not from a random sample, or not judged")
-        if told.get("n_split"):
-            warnings.append(f"people are evenly split on {told['n_split']}, which are left out")
-        if told["drawn_unevenly"]:
+        if observed["n_left_out"]:
+            warnings.append(f"{observed['n_left_out']} labelled are left out: not from a random sample, or not judged")
+        if observed.get("n_split"):
+            warnings.append(f"people are evenly split on {observed['n_split']}, which are left out")
+        if observed["drawn_unevenly"]:
             warnings.append(
                 "bias and means weight each label by its sampling probability; agreement, kappa and alpha do not"
             )
-        if told["n_missing"]:
-            warnings.append(f"{told['n_missing']} judgements are missing")
+        if observed["n_missing"]:
+            warnings.append(f"{observed['n_missing']} judgements are missing")
         return warnings
 
     def _label(self, label: Any) -> str:
-        return NAMES.get(label, str(label)) if self.told["kind"] == "yes_no" else str(label)
+        return NAMES.get(label, str(label)) if self.observed["kind"] == "yes_no" else str(label)
 
     def _mean(self, mean: Mapping[str, Any]) -> tuple[str, str]:
-        if self.told["kind"] == "numbers":
+        if self.observed["kind"] == "numbers":
             return figure(mean["mean"], ""), span(mean["low"], mean["high"], "")
         value = percent(mean["mean"], None, None)
         return value, "" if mean["mean"] is None else percent_span(mean["low"], mean["high"])
@@ -158,7 +158,7 @@ class JudgeReport:
 def judge_reports(store: Store, batch: str) -> list[JudgeReport]:
     """Return the reports of a batch of checks against human labels."""
     (rows,) = ask(store, (_REPORTS, [batch]))
-    return [JudgeReport(metric=metric, passed=passed, told=json.loads(told)) for metric, passed, told in rows]
+    return [JudgeReport(metric=metric, passed=passed, observed=json.loads(figures)) for metric, passed, figures in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ def markdown(run_group: str, results: Sequence[Result], summary: Sequence[str], 
         "missing",
         "n",
     )
-    table = markdown_table(header, [_cells(result) for result in results if result.says_something])
+    table = markdown_table(header, [_cells(result) for result in results if result.is_worth_showing])
     return "\n\n".join(
         [
             "\n".join(f"- {escaped(sentence)}" for sentence in summary),

@@ -57,7 +57,7 @@ class Result:
     warning: str | None
 
     @property
-    def says_something(self) -> bool:
+    def is_worth_showing(self) -> bool:
         """Whether the row is worth showing: unknown measures and a cost of 0 are not."""
         if self.metric in MEASURES:
             return bool(self.scored or self.missing) and not (self.metric == "cost" and not self.mean)
@@ -98,7 +98,7 @@ class Result:
         return f"{text}: judge failed validation" if self.reason_code == "judge_failed_validation" else text
 
     @property
-    def is_told(self) -> bool:
+    def has_reason_sentence(self) -> bool:
         """Whether a sentence gives the reason for not enough evidence, because no interval shows it."""
         quiet = self.metric in MEASURES and self.difference_low is None  # unknown, or constant
         is_open = self.conclusion == "not_enough_evidence" and self.reason is not None
@@ -154,13 +154,13 @@ def _with_detectable_effect(result: Result) -> str:
 
 
 def _reasons(results: Sequence[Result]) -> list[str]:
-    reasons = dict.fromkeys((result.metric, result.reason) for result in results if result.is_told)
+    reasons = dict.fromkeys((result.metric, result.reason) for result in results if result.has_reason_sentence)
     return [f"{metric} is inconclusive: {reason}" for metric, reason in reasons]
 
 
-def judges_told_of(results: Sequence[Result]) -> set[str]:
+def judges_in_sentences(results: Sequence[Result]) -> set[str]:
     """Return the evaluators whose failed validation the sentences already report."""
-    return {result.evaluator for result in results if result.is_told and result.reason_code in JUDGE_FAILED}
+    return {result.evaluator for result in results if result.has_reason_sentence and result.reason_code in JUDGE_FAILED}
 
 
 def _warnings(results: Sequence[Result]) -> list[str]:

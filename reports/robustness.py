@@ -81,7 +81,7 @@ class ParetoReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobustnessReport:
-    """All that is shown of the robustness of a run group's composites."""
+    """Everything that is shown about the robustness of a run group's composites."""
 
     composites: Sequence[WeightsReport]
     pareto: ParetoReport | None

@@ -81,7 +81,7 @@ class _Compared(BaseModel):
 
     name: str = Field("", description="The comparison's name; default: made from the experiments' names")
     description: str = Field("", description="The purpose of the comparison")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to keep with it")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to store with it")
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     experiments: list[str] = Field(
         min_length=1, description="Existing experiments, by name or id; a run group means all of its experiments"

@@ -45,7 +45,7 @@ class ExperimentSpec(BaseModel):
 
     name: str = Field(description="The experiment's name", min_length=1)
     description: str = Field("", description="The purpose of the experiment")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to keep with it")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to store with it")
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(
@@ -156,7 +156,7 @@ class ExperimentSpec(BaseModel):
         return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
 
     def direction(self, metric: str) -> MetricSpec:
-        """Return what is declared for a metric, with its direction filled in."""
+        """Return the declared properties of a metric, with its direction filled in."""
         declared = self.metrics.get(metric, MetricSpec())
         return declared.model_copy(update={"higher_is_better": declared.is_higher_better(metric)})
 

@@ -74,7 +74,7 @@ def newest(table: str, source: str) -> str:
     columns = ", ".join(schema_of(_table(table).record).names)
     statuses = ", ".join(map(_quoted, TABLES[table].settled))
     settled = f"(status in ({statuses})) desc, " if statuses else ""
-    # The owner does not change the result, but lets DuckDB push a filter on it below the window.
+    # The owner does not change the result, but lets DuckDB push a filter on the owner below the window.
     key = ", ".join(dict.fromkeys((TABLES[table].owner, *TABLES[table].key)))
     return (
         f"select {columns} from {source} "

@@ -177,18 +177,18 @@ class Store:
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
         self._fs.invalidate_cache()
-        found = sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet"))
+        paths = sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet"))
         if parts is not None:
-            found = [path for path in found if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
-        return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in found]
+            paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
+        return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in paths]
 
     def _states(self) -> dict[str, object]:
         """Return the files, with their modification times."""
         if self.layout.is_local:
             return _local_states(Path(self.layout.root))
         self._fs.invalidate_cache()
-        found = self._fs.glob(f"{self.layout.root}/*/*/*/*.parquet", detail=True)
-        return {path: next((info[key] for key in _SINCE if key in info), None) for path, info in found.items()}
+        details = self._fs.glob(f"{self.layout.root}/*/*/*/*.parquet", detail=True)
+        return {path: next((info[key] for key in _SINCE if key in info), None) for path, info in details.items()}
 
     def _exists(self, path: str) -> bool:
         self._fs.invalidate_cache()

@@ -411,7 +411,7 @@ class VerdictRow:
     worst_case_ci_high: float | None = None  # the interval's high end in the second case
     margin: float | None = None  # smaller differences do not matter
     higher_is_better: bool = True
-    minimum_detectable_effect: float | None = None  # the difference that is found with that power
+    minimum_detectable_effect: float | None = None  # the smallest difference detected with that power
     power: float | None = None
     length_controlled: bool = False  # whether it is adjusted to answers of equal length
     conclusion: Conclusion

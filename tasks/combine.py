@@ -62,7 +62,7 @@ def _combine(experiment: RunningExperiment, judges: Sequence[RunnableEvaluator])
         for evaluator in judges:
             work = partial(_summarise, experiment, evaluator, spool)
             results = _results(experiment, outputs, of_run)
-            # A plain evaluator blocks on its model calls, so it must not run on the loop that makes them.
+            # A sync evaluator blocks on its model calls, so it must not run on the loop that makes them.
             loop.run(experiment.judging.run(work, [results], is_async=evaluator.bound.is_async))
 
 

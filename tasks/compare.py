@@ -64,7 +64,7 @@ def compare_chunk(chunk: PairChunk) -> PairChunk:
 
 
 def is_final(row: ComparisonRow) -> bool:
-    """Whether a judgement is final. A missing answer may still arrive."""
+    """Whether a judgement is final. A missing answer may still come."""
     if row.status == "failed":
         return row.error_kind not in UNREACHABLE
     return row.status != "not_attempted"
@@ -81,7 +81,7 @@ class _Comparing:
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
 
     def _is_recovered(self, row: ComparisonRow) -> bool:
-        """Whether a pair was decided by a failed run that has its output by now."""
+        """Whether a pair was decided by a failed run that has an output by now."""
         runs = (self._comparison.outputs.get(run) for run in (row.left_run_id, row.right_run_id))
         return row.decided_by == FAILED_OUTPUT and all(run is not None and run.status == "ok" for run in runs)
 
@@ -166,7 +166,7 @@ def _not_attempted(evaluator: RunnableEvaluator) -> EvaluationResult:
 def _by_policy(
     comparison: RunningComparison, evaluator: RunnableEvaluator, trial: PairTrial, left: OutputRow, right: OutputRow
 ) -> EvaluationResult:
-    """Return the result of a pair with a failed run by the policy, without calling an evaluator."""
+    """Return the result of a pair with a failed run according to the policy, without calling an evaluator."""
     failed = [
         (side, run.error or "failed") for side, run in (("left", left), ("right", right)) if run.status == "failed"
     ]
@@ -224,6 +224,6 @@ def _shown_first(trial: PairTrial, place: str | None) -> Side:
 
 
 def _winner(place: str | None, shown_first: Side) -> Winner | None:
-    """Return the side shown in a place."""
+    """Return the side shown in a position."""
     by_place: dict[str | None, Winner] = {"first": shown_first, "second": _OTHER[shown_first], "tie": "tie"}
     return by_place.get(place)

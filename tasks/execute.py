@@ -25,7 +25,7 @@ from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import TransientFailuresError, is_last_attempt, only_transient
 
 FLUSH_AFTER_S = 0.01
-"""Rows that took longer than this are flushed to disk at once; others are cheaper to make again."""
+"""Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
 
 RETRYABLE = TRANSIENT | {"stopped"}
 """Kinds of error for which Prefect retries the chunk after a delay."""
@@ -65,7 +65,7 @@ def run_id(chunk: Chunk, example: ExampleRow) -> str:
 
 
 def is_final(row: OutputRow) -> bool:
-    """Whether a retry would be of no use."""
+    """Whether a retry would be useless."""
     return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
 
 

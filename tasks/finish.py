@@ -46,7 +46,7 @@ def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) ->
 
 @contextmanager
 def calls_end_with_the_flow() -> Iterator[None]:
-    """If the flow is stopped in this block, cancel the calls in flight and start no more. Finished calls are kept."""
+    """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
     loop.allow()
     _freeze_imported_objects()
     try:

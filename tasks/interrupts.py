@@ -1,4 +1,4 @@
-"""Notice Ctrl-C even when Python drops it.
+"""Notice Ctrl-C even if Python drops it.
 
 Python raises KeyboardInterrupt in whatever the main thread is doing. Inside a finalizer, or in a library that catches
 everything, the exception is lost and the run would continue. So the interrupt is also recorded, and checked later.

@@ -50,7 +50,7 @@ _SHARED_FIELDS = (
 
 
 def comparison_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> ComparisonSpec:
-    """Return the comparison that an experiment's spec asks for, of its own experiments; a re-run gives the same one."""
+    """Return the comparison of its own experiments that an experiment's spec asks for; a re-run gives the same one."""
     if spec.compare is None:
         raise ValueError("compare: got a spec without it")
     base = next(row for row in experiments if row.target == (spec.baseline or experiments[0].target))
@@ -64,7 +64,7 @@ def comparison_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) ->
         baseline=base.experiment_id,
         run_key=base.run_group,
         use_cache=spec.use_cache,
-        budget_usd=None if spec.budget_usd is None else max(0.0, spec.budget_usd - usd),  # what remains of it
+        budget_usd=None if spec.budget_usd is None else max(0.0, spec.budget_usd - usd),  # the rest of the budget
         max_calls=None if spec.max_calls is None else max(0, spec.max_calls - calls),
         **{name: getattr(spec, name) for name in _SHARED_FIELDS},
         **spec.compare.model_dump(),

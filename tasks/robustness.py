@@ -49,7 +49,7 @@ def composite_robustness(
 
 
 def _rows(store: Store, experiment: str) -> list[ExperimentRow]:
-    """Return all experiments of the run group that is meant."""
+    """Return all experiments of the run group that `experiment` refers to."""
     groups = run_groups(store, find_experiments(store, experiment))
     identities = find_experiments(store, groups[0])
     if len(identities) < 2:

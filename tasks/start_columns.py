@@ -18,7 +18,7 @@ def flow_run_id() -> str | None:
 
 
 def id_of_start(kind: str) -> str:
-    """Return the id of what this flow run starts: the same one if the flow run is re-run, a new one outside a flow."""
+    """Return an id for the experiment or comparison to start: stable if the flow run is re-run, new outside a flow."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None or context.flow_run.created is None:
         return new_id(kind)

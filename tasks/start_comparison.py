@@ -55,14 +55,14 @@ def _comparison_id(spec: ComparisonSpec) -> str:
 def _row(store: Store, spec: ComparisonSpec, identity: str, before: ComparisonSetRow | None) -> ComparisonSetRow:
     """Return the row of a running comparison. A resumed one keeps its chunk size and start time."""
     experiments = experiments_of(store, spec.experiments)
-    shared, repetitions = shared_examples(store, experiments), min(one.repetitions for one in experiments)
+    shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
     size = spec.chunk_size or chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
     return ComparisonSetRow(
         comparison_id=identity,
         name=spec.name,
         experiments=spec.experiments,
         baseline_experiment_id=spec.baseline,
-        snapshot_ids=list(dict.fromkeys(one.snapshot_id for one in experiments)),
+        snapshot_ids=list(dict.fromkeys(row.snapshot_id for row in experiments)),
         evaluators=to_json(prepared_comparisons.of(spec).described),
         randomize_order=spec.randomize_order,
         both_orders=spec.both_orders,
@@ -83,7 +83,8 @@ def _check_unchanged(before: ComparisonSetRow, row: ComparisonSetRow) -> None:
     for name in FIXED_COLUMNS:
         old, new = getattr(before, name), getattr(row, name)
         if old != new and not (name == "evaluators" and without_live_references(old) == without_live_references(new)):
-            old, new = (_labels(one) if name == "evaluators" else one for one in (old, new))
+            if name == "evaluators":
+                old, new = _labels(old), _labels(new)
             raise InputError(f"{where} {name} {old}, got {new}; {remedy}")
     if _pairs(before) != _pairs(row):
         raise InputError(f"{where} pairs: {_pairs(before)}, got {_pairs(row)}; {remedy}")

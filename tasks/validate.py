@@ -32,7 +32,7 @@ def validate_snapshot(spec: ExperimentSpec) -> str:
     """
     store, snapshot = Store(), spec.dataset.snapshot or ""
     own = load_expectations(spec.dataset.expectations)
-    batch = derived_id("checks", snapshot, to_json([one.model_dump() for one in own]))
+    batch = derived_id("checks", snapshot, to_json([expectation.model_dump() for expectation in own]))
     if not store.is_sealed("checks", batch):
         store.publish("checks", batch, run_expectations(load_snapshot(store, snapshot), own, batch))
     rows: list[CheckRow] = sorted(store.read("checks", batch), key=lambda row: (row.passed is True, row.name))

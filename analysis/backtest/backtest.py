@@ -111,10 +111,10 @@ def _decision(evaluation: GateEvaluation, baseline: ExperimentRow, relation: Rel
         started_at=candidate.started_at,
         relation=relation,
         is_same_target=candidate.target_version == baseline.target_version,
-        is_the_same_twice=_is_the_same_twice(evaluation),
+        has_identical_values=_has_identical_values(evaluation),
         conclusion=conclusion,
         is_refused=conclusion == "NOT ENOUGH EVIDENCE" and evaluation.is_refused,
-        is_inferior=any(result.rule == "non_inferiority" for result in broken),
+        violates_non_inferiority=any(result.rule == "non_inferiority" for result in broken),
         broken=[f"{result.rule} {result.metric}" for result in broken],
         because=evaluation.summary,
         n_shared=evaluation.pair.matched.n_shared if evaluation.pair.matched else 0,
@@ -124,7 +124,7 @@ def _decision(evaluation: GateEvaluation, baseline: ExperimentRow, relation: Rel
 def _counted(decisions: Sequence[PastDecision]) -> Counted:
     """Count decisions; pairs of the same target with identical values are counted separately."""
     comparable = [decision for decision in decisions if not decision.is_refused]
-    identical = [decision for decision in comparable if decision.is_same_target and decision.is_the_same_twice]
+    identical = [decision for decision in comparable if decision.is_same_target and decision.has_identical_values]
     counted = [decision for decision in comparable if decision not in identical]
     failed = [decision.conclusion == "FAIL" for decision in counted]
     members = [_members(decision) for decision in counted]
@@ -135,8 +135,8 @@ def _counted(decisions: Sequence[PastDecision]) -> Counted:
         passed=sum(decision.conclusion == "PASS" for decision in counted),
         open=sum(decision.conclusion == "NOT ENOUGH EVIDENCE" for decision in counted),
         refused=sum(decision.is_refused for decision in decisions),
-        same_twice=len(identical),
-        inferior=sum(decision.is_inferior for decision in counted),
+        identical=len(identical),
+        failed_non_inferiority=sum(decision.violates_non_inferiority for decision in counted),
         experiments=len(
             {*(decision.candidate_experiment_id for decision in counted)}
             | {*(decision.baseline_experiment_id for decision in counted)}
@@ -158,7 +158,7 @@ def _members(decision: PastDecision) -> tuple[str, str]:
     return decision.candidate_experiment_id, f"{decision.baseline_experiment_id}{suffix}"
 
 
-def _is_the_same_twice(evaluation: GateEvaluation) -> bool:
+def _has_identical_values(evaluation: GateEvaluation) -> bool:
     """Whether both sides have identical values, without any random variation."""
     pairs = [(paired.candidate.values, paired.baseline.values) for paired in evaluation.compared.values()]
     return bool(pairs) and all(np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in pairs)
@@ -194,7 +194,7 @@ def _planted_regression(drawn: Sequence[Replicates], metric: str, margin: float,
         fall=regression,
         reached=float(np.mean([of_pair.feasible_regression(metric, regression) for of_pair in drawn])),
         caught=_share(decisions.caught for decisions in by_evaluation),
-        let_through=_share(decisions.passed for decisions in by_evaluation),
+        passed=_share(decisions.passed for decisions in by_evaluation),
     )
 
 

@@ -75,7 +75,7 @@ class DynamicComparisonRunEvaluator:
 
 
 def comparison_evaluator(func: Function) -> DynamicComparisonRunEvaluator:
-    """Wrap a function in an object with `compare_runs`. Optional: a plain function is a pairwise evaluator too."""
+    """Wrap a function in an object with `compare_runs`. Optional: a function is a pairwise evaluator too."""
     return DynamicComparisonRunEvaluator(func)
 
 

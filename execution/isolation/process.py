@@ -1,4 +1,4 @@
-"""Plain user code with a time limit, in separate processes: a process can be killed, a thread cannot."""
+"""Sync user code with a time limit, in separate processes: a process can be killed, a thread cannot."""
 
 import contextlib
 import os
@@ -128,9 +128,9 @@ class _Process:
             began = time.monotonic()
             kind, content = self._receive(began + left, f"took longer than {self._timeout_s:g} s and was stopped")
             left -= time.monotonic() - began
-            if kind == "said":
+            if kind == "returned":
                 return list(content)
-            if kind == "raised":  # None: the error of a model call passed through
+            if kind == "raised":  # None: the error is that of a model call
                 return failed[-1] if content is None else CallError(*content)
             send(self._in, _reply(calls, content, failed))
 
@@ -148,7 +148,7 @@ class _Process:
                 os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
         for pipe in (self._in, self._out):
-            with contextlib.suppress(OSError):  # unwritten data has no reader
+            with contextlib.suppress(OSError):  # the data still buffered has no reader
                 pipe.close()
 
 

@@ -63,7 +63,7 @@ def _reply_to(bound: Bound, available: dict[str, Any], requests: IO[bytes], answ
     except Exception as error:
         return "raised", _fault(error)
     try:
-        return "said", read_returned(bound, returned, available)
+        return "returned", read_returned(bound, returned, available)
     except Exception as error:  # also raised by a property of the user's object
         return "raised", ("bad_return", describe(error))
 

@@ -15,7 +15,7 @@ from evalflows.specs.errors import InputError, describe
 from evalflows.store.records import ExampleRow
 
 MAX_EXAMPLES = 3
-"""Examples to try: some settings are only read if an example has the field that they are about."""
+"""Examples to try: some settings are only read if an example has the field that they concern."""
 
 _OF_A_RUN = ("inputs.", "outputs.", "reference_outputs.", "metadata.")
 
@@ -56,7 +56,7 @@ async def _never(*args: Any, **kwargs: Any) -> Any:
 
 
 def _setting_error(bound: Bound, error: Exception) -> str | None:
-    """Return what is wrong with a setting; None if the error, which starts with a setting's name, is about none."""
+    """Return what is wrong with a setting; None if the error is not about a setting, whose name it would start with."""
     text = str(error)
     name = re.split(r"[:.\s]", text, maxsplit=1)[0]
     if isinstance(error, re.error) and "pattern" in bound.settings:

@@ -202,7 +202,9 @@ def _check_metrics(prepared: PreparedExperiment) -> None:
 def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:
     """Return all metrics of the experiment; None if a user's evaluator may give any."""
     metrics = prepared.given_metrics
-    return None if metrics is None else [*metrics, *(one.name for one in prepared.spec.composites), *MEASURES]
+    return (
+        None if metrics is None else [*metrics, *(composite.name for composite in prepared.spec.composites), *MEASURES]
+    )
 
 
 def _check_gates(prepared: PreparedExperiment) -> None:

@@ -27,12 +27,12 @@ class Trial:
 
     name: str
     outcome: Outcome
-    says: str  # one line, without the key
+    message: str  # one line, without the key
 
 
 def with_shared(own: Mapping[str, ConnectionSpec], named: set[str]) -> dict[str, ConnectionSpec]:
     """Return a spec's connections, with those it names from the shared file. Raise InputError for a broken file."""
-    from_file = {name: one for name, one in shared().items() if name in named and name not in own}
+    from_file = {name: connection for name, connection in shared().items() if name in named and name not in own}
     return {**own, **from_file}
 
 
@@ -51,7 +51,7 @@ def try_connections(connections: Mapping[str, ConnectionSpec]) -> Iterator[Trial
 def _start(name: str, connection: ConnectionSpec, store: Store) -> "Trial | Future[Trial]":
     model = connection.model or (AUTO_MODEL if name == "openai" else None)
     if reason := _why_not(connection, model):
-        return Trial(name=name, outcome="not_tried", says=reason)
+        return Trial(name=name, outcome="not_tried", message=reason)
     key = None
     try:
         key = key_for(name, connection)
@@ -59,8 +59,8 @@ def _start(name: str, connection: ConnectionSpec, store: Store) -> "Trial | Futu
         # One ledger each: a cached answer of another connection says nothing about this key.
         complete = completer(name, once, Ledger(store, name, fresh=True), key=key, model=model)
     except (InputError, RuntimeError) as error:  # RuntimeError: not a GGUF file
-        says = str(error).removeprefix(f"connection {name!r}: ")
-        return Trial(name=name, outcome="fails", says=without_secrets(says, connection, key))
+        message = str(error).removeprefix(f"connection {name!r}: ")
+        return Trial(name=name, outcome="fails", message=without_secrets(message, connection, key))
     return loop.start(_try(name, connection, complete, key))
 
 
@@ -76,10 +76,10 @@ async def _try(name: str, connection: ConnectionSpec, complete: Complete, key: s
     try:
         answer = await _answer(complete)
     except CallError as error:
-        says = " ".join(without_secrets(str(error), connection, key).split())
-        return Trial(name=name, outcome="fails", says=says)
-    says = f"{answer.latency_s or 0:.2f} s, {answer.model} answered"
-    return Trial(name=name, outcome="works", says=without_secrets(says, connection, key))
+        message = " ".join(without_secrets(str(error), connection, key).split())
+        return Trial(name=name, outcome="fails", message=message)
+    message = f"{answer.latency_s or 0:.2f} s, {answer.model} answered"
+    return Trial(name=name, outcome="works", message=without_secrets(message, connection, key))
 
 
 async def _answer(complete: Complete) -> Completion:

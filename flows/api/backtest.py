@@ -25,7 +25,7 @@ def backtest_gate(
             each candidate's own spec does.
         name: Name of one gate of the spec. Default: every gate.
         replicates: Simulated replicates per pair, without a difference and with injected losses; 0: none.
-        limit: Most pairs, newest first.
+        limit: Maximum number of pairs, newest first.
         seed: Seed of the replicates.
 
     Nothing is called or stored. Raise InputError if the spec has no such gate, or a number is too small.

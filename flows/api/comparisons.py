@@ -61,7 +61,7 @@ def evaluate_comparative(
         experiment_prefix: Name of the comparison.
         description: Purpose of the comparison.
         metadata: Metadata to store with it.
-        max_concurrency: Most pairs judged at once; 0 means 1.
+        max_concurrency: Maximum number of pairs judged at once; 0 means 1.
         randomize_order: Show the answers of each pair in random order; if false, in the order of `experiments`.
         both_orders: Judge each pair in both orders; if the verdicts differ, the pair is a tie.
         load_nested: Pass the steps of the runs to the evaluators.

@@ -92,7 +92,7 @@ def evaluate(
     """Run a target on a dataset and evaluate every answer; or compare the answers of a tuple of experiments in pairs.
 
     Args:
-        target: A function of the inputs, plain or async, or a target's spec; or a tuple of experiments: see
+        target: A function of the inputs, sync or async, or a target's spec; or a tuple of experiments: see
             `evaluate_comparative`.
         data: File path, dataset name, snapshot id, rows of {"inputs", "reference_outputs", …}, or a spec.
         evaluators: Functions, `"module:name"`, short names of built-in evaluators, or specs.
@@ -100,7 +100,8 @@ def evaluate(
         experiment_prefix: Name of the experiment.
         description: Purpose of the experiment.
         metadata: Metadata to store with it.
-        max_concurrency: Most examples answered, or answers evaluated, at once; 0 means 1, None as many as fit.
+        max_concurrency: Maximum number of examples answered, or answers evaluated, at once; 0 means 1, None means as
+            many as the limits allow.
         num_repetitions: Number of answers per example.
         run_key: A later call with the same key continues the experiment.
         settings: Further fields of ExperimentSpec.

@@ -136,7 +136,7 @@ def _iterable(returned: Any) -> Iterable[Any]:
     if inspect.iscoroutine(returned):
         returned.close()
     if inspect.isawaitable(returned) or hasattr(returned, "__aiter__"):
-        raise InputError("got an async function, wanted a plain function that yields rows")
+        raise InputError("got an async function, wanted a sync function that yields rows")
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 

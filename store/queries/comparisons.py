@@ -73,7 +73,7 @@ def none_judged(store: Store, row: ComparisonSetRow, kinds: Collection[str]) -> 
 
 
 def given_twice(store: Store, comparison_id: str) -> str | None:
-    """Describe metrics that several evaluators gave, which makes the metric's verdicts ambiguous."""
+    """Describe metrics that several evaluators gave, which makes their verdicts ambiguous."""
     query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.comparisons
                where comparison_id = ? and status = 'scored'
                group by metric having count(distinct evaluator) > 1 order by metric"""

@@ -86,7 +86,7 @@ def test_a_generous_judge_is_put_right_and_the_sentences_say_so() -> None:
     owner = judged("small", said)
     people_say(owner, first(truth, 200))
     report = weighed(owner)
-    judge, powered = report.told["judge_mean"], report.told["powered_mean"]
+    judge, powered = report.observed["judge_mean"], report.observed["powered_mean"]
     everyone = sum(truth.values()) / 2000
     assert powered["low"] < everyone < powered["high"]
     assert judge["low"] > everyone
@@ -130,7 +130,7 @@ def test_feedback_is_no_fair_sample_so_that_nothing_is_said_of_the_rest() -> Non
     rows = [{"run_id": run_of(owner, q), "feedback": "up" if v else "down"} for q, v in first(truth, 60).items()]
     import_labels(Store(), write_csv("thumbs.csv", rows), metric="correct")
     report = weighed(owner)
-    assert report.told["agreement"]["share"] is not None
+    assert report.observed["agreement"]["share"] is not None
     assert report.means[-1][1] == "-"
     assert "no prediction-powered interval: the labels are not a random sample" in "\n".join(report.sentences)
 
@@ -148,7 +148,7 @@ def test_people_may_call_it_otherwise_and_then_the_leaderboard_knows_it() -> Non
     owner = judged("small", said)
     people_say(owner, first(truth, 50), metric="right")
     assert asked("select count(*) from judge_quality") == [(0,)]
-    assert weighed(owner, people="right").told["people_metric"] == "right"
+    assert weighed(owner, people="right").observed["people_metric"] == "right"
     assert asked("select metric, people_metric, n_labels from judge_quality") == [("correct", "right", 50)]
 
 
@@ -159,7 +159,7 @@ def test_several_people_are_a_majority_and_their_own_agreement_is_told() -> None
     for who, every in flips.items():
         other = {q: 1 - v if every and i % every == 0 else v for i, (q, v) in enumerate(truth.items())}
         people_say(owner, other, labeller=who)
-    told = weighed(owner).told
+    told = weighed(owner).observed
     ratings = [
         [1 - v if every and i % every == 0 else v for every in flips.values()] for i, v in enumerate(truth.values())
     ]
@@ -175,7 +175,7 @@ def test_two_people_who_differ_say_nothing_there() -> None:
     people_say(owner, truth, labeller="ann")
     people_say(owner, {q: 1 - v if q == "q0003" else v for q, v in truth.items()}, labeller="ben")
     report = weighed(owner)
-    assert (report.told["n_split"], report.told["agreement"]["n"]) == (1, 39)
+    assert (report.observed["n_split"], report.observed["agreement"]["n"]) == (1, 39)
     assert "people are evenly split on 1" in "\n".join(report.sentences)
 
 
@@ -184,7 +184,7 @@ def test_repetitions_of_an_example_are_one_draw() -> None:
     owner = judged("small", {q: [v, v, v] for q, v in said.items()})
     rows = [{"run_id": run_of(owner, q, r), "value": v} for q, v in truth.items() for r in range(3)]
     import_labels(Store(), write_csv("labels.csv", rows), metric="correct")
-    told = weighed(owner).told
+    told = weighed(owner).observed
     for one in ("agreement", "alpha", "error", "powered_mean", "judge_mean"):
         assert told[one]["n_clusters"] == 60, one
 
@@ -195,16 +195,16 @@ def test_scores_are_numbers_and_labels_are_labels() -> None:
     owner = judged("small", {q: min(v + float(rng.integers(0, 2)), 5.0) for q, v in people.items()}, metric="depth")
     people_say(owner, first(people, 60), metric="depth")
     report = weighed(owner, "depth")
-    assert report.told["kind"] == "numbers" and "agreement" not in report.told
-    assert report.told["alpha"]["metric"] == "interval"
-    assert report.told["error"]["low"] > 0 and report.told["error"]["correlation"] > 0.8
+    assert report.observed["kind"] == "numbers" and "agreement" not in report.observed
+    assert report.observed["alpha"]["metric"] == "interval"
+    assert report.observed["error"]["low"] > 0 and report.observed["error"]["correlation"] > 0.8
     tones = {q: ["kind", "plain", "rude"][int(v) % 3] for q, v in people.items()}
     score(owner, {q: "plain" if q < "q010" else v for q, v in tones.items()}, metric="tone")
     rows = [{"run_id": run_of(owner, q), "label": v} for q, v in tones.items()]
     import_labels(Store(), write_csv("tones.csv", rows), metric="tone")
     tone = weighed(owner, "tone")
-    assert tone.told["kind"] == "labels" and tone.means == []
-    assert {*tone.told["confusion"]["labels"]} == {"kind", "plain", "rude"}
+    assert tone.observed["kind"] == "labels" and tone.means == []
+    assert {*tone.observed["confusion"]["labels"]} == {"kind", "plain", "rude"}
     with pytest.raises(InputError, match="the judge gave labels, people numbers"):
         validate_judge.fn(owner, "tone", "depth", 0.95)
 
@@ -220,7 +220,7 @@ def test_known_chances_weigh_the_labels() -> None:
         if rng.random() < chance[q]
     ]
     import_labels(Store(), write_csv("labels.csv", rows), metric="correct")
-    told = weighed(owner).told
+    told = weighed(owner).observed
     labels, powered = told["labels_mean"], told["powered_mean"]
     assert labels["high"] < 0.65  # wrong answers were drawn more often
     assert powered["low"] < sum(truth.values()) / 1500 < powered["high"]
@@ -238,10 +238,10 @@ def test_preferences_of_people_are_held_against_a_comparison() -> None:
     rows = [{"run_id": run_id(1, name), "other_experiment": "old", "winner": calls[truth[name]]} for name in names[:50]]
     import_labels(Store(), write_csv("pairs.csv", rows), metric="preference")
     report = weighed("cmp-1", "preference")
-    assert report.told["kind"] == "pairs" and report.told["candidate"] == "new"
-    assert report.told["agreement"]["n"] == 50 and report.passed is True
+    assert report.observed["kind"] == "pairs" and report.observed["candidate"] == "new"
+    assert report.observed["agreement"]["n"] == 50 and report.passed is True
     wins = sum(winner == "right" for winner in truth.values()) / 90
-    assert report.told["powered_mean"]["low"] < wins < report.told["powered_mean"]["high"]
+    assert report.observed["powered_mean"]["low"] < wins < report.observed["powered_mean"]["high"]
     assert asked("select kind, n_labels from judge_quality") == [("pair", 50)]
 
 
@@ -255,7 +255,7 @@ def test_over_rounds_of_the_form_only_the_fair_part_counts() -> None:
         for row in form.rows:
             row["value"] = truth[run[row["run_id"]]]
         import_labels(Store(), write_csv("form.csv", form.rows))
-    told = weighed(owner).told
+    told = weighed(owner).observed
     ((fair,),) = asked("select count(*) from current_labels where is_fair")
     assert (told["n_labelled"], told["n_left_out"]) == (fair, 80 - fair)
     assert 40 <= fair < 80

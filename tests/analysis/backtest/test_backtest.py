@@ -190,7 +190,7 @@ def test_the_very_same_values_twice_show_nothing_of_chance() -> None:
     for _ in range(3):
         past.experiment({"right": passes(0.8, N, seed=1)})
     found = held(past)
-    assert (found.same_target.n, found.same_target.same_twice, found.same_target.fail.n) == (3, 3, 0)
+    assert (found.same_target.n, found.same_target.identical, found.same_target.fail.n) == (3, 3, 0)
     assert "3 more pairs of the same target had identical values" in " ".join(found.sentences)
 
 
@@ -237,9 +237,9 @@ def test_without_a_difference_it_is_blocked_as_seldom_as_allowed() -> None:
 def test_a_larger_fall_is_caught_more_often_and_one_of_the_margin_is_seldom_passed() -> None:
     once, twice, thrice = simulated(0.8, 0.1).falls
     assert (once.times, twice.times, thrice.times) == (1, 2, 3)
-    assert once.caught.share < 0.04 and once.let_through.share < 0.04  # at the margin, both are errors
+    assert once.caught.share < 0.04 and once.passed.share < 0.04  # at the margin, both are errors
     assert 0.3 < twice.caught.share < 0.95 < thrice.caught.share  # a fall of 0.2 is 2 standard errors beyond
-    assert thrice.let_through.share == 0
+    assert thrice.passed.share == 0
 
 
 def test_few_examples_decide_little_and_many_decide() -> None:

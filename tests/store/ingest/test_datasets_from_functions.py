@@ -158,7 +158,7 @@ async def async_yields() -> Any:
 @pytest.mark.filterwarnings("ignore:coroutine 'awaited' was never awaited")
 @pytest.mark.parametrize("function", [awaited, async_yields])
 def test_an_async_function_is_refused(store: Store, function: Callable[..., Any]) -> None:
-    assert "got an async function, wanted a plain function that yields rows" in function_problem(store, function)
+    assert "got an async function, wanted a sync function that yields rows" in function_problem(store, function)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'awaited' was never awaited")

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 from evalflows.evaluators.score import as_number
 from evalflows.specs.errors import short
+from evalflows.specs.metric import MAX_NUMBER
 from evalflows.store.records import ScoreStatus
 
 Place = Literal["first", "second"]
@@ -144,6 +145,8 @@ def _score(score: object) -> float:
         raise TypeError(f"returned a score of type {type(score).__name__}, wanted a number")
     if not math.isfinite(number):
         raise ValueError(f"returned the score {number}, wanted a finite number")
+    if abs(number) > MAX_NUMBER:
+        raise ValueError(f"returned the score {number:g}, wanted a number between -{MAX_NUMBER:g} and {MAX_NUMBER:g}")
     return float(number)
 
 

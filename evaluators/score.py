@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from evalflows.specs.errors import short
+from evalflows.specs.metric import MAX_NUMBER
 from evalflows.store.records import DataType
 
 WANTED = (
@@ -190,6 +191,8 @@ def _checked(value: object) -> float | bool:
         raise TypeError(f"returned a score of type {type(value).__name__}, wanted a bool, a number or a text")
     if not math.isfinite(number):
         raise ValueError(f"returned {number}, wanted a finite number, or None if the evaluator does not apply")
+    if abs(number) > MAX_NUMBER:
+        raise ValueError(f"returned {number:g}, wanted a number between -{MAX_NUMBER:g} and {MAX_NUMBER:g}")
     return number
 
 

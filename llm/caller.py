@@ -12,7 +12,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.client import Client, Response
 from evalflows.llm.ledger import Ledger, key_of_text
 from evalflows.llm.limiter import Limiter, outcome_of
-from evalflows.llm.prices import Price, Tokens, price_of
+from evalflows.llm.prices import Price, Tokens, price_of, token_count
 from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
 from evalflows.llm.recorder import AnsweredCall, current
 from evalflows.specs.connection import ConnectionSpec
@@ -26,8 +26,6 @@ Read = Callable[[Response], dict[str, Any]]
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
 BYTES_A_TOKEN = 3
 """For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
-MAX_COUNT = 1 << 40
-"""No call has as many tokens: a larger count is an error of the endpoint, and unknown."""
 LONG_ANSWER = 500
 """Assumed tokens of the longest answer, before any answer was seen and if the request sets no limit."""
 
@@ -227,8 +225,4 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
         return Tokens()
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    return Tokens(_count(usage.get("prompt_tokens")), _count(cached), _count(usage.get("completion_tokens")))
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None
+    return Tokens(*map(token_count, (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))))

@@ -8,6 +8,14 @@ from genai_prices import Usage, calc_price
 
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 
+MAX_COUNT = 1 << 40
+"""No call has as many tokens: a larger count is an error of the endpoint, and unknown."""
+
+
+def token_count(value: object) -> int | None:
+    """Return a count of tokens as reported; None for anything that is no count."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

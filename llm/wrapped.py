@@ -15,7 +15,7 @@ import openai
 from evalflows.llm.budget import Budget
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import call_key
-from evalflows.llm.prices import Tokens, listed_price
+from evalflows.llm.prices import Tokens, listed_price, token_count
 from evalflows.llm.recorder import AnsweredCall, Recorder, current
 from evalflows.specs.errors import InputError, describe
 from evalflows.store.records import CallRow, mended, new_id, now, to_json
@@ -228,11 +228,12 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
     usage, choice = getattr(answer, "usage", None), _choice(answer)
     details = _first_attribute(usage, "prompt_tokens_details", "input_tokens_details")
     content = _content(answer)
-    used = Tokens(
+    counts = (
         _first_attribute(usage, "prompt_tokens", "input_tokens"),
         _first_attribute(details, "cached_tokens"),
         _first_attribute(usage, "completion_tokens", "output_tokens"),
     )
+    used = Tokens(*map(token_count, counts))
     price = listed_price(row.model, row.base_url)
     return replace(
         row,

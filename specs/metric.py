@@ -9,6 +9,9 @@ MEASURES = ("latency", "cost", "tokens", "length")
 """Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
 better."""
 
+MAX_NUMBER = 1e60
+"""Largest size of a score or label. The fourth powers of larger ones could overflow, and end every verdict."""
+
 
 def _equal_weights(value: object) -> object:
     return dict.fromkeys(value, 1.0) if isinstance(value, list) else value

@@ -160,6 +160,7 @@ def too_few(n: int, clustering: Clustering, noun: str) -> str | None:
 
 def no_spread(values: FloatArray, clustering: Clustering, noun: str, *, scale: float) -> str:
     """Return why the standard error is 0: all values (each a `noun`) are equal, or all cluster means are."""
+    what = f"the mean {noun} of all {clustering.count} clusters is the same"
     if clustering.all_singletons or is_rounding(np.ptp(values), scale):
-        return f"all {values.size} {noun}s are equal: no variation to compute an interval from"
-    return f"the mean {noun} of all {clustering.count} clusters is the same: no variation to compute an interval from"
+        what = f"all {values.size} {noun}s are equal"
+    return f"{what}: no variation to compute an interval from, and no range is declared"

@@ -41,6 +41,8 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
     return Target(call=call, is_async=False)
 
 
+MAX_SECONDS = 1e8
+"""Longest recorded latency, some three years; a longer one is an error of the record, and unknown."""
 REFERENCE = "reference_outputs"
 """The column that stands for the example's reference, such as a person's answer, instead of a metadata field."""
 
@@ -112,4 +114,4 @@ def _seconds(value: Any) -> float | None:
         seconds = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return seconds if 0 <= seconds < math.inf else None
+    return seconds if 0 <= seconds <= MAX_SECONDS else None

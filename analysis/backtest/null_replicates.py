@@ -134,7 +134,7 @@ class ReplicateValues:
         worst, distance = _worst(self.paired), _distance_to_worst(self.paired)
         if not np.isfinite(worst):
             regressed = self.candidate + (-regression if self.paired.scale.higher_is_better else regression)
-        elif _is_binary(self.paired):
+        elif self.paired.is_binary:
             drawn = np.random.default_rng([seed, 1]).random(self.candidate.shape)
             fails = drawn < min(regression / distance, 1.0) if distance else False
             regressed = np.where(fails & ~np.isnan(self.candidate), worst, self.candidate)
@@ -183,7 +183,7 @@ class ReplicateValues:
             clipped_baseline,
             None if clusters is None else [clusters[place] for place in np.flatnonzero(chosen).tolist()],
             weights=weights if is_weighted else None,
-            binary=_is_binary(self.paired)
+            binary=self.paired.is_binary
             and not is_weighted
             and all(np.isin(side, (0, 1)).all() for side in (clipped_candidate, clipped_baseline)),
             bounds=None if is_weighted or not np.isfinite(support).all() else support,
@@ -192,13 +192,9 @@ class ReplicateValues:
         return without_inference(differences) if too_few_drawn(all_weights, chosen) else differences
 
 
-def _is_binary(paired: PairedMetric) -> bool:
-    return paired.candidate.is_binary and paired.baseline.is_binary
-
-
 def _worst(paired: PairedMetric) -> float:
     """The worst possible value; infinite if unbounded."""
-    low, high = (0.0, 1.0) if _is_binary(paired) else paired.scale.support
+    low, high = (0.0, 1.0) if paired.is_binary else paired.scale.support
     return low if paired.scale.higher_is_better else high
 
 

@@ -41,20 +41,16 @@ def replicate_differences(
     """Estimates of differences; `worst_cases` are those with missing values at either extreme, None if unbounded."""
     lowest, highest = worst_cases or (differences, differences)
     is_known = lowest.has_interval & highest.has_interval & (worst_cases is not None)
-    is_plain = worst_cases is not None and lowest is differences
 
     def worst_case_interval_at(confidence_level: float) -> Ends:
         low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
         low, high = np.where(is_known, low, -np.inf), np.where(is_known, high, np.inf)
-        if is_plain:
-            are_alike = _are_alike(differences, confidence_level)
-            low, high = (np.where(are_alike, differences.difference, end) for end in (low, high))
         return (low, high) if higher_is_better else (-high, -low)
 
     no_p_value = np.zeros_like(differences.p_value)  # 0 never disagrees with the interval
     return ReplicateEstimates(
         worst_case_interval_at=worst_case_interval_at,
-        is_known=is_known | _are_alike(differences, 0.5) if is_plain else is_known,
+        is_known=is_known,
         p_value=differences.p_value if differences.units > 1 else no_p_value,
         n=differences.n_pairs if differences.n_clusters is None else differences.n_clusters,
         higher_is_better=higher_is_better,
@@ -64,13 +60,6 @@ def replicate_differences(
 def without_inference(differences: PairedDifferences) -> PairedDifferences:
     """The differences without intervals or p-values."""
     return replace(differences, has_interval=np.zeros_like(differences.has_interval), units=0)
-
-
-def _are_alike(differences: PairedDifferences, confidence_level: float) -> npt.NDArray[np.bool_]:
-    """The vectorised form of `differences.verdicts.are_alike`, for an unbounded metric."""
-    units = differences.n_pairs if differences.n_clusters is None else differences.n_clusters
-    enough = differences.units > 1 and 2.0 ** (1 - units) <= 1 - confidence_level
-    return np.asarray(~differences.has_interval & (differences.error == 0) & enough)
 
 
 def repeated_estimate(estimate: BoundedEstimate, count: int) -> ReplicateEstimates:

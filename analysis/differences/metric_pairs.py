@@ -17,6 +17,8 @@ from evalflows.store.reasons import Reason
 Clusters = Sequence[str | None] | None
 Mask = npt.NDArray[np.bool_]
 
+UNBOUNDED = (-np.inf, np.inf)
+
 MIN_SAMPLED = 20
 """Examples needed from each sampled part of a dataset. With fewer, its variance is too uncertain: in simulations (50
 examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
@@ -35,6 +37,11 @@ class Scale:
         return bool(np.isfinite(self.bounds).all())
 
     @property
+    def allows_yes_no(self) -> bool:
+        """Whether 0 and 1 are its extremes, as far as known: numbers that are all 0 or 1 are then tested as yes/no."""
+        return self.support in ((0.0, 1.0), UNBOUNDED)
+
+    @property
     def higher_is_better(self) -> bool:
         return bool(self.declared.higher_is_better)
 
@@ -48,7 +55,7 @@ def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
         support = declared.range
     else:
         composite = values.metric in {composite.name for composite in spec.composites}
-        support = (0.0, 1.0) if values.is_yes_no or composite else (-np.inf, np.inf)
+        support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
     return Scale(declared=declared, support=support, bounds=declared.range or support)
 
 
@@ -72,7 +79,7 @@ class MetricSample:
     def _estimate(self, values: Values, known: Mask, confidence_level: float, *, exact: bool) -> MeanEstimate:
         weights = self.values.weights
         is_weighted, why_too_few = _is_weighted(weights, known), too_few_drawn(weights, known)
-        binary = self.values.is_binary and not is_weighted
+        binary = self.values.is_binary and self.scale.allows_yes_no and not is_weighted
         numbers, clusters = linearised(values[known], weights[known]), _chosen_clusters(self.clusters, known)
         estimate = mean_estimate(
             numbers, clusters, confidence_level=confidence_level, binary=binary and _is_binary(numbers), exact=exact
@@ -93,6 +100,11 @@ class PairedMetric:
     clusters: Clusters
     scale: Scale
     confidence_level: float
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every example's value is 0 or 1 on both sides, so that the tests for yes/no apply."""
+        return self.candidate.is_binary and self.baseline.is_binary and self.scale.allows_yes_no
 
     @property
     def widest(self) -> float:
@@ -145,7 +157,7 @@ class PairedMetric:
         is_weighted, support = _is_weighted(weights, chosen), self.scale.support
         clipped = (np.clip(side[chosen], *support) for side in (candidate, baseline))  # the range may have changed
         ours, theirs = (linearised(side, weights[chosen]) for side in clipped)
-        binary = self.candidate.is_binary and self.baseline.is_binary and not is_weighted
+        binary = self.is_binary and not is_weighted
         difference = paired_difference(
             ours,
             theirs,

@@ -101,38 +101,13 @@ def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: 
 
 def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
     is_significant, gain = p_adjusted <= 1 - test.estimate.confidence_level, test.worst_case_gain()
-    if not test.is_bounded:
+    if gain is None or not test.is_bounded:
         return None
-    if gain is None:
-        return _constant_conclusion(test, is_significant=is_significant)
     if is_significant and gain[0] > 0:
         return "better"
     if test.margin is not None and gain[0] > -test.margin:
         return "equivalent" if gain[1] < test.margin else "no_worse"
     return "worse" if is_significant and gain[1] < 0 else None
-
-
-def _constant_conclusion(test: DifferenceTest, *, is_significant: bool) -> Conclusion | None:
-    """Decide by the exact test alone: if all pairs differ by the same amount, there is no interval."""
-    ends = [test.estimate.difference, *(case.difference for case in (test.lowest, test.highest) if case is not None)]
-    gains = [end if test.higher_is_better else -end for end in ends if end is not None]
-    if is_significant and min(gains) > 0:
-        return "better"
-    if (
-        test.margin is not None
-        and min(gains) > -test.margin
-        and not test.n_missing
-        and are_alike(test.estimate, test.estimate.confidence_level)
-    ):
-        return "equivalent" if max(gains) < test.margin else "no_worse"
-    return "worse" if is_significant and max(gains) < 0 else None
-
-
-def are_alike(difference: PairedDifference, confidence_level: float) -> bool:
-    """Whether all pairs, or clusters, differ by the same amount, and are enough for a sign-flip test to be significant
-    at this level (Fisher 1935). An unbounded metric has no other interval then."""
-    units = difference.n_pairs if difference.n_clusters is None else difference.n_clusters
-    return difference.p_value is not None and difference.is_constant and 2.0 ** (1 - units) <= 1 - confidence_level
 
 
 def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> str:

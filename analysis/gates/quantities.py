@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
-from evalflows.analysis.differences.verdicts import are_alike
 from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.stats import MeanEstimate, PairedDifference
 
@@ -61,8 +60,6 @@ class _DifferenceIntervals:
 
     def at(self, confidence_level: float) -> Interval | None:
         estimate, higher = self.paired.difference(confidence_level), self.paired.scale.higher_is_better
-        if estimate.low is None and are_alike(estimate, confidence_level):
-            return oriented(estimate.difference, estimate.difference, higher_is_better=higher)
         return oriented(estimate.low, estimate.high, higher_is_better=higher)
 
     def worst_case_at(self, confidence_level: float) -> Interval | None:

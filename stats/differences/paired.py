@@ -53,7 +53,6 @@ class PairedDifference:
     n_clusters: int | None  # None if no clusters were given
     reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
-    is_constant: bool = False  # whether all pairs, or clusters, differ by the same; p is then by sign flips
     standard_error: float | None = None  # that the interval is based on; None if it uses none
     warning: str | None = None  # why the interval may be less reliable than it seems; None if it is not
 
@@ -66,7 +65,6 @@ class _Inference(NamedTuple):
     standard_error: float | None = None
     warning: str | None = None
     reason_code: NoInterval | None = None
-    is_constant: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +151,6 @@ def paired_difference(
         n_clusters=None if clusters is None else pairs.clustering.count,
         reason=inference.reason,
         reason_code=inference.reason_code,
-        is_constant=inference.is_constant,
         standard_error=inference.standard_error,
         warning=inference.warning,
     )
@@ -224,4 +221,4 @@ def _without_spread(pairs: _Pairs) -> _Inference:
     )
     reason = None if interval else no_spread(pairs.differences, pairs.clustering, "difference", scale=pairs.scale)
     code: NoInterval | None = None if interval else "no_spread"
-    return _Inference(name, interval, p_value, reason, reason_code=code, is_constant=True)
+    return _Inference(name, interval, p_value, reason, reason_code=code)

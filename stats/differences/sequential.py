@@ -202,7 +202,7 @@ def _asymptotic_interval(n: int, lows: FloatArray, highs: FloatArray) -> tuple[f
     if n < SMALLEST_N:
         return f"{n or 'no'} difference{'' if n == 1 else 's'}: without bounds, an interval needs at least {SMALLEST_N}"
     if math.isinf(lows[n - 1]):
-        return f"all {n} differences are equal: no variation to compute an interval from"
+        return f"all {n} differences are equal: no variation to compute an interval from, and no range is declared"
     return _interval(float(lows[n - 1]), float(highs[n - 1]))
 
 

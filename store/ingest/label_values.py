@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.metric import MAX_NUMBER
 from evalflows.store.records import DataType
 
 YES, NO = ("true", "yes"), ("false", "no")
@@ -55,6 +56,8 @@ def finite_number(name: str, value: Any) -> float:
         raise InputError(f"{name}: got {value!r}, wanted a number") from None
     if not math.isfinite(number):
         raise InputError(f"{name}: got {value!r}, wanted a finite number")
+    if abs(number) > MAX_NUMBER:
+        raise InputError(f"{name}: got {value!r}, wanted a number between -{MAX_NUMBER:g} and {MAX_NUMBER:g}")
     return number
 
 

@@ -14,6 +14,9 @@ from evalflows.store.records import ExperimentRow
 
 Values = npt.NDArray[np.float64]
 
+MEASURED = "measured"
+"""The evaluator of built-in measures, in the view `run_values`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricValues:
@@ -22,8 +25,8 @@ class MetricValues:
     metric: str
     evaluator: str
     evaluator_version: str
-    is_yes_no: bool  # each run's value is 0 or 1
-    is_binary: bool  # each example's value is 0 or 1: there is one repetition
+    is_yes_no: bool  # its evaluator declares yes or no
+    is_binary: bool  # each example's value is 0 or 1: one repetition, of yes/no or of numbers that are all 0 or 1
     values: Values  # means over repetitions; NaN if none was scored
     missing: npt.NDArray[np.bool_]  # whether a repetition failed or was not attempted
     scored: int  # runs
@@ -71,13 +74,18 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
         evaluator=row["evaluator"],
         evaluator_version=row["evaluator_version"],
         is_yes_no=row["is_yes_no"],
-        is_binary=row["is_yes_no"] and experiment.repetitions == 1,
+        is_binary=experiment.repetitions == 1 and (row["is_yes_no"] or is_all_0_or_1(row["evaluator"], values)),
         values=values,
         missing=missing,
         scored=row["scored"],
         n_missing=row["n_missing"],
         weights=weights,
     )
+
+
+def is_all_0_or_1(evaluator: str, values: Values) -> bool:
+    """Whether an evaluator's known numbers are all 0 or 1; never for built-in measures, such as a cost of 0."""
+    return evaluator != MEASURED and bool(np.isin(values[~np.isnan(values)], (0.0, 1.0)).all())
 
 
 def trials(

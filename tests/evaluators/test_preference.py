@@ -218,6 +218,7 @@ NO_VALUES: list[tuple[Any, str]] = [
     ([math.nan, 0], "returned the score nan, wanted a finite number"),
     ({"scores": {ONE: math.inf, TWO: 0}}, "returned the score inf, wanted a finite number"),
     ([10**400, 0], "returned the score inf, wanted a finite number"),
+    ([1e300, 0], r"returned the score 1e\+300, wanted a number between -1e\+60 and 1e\+60"),
     (
         {"scores": {"run-3": 1, ONE: 0}},
         r"returned scores for \['run-3', 'run-1'\], wanted one for each run shown: run-1,",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from returned_scores import LangfuseEvaluation, judgement_of
 
 from evalflows.evaluators.score import Judgement, Score, normalise
+from evalflows.specs.metric import MAX_NUMBER
 from evalflows.store.records import DataType
 
 # single values
@@ -83,7 +84,7 @@ def test_members_of_text_and_number_enums_are_texts_and_numbers() -> None:
 
 
 @settings(deadline=None)
-@given(st.floats(allow_nan=False, allow_infinity=False))
+@given(st.floats(-MAX_NUMBER, MAX_NUMBER))
 def test_any_finite_float_is_unchanged(number: float) -> None:
     for returned in (number, {"score": number}, Score(value=number), [number], np.float64(number)):
         assert judgement_of(returned).value == number
@@ -104,7 +105,7 @@ def test_any_text_is_a_label(text: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))
+@given(st.lists(st.floats(-MAX_NUMBER, MAX_NUMBER), max_size=5))
 def test_each_element_of_a_list_is_kept_in_order(numbers: list[float]) -> None:
     judgements = normalise([{"key": f"m{index}", "score": number} for index, number in enumerate(numbers)], "mine")
     if numbers:
@@ -121,6 +122,12 @@ def test_each_element_of_a_list_is_kept_in_order(numbers: list[float]) -> None:
 def test_nan_and_infinity_are_rejected(number: float, wrap: Any) -> None:
     with pytest.raises(ValueError, match="wanted a finite number"):
         normalise(wrap(number), "mine")
+
+
+@pytest.mark.parametrize("number", [1e300, -1e61, np.float64(1e100), 10**70])
+def test_a_number_whose_powers_could_overflow_is_rejected(number: float) -> None:
+    with pytest.raises(ValueError, match=r"wanted a number between -1e\+60 and 1e\+60"):
+        normalise({"score": number}, "mine")
 
 
 @pytest.mark.parametrize(

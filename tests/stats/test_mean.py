@@ -157,13 +157,18 @@ def test_one_cluster_has_no_interval() -> None:
 def test_equal_values_have_no_interval() -> None:
     result = mean_estimate([0.1] * 12)
     assert (result.mean, result.low, result.high) == (0.1, None, None)
-    assert result.reason == "all 12 values are equal: no variation to compute an interval from"
+    assert (
+        result.reason == "all 12 values are equal: no variation to compute an interval from, and no range is declared"
+    )
 
 
 def test_clusters_with_one_mean_have_no_interval() -> None:
     result = mean_estimate([0, 1, 1, 0], "aabb")
     assert (result.mean, result.low) == (0.5, None)
-    assert result.reason == "the mean value of all 2 clusters is the same: no variation to compute an interval from"
+    assert result.reason == (
+        "the mean value of all 2 clusters is the same: no variation to compute an interval from, and no range is"
+        " declared"
+    )
 
 
 @pytest.mark.parametrize(("binary", "method"), [(False, CORRECTED), (True, "wilson")])

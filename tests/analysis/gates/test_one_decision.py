@@ -59,21 +59,43 @@ def test_a_candidate_that_abstains_where_it_is_wrong_is_nowhere_better_for_it() 
     assert again.because == one.summary
 
 
-@pytest.mark.parametrize(
-    ("change", "passes", "conclusion"),
-    [(0.0, "PASS", "equivalent"), (-0.2, "PASS", "equivalent"), (-0.5, "FAIL", "worse"), (0.5, "PASS", "better")],
-)
-def test_where_every_example_changes_alike_and_nothing_bounds_the_metric(
-    change: float, passes: str, conclusion: str
-) -> None:
+@pytest.mark.parametrize("change", [0.0, -0.2, -0.5, 0.5])
+def test_no_variation_without_a_range_leaves_everything_open(change: float) -> None:
     past, points = Past(), np.random.default_rng(0).integers(0, 9, 30).astype(float)
     baseline = past.experiment({"points": points}, target_version="old")
     candidate = past.experiment({"points": points + change}, target_version="new")
     reader, spec = MetricReader(past.store), past.spec(metrics={"points": {"margin": 0.3}})
-    gate = GateSpec(non_inferiority={"points": 0.3})
-    assert table(reader, spec, candidate, baseline)["points"].conclusion == conclusion
-    assert evaluated(reader, spec, gate, candidate, baseline).conclusion == passes
-    assert [one.conclusion for one in backtest(past.store, gate, spec, replicates=0).decisions] == [passes]
+    gate = GateSpec(non_inferiority={"points": 0.3}, superiority=["points"])
+    verdict = table(reader, spec, candidate, baseline)["points"]
+    assert (verdict.conclusion, verdict.reason_code) == ("not_enough_evidence", "no_spread")
+    assert verdict.reason is not None and verdict.reason.endswith("and no range is declared")
+    assert evaluated(reader, spec, gate, candidate, baseline).conclusion == "NOT ENOUGH EVIDENCE"
+    assert [past.conclusion for past in backtest(past.store, gate, spec, replicates=0).decisions] == [
+        "NOT ENOUGH EVIDENCE"
+    ]
+
+
+@pytest.mark.parametrize("n", [20, 100])
+@pytest.mark.parametrize("is_same", [True, False])
+def test_numbers_that_are_all_0_or_1_are_decided_like_yes_and_no(n: int, is_same: bool) -> None:
+    rng = np.random.default_rng(1)
+    old, new = rng.random(n) < 0.7, rng.random(n) < 0.7
+    new = old if is_same else new
+    by_kind = []
+    for kind in (bool, float):
+        past = Past()
+        baseline = past.experiment({"right": old.astype(kind)}, target_version="old")
+        candidate = past.experiment({"right": new.astype(kind)}, target_version="new")
+        reader, spec = MetricReader(past.store), past.spec(metrics={"right": {"margin": 0.1}})
+        gate = GateSpec(non_inferiority={"right": 0.1}, thresholds={"right": 0.5})
+        verdict = table(reader, spec, candidate, baseline)["right"]
+        decision = evaluated(reader, spec, gate, candidate, baseline)
+        (again,) = backtest(past.store, gate, spec, replicates=0).decisions
+        by_kind.append((verdict.conclusion, verdict.ci_low, verdict.ci_high, verdict.p_value, verdict.method))
+        by_kind.append((decision.conclusion, decision.summary, again.conclusion, again.because))
+    assert by_kind[:2] == by_kind[2:]
+    if is_same and n == 20:
+        assert by_kind[1][0] == "NOT ENOUGH EVIDENCE"
 
 
 class World(NamedTuple):

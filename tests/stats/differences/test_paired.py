@@ -138,7 +138,10 @@ def test_equal_differences_have_the_exact_sign_flip_p(step: float, n: int) -> No
     estimate = paired_difference(baseline + step, baseline)
     assert estimate.p_value == pytest.approx(flipped(np.full(n, step), range(n)), abs=1e-12)
     assert (estimate.low, estimate.high, estimate.method) == (None, None, "no interval; exact sign-flip")
-    assert estimate.reason == f"all {n} differences are equal: no variation to compute an interval from"
+    assert (
+        estimate.reason
+        == f"all {n} differences are equal: no variation to compute an interval from, and no range is declared"
+    )
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -160,7 +160,11 @@ def test_unbounded_differences_have_no_interval_below_the_smallest_n() -> None:
         ([], (-1, 1), "no differences: an interval needs at least 1"),
         ([], None, f"no differences: without bounds, an interval needs at least {SMALLEST_N}"),
         ([1.0], None, f"1 difference: without bounds, an interval needs at least {SMALLEST_N}"),
-        ([0.1 + 0.2] * 150, None, "all 150 differences are equal: no variation to compute an interval from"),
+        (
+            [0.1 + 0.2] * 150,
+            None,
+            "all 150 differences are equal: no variation to compute an interval from, and no range is declared",
+        ),
         ([1.0] * 200 + [-1.0] * 200, (-1, 1), "the intervals do not overlap: the mean seems to have changed"),
     ],
 )

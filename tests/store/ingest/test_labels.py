@@ -162,6 +162,7 @@ OF = {"metric": "correct", "value": "1"}
         ([{**OF, "label": "x"}], "labels.csv:2: got value and label, wanted one of them"),
         ([{"experiment": "small", "example_id": "q0", "value": ""}], "labels.csv: has no labels, wanted at least one"),
         ([{**OF, "value": "nan"}], "value: got 'nan', wanted a finite number"),
+        ([{**OF, "value": "1e300"}], "value: got '1e300', wanted a number between -1e+60 and 1e+60"),
         ([{"metric": "correct", "feedback": "meh"}], "feedback: got 'meh', wanted up or down"),
         ([{**OF, "drawn": "somehow"}], "drawn: got 'somehow', wanted fair or uncertain"),
         ([{**OF, "chance": "2"}], "chance: got 2, wanted more than 0 and at most 1"),

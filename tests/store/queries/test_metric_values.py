@@ -142,7 +142,9 @@ def test_scores_of_turns_and_of_the_whole_experiment_do_not_count(made: Made) ->
     [
         ({"e0": [True], "e1": [False]}, 1, True, True),
         ({"e0": [True, False]}, 2, True, False),
-        ({"e0": [1.0], "e1": [0.0]}, 1, False, False),
+        ({"e0": [1.0], "e1": [0.0]}, 1, False, True),
+        ({"e0": [1.0, 1.0]}, 2, False, False),
+        ({"e0": [1.0], "e1": [0.5]}, 1, False, False),
         ({"e0": [True], "e1": [0.5]}, 1, False, False),
         ({"e0": [True], "e1": ["failed"]}, 1, True, True),
     ],

@@ -10,7 +10,7 @@ import httpx2
 import openai
 
 from evalflows.llm.capped_client import MEGABYTE, CappedAioClient
-from evalflows.llm.connections import without_secrets
+from evalflows.llm.connections import without_key
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError, describe
@@ -76,5 +76,5 @@ class Client:
         return len(self._key or "") >= MIN_PROVIDER_KEY_CHARS
 
     def _without_key(self, text: str) -> str:
-        """Redact the key, and a password in the address: providers quote what they reject."""
-        return without_secrets(text, self._connection, self._key)
+        """Redact the key: providers quote what they reject."""
+        return without_key(text, self._key)

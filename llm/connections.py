@@ -5,9 +5,11 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import SplitResult, urlsplit
 
+from pydantic import ValidationError
+
 from evalflows.llm.connections_file import read_connections
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.paths import located
 
 FILE = "connections.yaml"
@@ -103,20 +105,16 @@ def block_name(name: str) -> str:
 
 
 def address(connection: ConnectionSpec) -> str:
-    """Return the address of the model's server, without user, password or query."""
+    """Return the address of the model's server, without its query."""
     if isinstance(connection, LocalConnection):
         return "this machine"
     parts = _parts(connection.base_url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts else "no address"
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" if parts else "no address"
 
 
-def without_secrets(text: str, connection: ConnectionSpec, key: str | None) -> str:
-    """Redact the key, and a password in the address, in a message: providers quote what they reject."""
-    parts = _parts(connection.base_url) if isinstance(connection, EndpointConnection) else None
-    for secret in (key, parts.password if parts else None):
-        if secret and len(secret) >= SHORTEST_KEY:
-            text = _redacted(text, secret)
-    return text
+def without_key(text: str, key: str | None) -> str:
+    """Redact the key in a message: providers quote what they reject."""
+    return _redacted(text, key) if key and len(key) >= SHORTEST_KEY else text
 
 
 def _parts(url: str) -> SplitResult | None:
@@ -145,11 +143,14 @@ def _variable(name: str) -> str:
 
 
 def _openai() -> ConnectionSpec:
-    return EndpointConnection(
-        base_url=os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1",
-        api_key_env="OPENAI_API_KEY",
-        model=os.environ.get("OPENAI_MODEL"),
-    )
+    try:
+        return EndpointConnection(
+            base_url=os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1",
+            api_key_env="OPENAI_API_KEY",
+            model=os.environ.get("OPENAI_MODEL"),
+        )
+    except ValidationError as error:
+        raise InputError(first_problem(error, "OPENAI_BASE_URL")) from None
 
 
 def _provider_or_local() -> ConnectionSpec:

@@ -6,15 +6,12 @@ import re
 import openai
 
 from evalflows.llm.capped_client import redirect
-from evalflows.llm.connections import without_secrets
+from evalflows.llm.connections import without_key
 from evalflows.llm.rate_limit_headers import read_rate_limit
-from evalflows.specs.connection import LocalConnection
 from evalflows.specs.errors import CallError, ErrorKind, describe
 
 _TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
 """Messages of servers that have no error code for it."""
-
-_NOWHERE = LocalConnection()
 
 """Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
 
@@ -35,7 +32,7 @@ def without_keys(text: str, min_chars: int = 0) -> str:
     """Redact the keys of the user's own clients that have at least `min_chars` characters."""
     for key in tuple(_keys):  # another thread may add one
         if len(key) >= min_chars:
-            text = without_secrets(text, _NOWHERE, key)
+            text = without_key(text, key)
     return text
 
 

@@ -4,6 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from evalflows.specs.addresses import secret_in
+
 AnswerForm = Literal["json_schema", "tool_call", "text"]
 """How structured output is requested: by a JSON schema, as tool arguments if the provider supports no schemas, or as
 tags at the end of the text if it supports no tools either."""
@@ -64,6 +66,12 @@ class EndpointConnection(_Connection):
         description="The provider in the price list whose prices apply, such as openai; default: inferred from "
         "base_url",
     )
+
+    @model_validator(mode="after")
+    def _no_secret_in_the_address(self) -> "EndpointConnection":
+        if part := secret_in(self.base_url):
+            raise ValueError(f"base_url: got {part} in it, wanted the key in api_key_env or api_key_block")
+        return self
 
     @model_validator(mode="after")
     def _one_key(self) -> "EndpointConnection":

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from evalflows.specs.addresses import names_secret, secret_in
 from evalflows.specs.columns import AnswerColumns
 
 
@@ -69,8 +70,8 @@ class PythonTarget(_Target):
 
 
 def _check_url(url: str) -> None:
-    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
-        raise ValueError("url: got a user or a password in it, wanted a header from the environment")
+    if part := secret_in(url):
+        raise ValueError(f"url: got {part} in it, wanted a header from the environment")
     try:
         parts = urlsplit(url)
         is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
@@ -106,7 +107,7 @@ class HttpTarget(_Target):
     def _no_secret_is_written_down(self) -> "HttpTarget":
         _check_url(self.url)
         for name, value in self.headers.items():
-            if re.search(r"auth|key|token|secret|cookie", name, re.IGNORECASE) and not re.search(r"\$\{\w+\}", value):
+            if (names_secret(name) or "cookie" in name.lower()) and not re.search(r"\$\{\w+\}", value):
                 raise ValueError(f"headers: {name} holds a value, wanted ${{NAME}} of an environment variable")
         return self
 

@@ -9,7 +9,7 @@ from typing import Literal
 from evalflows.execution.secret_blocks import key_for
 from evalflows.llm import loop
 from evalflows.llm.connect import completer
-from evalflows.llm.connections import AUTO_MODEL, key_source, lacks_key, shared, without_secrets
+from evalflows.llm.connections import AUTO_MODEL, key_source, lacks_key, shared, without_key
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import CallError, InputError
@@ -60,7 +60,7 @@ def _start(name: str, connection: ConnectionSpec, store: Store) -> "Trial | Futu
         complete = completer(name, once, Ledger(store, name, fresh=True), key=key, model=model)
     except (InputError, RuntimeError) as error:  # RuntimeError: not a GGUF file
         message = str(error).removeprefix(f"connection {name!r}: ")
-        return Trial(name=name, outcome="fails", message=without_secrets(message, connection, key))
+        return Trial(name=name, outcome="fails", message=without_key(message, key))
     return loop.start(_try(name, connection, complete, key))
 
 
@@ -76,10 +76,10 @@ async def _try(name: str, connection: ConnectionSpec, complete: Complete, key: s
     try:
         answer = await _answer(complete)
     except CallError as error:
-        message = " ".join(without_secrets(str(error), connection, key).split())
+        message = " ".join(without_key(str(error), key).split())
         return Trial(name=name, outcome="fails", message=message)
     message = f"{answer.latency_s or 0:.2f} s, {answer.model} answered"
-    return Trial(name=name, outcome="works", message=without_secrets(message, connection, key))
+    return Trial(name=name, outcome="works", message=without_key(message, key))
 
 
 async def _answer(complete: Complete) -> Completion:

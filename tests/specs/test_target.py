@@ -121,7 +121,9 @@ def test_an_address_that_nobody_can_have_is_refused(url: str) -> None:
     assert "url" in refusal("http", url=url)
 
 
-@pytest.mark.parametrize("url", ["https://me:hunter2@app.example/", "https://hunter2@app.example/"])
+@pytest.mark.parametrize(
+    "url", ["https://me:hunter2@app.example/", "https://hunter2@app.example/", "https://a/?x=1&token=hunter2"]
+)
 def test_an_address_with_a_password_is_refused_without_telling_it(url: str) -> None:
     assert "hunter2" not in refusal("http", url=url)
 

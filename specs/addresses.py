@@ -1,0 +1,23 @@
+"""Addresses in specs, which are stored and shown as they are: none may hold a secret."""
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+_SECRET = re.compile(r"auth|key|token|secret|passw|pwd|credential|signature|^(sig|code|sas)$", re.IGNORECASE)
+
+
+def names_secret(name: str) -> bool:
+    """Whether a header or a query field holds a secret, by its name."""
+    return bool(_SECRET.search(name))
+
+
+def secret_in(url: str) -> str | None:
+    """Return which part of an address holds a secret, without the secret; None if none does."""
+    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
+        return "a user or a password"
+    try:
+        query = urlsplit(url).query
+    except ValueError:
+        return None
+    names = [name for name, _ in parse_qsl(query, keep_blank_values=True) if names_secret(name)]
+    return f"the query field {names[0]!r}" if names else None

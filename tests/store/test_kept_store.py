@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from evalflows import decide_again
 from evalflows.cli.main import cli
 from evalflows.store import connect
-from evalflows.store.migration import OLDEST, migrate
-from evalflows.store.parquet import FORMAT, Store
+from evalflows.store.migration import migrate
+from evalflows.store.parquet import FORMAT, OLDEST, Store
 from evalflows.store.schemas import TABLES
 
 KEPT = Path(__file__).parent / "kept"

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from prefect_server import prefect_server
 from store_rows import make_row
 
 from evalflows.store.parquet import Store
+
+# The same examples each time, so that a change is never blamed for what it did not break. HYPOTHESIS_PROFILE=explore
+# draws new ones.
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("explore")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 @pytest.fixture(autouse=True)

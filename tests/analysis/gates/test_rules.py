@@ -71,6 +71,13 @@ def test_a_guard_is_open_where_the_interval_holds_the_margin(mean: float) -> Non
     assert text.endswith("the margin" if mean == -0.05 else "the margin; about 1,600 pairs would be enough to decide")
 
 
+def test_fewer_than_ten_examples_may_be_enough_to_decide() -> None:
+    interval = {"interval_at": lambda _: (-0.055, 0.055), "worst_case_interval_at": lambda _: (-0.055, 0.055)}
+    estimate = difference(0.0, n=6, **interval)
+    _, (text,) = ruled({"non_inferiority": {"m": 0.05}, "min_examples": 2}, estimate)
+    assert text.endswith("; about 8 pairs would be enough to decide")
+
+
 def test_a_goal_asks_for_a_rise_that_is_sure() -> None:
     assert ruled({"superiority": ["m"]}, difference(0.03))[0] == "PASS"
     assert ruled({"superiority": ["m"]}, difference(0.01))[0] == "NOT ENOUGH EVIDENCE"

@@ -50,7 +50,7 @@ def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: flo
     needed = estimate.n * ((interval[1] - interval[0]) / 2 / abs(estimate.value - threshold)) ** 2
     if not estimate.n < needed <= MAX_SUGGESTED_N:
         return None
-    step = 10 ** max(0, len(str(round(needed))) - 2)
+    step: int = 10 ** max(0, len(str(round(needed))) - 2)
     return math.ceil(needed / step) * step
 
 

@@ -13,6 +13,7 @@ _TAG = re.compile(r"\[\[([^\[\]:\n]+):([^\[\]\n]*)\]\]")
 _AFTER = re.compile(r"[\s*_`.]*")  # allowed after the last tag; not a quotation mark, which would close a quotation
 _LABEL = re.compile(r"\W*(?:\w[\w ]{0,39}:\W*)?")  # allowed before a tag: `Verdict:`, `- **Overall score:** `
 _FIRST_TAGS = re.compile(rf"(?:{_LABEL.pattern}{_TAG.pattern})+")
+_LONGEST_LABEL = 300
 _NUMBER = re.compile(r"[+-]?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,5})?", re.ASCII)
 _BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
 
@@ -58,14 +59,16 @@ class TaggedOutput:
         return f"{order}:\n{lines}\n{values}"
 
     def read(self, text: str) -> dict[str, Any]:
-        """Return the fields of an answer. Only the last tag of each name counts: earlier ones may be quotations.
+        """Return the fields of an answer, from the tags at its end; tags within sentences and quotations do not count.
 
-        Raises ValueError unless the text ends with a tag for each field, whether the schema requires it or not.
+        Raises ValueError unless the text ends with a tag for each field, whether the schema requires it or not, and if
+        another tag that could be the verdict has another value: which is the judge's own cannot be told.
         """
         tags = self._final_tags(text)
         if missing := [name for name in self.tagged if name not in tags]:
             raise ValueError(f"wanted a line [[{missing[0]}: …]] at the end of the answer")
         answer = {name: _value(name, tags[name][2].strip(), field) for name, field in self.tagged.items()}
+        self._check_agreement(text, answer)
         start = min(tag.start() for tag in tags.values())
         return answer if self.free is None else answer | {self.free: self._free_text(text, start)}
 
@@ -84,6 +87,21 @@ class TaggedOutput:
             end, between = tag.start(), _LABEL
         return tags if _ends_line_or_sentence(text[:end]) else {}
 
+    def _check_agreement(self, text: str, answer: Mapping[str, Any]) -> None:
+        before, end = "", 0
+        for tag in _TAG.finditer(text):
+            # The line up to the tag, without other tags; its end is enough, and keeps long lines from taking long.
+            before, end = (before + text[end : tag.start()])[-_LONGEST_LABEL:], tag.end()
+            name = self._name(tag)
+            if name is None or not _ends_line_or_sentence(before):
+                continue
+            try:
+                other = _value(name, tag[2].strip(), self.tagged[name])
+            except ValueError:  # such as the dots of the instruction
+                continue
+            if other != answer[name]:
+                raise ValueError(f"{name}: got {other!r} and {answer[name]!r}, wanted one verdict")
+
     def _name(self, tag: re.Match[str]) -> str | None:
         folded = tag[1].strip().casefold()
         return next((name for name in self.tagged if name.casefold() == folded), None)
@@ -96,6 +114,8 @@ class TaggedOutput:
 
 def _ends_line_or_sentence(before: str) -> bool:
     line = before.rpartition("\n")[2]
+    if line.lstrip().startswith(">"):  # a quotation
+        return False
     return bool(_LABEL.fullmatch(line)) or line.rstrip(" \t*_").endswith((".", "!", "?", "。"))
 
 

@@ -97,7 +97,6 @@ def test_tags_and_the_text_before_them_become_the_fields() -> None:
         ("- `[[correct: true]]`.", True),
         ("Verdict: [[correct: true]]", True),
         ("**Final verdict:** [[correct: true]]\n\n", True),
-        ("[[correct: false]]\n\n[[correct: true]]", True),
     ],
 )
 def test_tags_may_vary_in_case_spacing_and_decoration(end: str, correct: bool) -> None:
@@ -227,7 +226,7 @@ def test_the_validator_is_built_once_per_schema(monkeypatch: pytest.MonkeyPatch)
     assert fault({"content": answer}, "json_schema", schema)[0] == "bad_answer"
 
 
-@pytest.mark.parametrize("flood", ["[[correct: true]]", "\n", " ", "*", "[", "a: ", "[[correct:", "word ", "[[a: b]] "])
+@pytest.mark.parametrize("flood", ["[[correct: false]]", "[[correct: never]]", "\n", " ", "*", "[", "a: ", "[[correct:", "word ", "[[a: b]] "])
 def test_long_answers_are_read_quickly(flood: str) -> None:
     """The time is linear in the length: quadratic time would take minutes for 100,000 characters."""
     began = time.perf_counter()

@@ -5,6 +5,9 @@ from rapidfuzz.distance import Levenshtein
 from evalflows.evaluators.direction import declares, needs_reference, share
 from evalflows.evaluators.text import answer_text, as_text, reference_value
 
+MAX_PRODUCT = 1e11
+"""Of the lengths of both texts: about a second of work."""
+
 
 @declares(share)
 @needs_reference

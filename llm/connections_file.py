@@ -8,6 +8,8 @@ from pydantic import ValidationError
 
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
 from evalflows.specs.errors import InputError, describe, first_problem, short
+from evalflows.specs.paths import read_regular
+from evalflows.specs.unique_keys import UniqueKeyLoader
 
 _KINDS: dict[str, type[EndpointConnection | LocalConnection]] = {
     "endpoint": EndpointConnection,
@@ -25,7 +27,7 @@ def read_connections(path: Path) -> dict[str, ConnectionSpec]:
 
 def _entries(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(read_regular(path).decode("utf-8"), UniqueKeyLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except yaml.MarkedYAMLError as error:  # its text quotes the lines, which may contain a key

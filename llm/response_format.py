@@ -13,6 +13,7 @@ from evalflows.llm.tagged_output import TaggedOutput
 from evalflows.specs.connection import AnswerForm
 from evalflows.specs.errors import CallError, short
 from evalflows.specs.json_schema import schema_errors, schema_validator
+from evalflows.specs.unique_keys import unique_object
 
 Schema = dict[str, Any]
 
@@ -100,7 +101,7 @@ def _unfenced(text: str) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object)
     except ValueError as error:
         raise ValueError(f"wanted JSON: {error}") from error
 

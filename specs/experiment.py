@@ -73,7 +73,7 @@ class ExperimentSpec(BaseModel):
         default_factory=list, description="Release gates: rules that a candidate must meet to be released"
     )
     connections: Connections
-    repetitions: int = Field(1, ge=1, description="Number of runs per example")
+    repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items running user code concurrently, per process"
     )

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from evalflows.specs.errors import InputError
@@ -27,3 +28,16 @@ def located(path: str | os.PathLike[str]) -> Path:
         return Path(filled(text, text)).expanduser()
     except RuntimeError as error:
         raise InputError(f"{text}: {error}") from error
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError unless the path is a file: a FIFO that nobody writes to, or a device, could be read for ever."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises an error of its own
+        raise OSError(None, "not a regular file")
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file. Raise OSError if it cannot be read, or is not a regular file."""
+    check_regular(path)
+    return path.read_bytes()

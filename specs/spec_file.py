@@ -9,6 +9,11 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from evalflows.specs.errors import InputError, first_problem, short
+from evalflows.specs.paths import read_regular
+from evalflows.specs.unique_keys import UniqueKeyLoader
+
+MAX_VALUES = 1_000_000
+"""Most values of a spec file."""
 
 Spec = TypeVar("Spec", bound=BaseModel)
 
@@ -19,16 +24,31 @@ def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wan
     Raise InputError, in one line, if the file is invalid.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, UniqueKeyLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if _is_too_large(content):
+        raise InputError(f"{path}: got more than {MAX_VALUES:,} values, or an alias that contains itself")
     if not isinstance(content, dict):
         raise InputError(f"{path}: got {type(content).__name__}, wanted a mapping with {wanted}")
     return make_spec(kind, content, changes, str(path))
+
+
+def _is_too_large(content: Any) -> bool:
+    """Whether a spec has more than MAX_VALUES values: aliases repeat what they name, and could contain themselves."""
+    pending, count = [content], 0
+    while pending and count <= MAX_VALUES:
+        value = pending.pop()
+        count += 1
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return count > MAX_VALUES
 
 
 def change_spec(spec: Spec, changes: Sequence[str], where: str) -> Spec:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.unique_keys import unique_object
 
 
 def read_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -24,7 +25,7 @@ def read_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[s
 def parse_json(text: bytes, where: str) -> Any:
     """Parse a JSON value. Raises InputError, in one line, if the text is not JSON (NaN is not)."""
     try:
-        return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse)
+        return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=unique_object)
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
     except RecursionError as error:

@@ -23,10 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.paths import located
+from evalflows.specs.paths import check_regular, located
 from evalflows.store.ingest.jsonl import parse_json, read_lines
 
 Numbered = Iterator[tuple[int, dict[str, Any]]]
+
+MAX_UNPACKED, MAX_RATIO = 64 << 20, 200
+"""Bytes that any gzipped file may unpack to, and how many times its own size a larger one may."""
 
 LARGEST_CELL = 1 << 30
 """In characters: a cell may be a whole document."""
@@ -50,7 +53,7 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
             yield from reader(file, str(path))
     except OSError as error:  # gzip's own has no strerror
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (EOFError, ValueError, zlib.error) as error:
+    except (EOFError, ValueError, OverflowError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
@@ -69,7 +72,37 @@ def _without_gz(path: Path) -> Path:
 
 
 def _opened(path: Path) -> BinaryIO:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    check_regular(path)
+    if path.suffix != ".gz":
+        return path.open("rb")
+    return io.BufferedReader(_Unpacked(path))
+
+
+class _Unpacked(io.RawIOBase):
+    """A gzipped file. Raise ValueError if it unpacks to far more than text does."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = gzip.GzipFile(path)
+        self._most = max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer)
+        if self._file.tell() > self._most:
+            raise ValueError(f"unpacks to more than {self._most >> 20:,} MB, {MAX_RATIO} times its size")
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _from_json(file: BinaryIO, where: str) -> Numbered:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators.regex import regex
+from evalflows.specs.errors import CallError
 
 
 def test_a_pattern_is_found_anywhere_in_the_answer() -> None:
@@ -44,6 +45,14 @@ def test_a_key_names_the_field() -> None:
 @pytest.mark.parametrize("pattern", ["null", "None", "."])
 def test_an_answer_that_is_null_has_nothing_to_find(pattern: str) -> None:
     assert regex({"output": None}, pattern=pattern) is False
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_pattern_that_takes_for_ever_is_too_slow(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(regex.__globals__, "MAX_S", 0.05)
+    with pytest.raises(CallError, match=r"the pattern took longer than 0.05 s on 5001 characters") as caught:
+        regex({"output": "a" * 5000 + "!"}, pattern="(a|aa|aaa)+b", full=full)
+    assert caught.value.kind == "too_slow"
 
 
 def test_a_structure_is_searched_as_json() -> None:

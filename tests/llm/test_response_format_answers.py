@@ -226,7 +226,10 @@ def test_the_validator_is_built_once_per_schema(monkeypatch: pytest.MonkeyPatch)
     assert fault({"content": answer}, "json_schema", schema)[0] == "bad_answer"
 
 
-@pytest.mark.parametrize("flood", ["[[correct: false]]", "[[correct: never]]", "\n", " ", "*", "[", "a: ", "[[correct:", "word ", "[[a: b]] "])
+@pytest.mark.parametrize(
+    "flood",
+    ["[[correct: false]]", "[[correct: never]]", "\n", " ", "*", "[", "a: ", "[[correct:", "word ", "[[a: b]] "],
+)
 def test_long_answers_are_read_quickly(flood: str) -> None:
     """The time is linear in the length: quadratic time would take minutes for 100,000 characters."""
     began = time.perf_counter()

@@ -1,0 +1,46 @@
+"""Spec files that repeat keys, or whose aliases grow without bound, are refused in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import load_experiment
+
+BASE = """
+name: a
+dataset: {rows: [{inputs: q, outputs: a}]}
+targets: [{kind: recorded, column: reference_outputs}]
+evaluators: [contains]
+"""
+BOMB = "metadata:\n  a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"  {name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def load(tmp_path: Path, more: str) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(BASE + more)
+    load_experiment(str(path))
+
+
+@pytest.mark.parametrize("more", [BOMB, "metadata: &m {self: *m}\n", "metadata: {list: &l [*l]}\n"])
+def test_aliases_that_grow_without_bound_are_refused(tmp_path: Path, more: str) -> None:
+    message = "spec.yaml: got more than 1,000,000 values, or an alias that contains itself$"
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, more)
+
+
+def test_a_key_that_repeats_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"spec.yaml: not YAML: got the key 'name' twice in .*, line 6, column 1"):
+        load(tmp_path, "name: b\n")
+
+
+def test_merged_keys_may_be_overridden(tmp_path: Path) -> None:
+    load(tmp_path, "metadata: {one: &one {a: 1, b: 2}, two: {<<: *one, b: 3}}\n")
+
+
+def test_a_run_has_a_number_of_repetitions_that_ends(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="repetitions: Input should be less than or equal to 10000, got 1000000000"):
+        load(tmp_path, "repetitions: 1000000000\n")

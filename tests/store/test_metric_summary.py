@@ -37,6 +37,16 @@ def test_missing_values_do_not_count_as_zero(mixed: duckdb.DuckDBPyConnection) -
     assert found["sd"] == pytest.approx((1 / 3) ** 0.5)
 
 
+def test_labels_beside_numbers_do_not_count_as_scored(store: Store, filler: Filler) -> None:
+    filler.experiment("exp-1", "snap", 4, 1)
+    for i, said in enumerate(({"value": 1.0}, {"value": 0.0}, {"value": None, "label": "unclear"})):
+        for metric in ("mixed", "labels") if "label" in said else ("mixed",):
+            filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, metric, status="scored", **said))
+    with connect(store.layout.root) as catalog:
+        found = select(catalog, "select metric, mean, scored, not_applicable from metric_summary order by 1").fetchall()
+    assert found == [("labels", None, 1, 0), ("mixed", 0.5, 2, 1)]
+
+
 def test_a_metric_without_scored_values_has_no_mean(store: Store, filler: Filler) -> None:
     filler.experiment("exp-1", "snap", 2, 1)
     for i in range(2):

@@ -18,9 +18,12 @@ with of_metrics as (
                      / sum(1 / sampling_rate) filter (status = 'scored' and value is not null)
                 else avg(value) filter (status = 'scored') end as mean,
            stddev_samp(value) filter (status = 'scored') as sd,
-           count(*) filter (status = 'scored') as scored,
+           -- of a metric with numbers, labels are not averaged, and do not count as scored
+           case when count(value) > 0 then count(value) filter (status = 'scored')
+                else count(*) filter (status = 'scored') end as scored,
            count(*) filter (status in ('failed', 'not_attempted')) as missing,
-           count(*) filter (status = 'not_applicable') as not_applicable,
+           count(*) filter (status = 'not_applicable') + case when count(value) > 0
+               then count(*) filter (status = 'scored' and value is null) else 0 end as not_applicable,
            count(*) filter (status = 'sampled_out') as sampled_out,
            sum(calls) as calls, sum(calls_cached) as calls_cached,
            case when bool_or(cost_usd is null) then null else sum(cost_usd) end as cost_usd

@@ -213,3 +213,9 @@ def test_tries_are_those_of_one_metric_and_version_and_of_whole_runs(made: Made)
     made.scores({"e0": [1.0, 1.0]}, metric="another")
     made.scores({"e0": [1.0, 1.0]}, turn=1, score_id="other")
     assert made.trials() == ([1, 0, 0], [2, 0, 0])
+
+
+def test_labels_beside_numbers_do_not_count_as_scored(store: Store, make: Callable[..., Any]) -> None:
+    made = Made(store, make, repetitions=1)
+    made.scores({"e0": [1.0], "e1": ["unclear"], "e2": [0.5]})
+    assert (made.values().scored, made.values().n_missing) == (2, 0)

@@ -46,12 +46,12 @@ def question(inputs: Fields) -> str:
 
 
 def answer(outputs: Fields, key: str | None = None) -> str:
-    """Return the outputs, fenced: the field `key`, or the only one, else all of them as JSON."""
+    """Return the outputs, fenced: the field `key` if given, else the only field, else all of them as JSON."""
     return fenced(answer_text(outputs or {}, key))
 
 
 def reference(reference_outputs: Fields, key: str | None = None) -> str:
-    """Return the reference, fenced: the only field, else the field `key`, else all of it; (none) without one."""
+    """Return the reference, fenced: its only field, or the field `key` of several, or all of it; (none) without one."""
     value = reference_value(reference_outputs, key)
     return NONE if value is None else fenced(as_text(value))
 

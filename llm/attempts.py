@@ -12,6 +12,7 @@ Result = TypeVar("Result")
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 600.0
+"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
 
 RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
 """A retry in place may give a shorter answer than a truncated one; if it does not, a later run will not help either."""

@@ -1,4 +1,4 @@
-"""Classify failed attempts, and decide how long to wait before the next one."""
+"""Classify failed attempts: the kind of error, and its message without keys."""
 
 import json
 import re
@@ -13,8 +13,6 @@ from evalflows.specs.errors import CallError, ErrorKind, describe
 _TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
 """Messages of servers that have no error code for it."""
 
-"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
-
 MIN_PROVIDER_KEY_CHARS = 16
 """Shortest key, in characters, that is redacted in answers too: a shorter one may be a plain word."""
 
@@ -23,7 +21,7 @@ _keys: set[str] = set()
 
 
 def remember_key(key: str | None) -> None:
-    """Redact this key from now on in what the user's own code makes of errors and answers that quote it."""
+    """Redact this key from now on, in errors and answers that pass through the user's own code."""
     if key:
         _keys.add(key)
 

@@ -78,13 +78,13 @@ class Limiter:
     """Slots for calls, handed out in the order of the requests. Use it on one event loop only.
 
     Slow start: the width starts small and grows by one per successful call until a call is refused. Each episode of
-    refusals cuts the width once. If a call is refused while more calls are in flight than have succeeded together
-    before, the number in flight is taken as the provider's ceiling: the width returns to it within a few rounds, stays
-    there, and probes one more call at once after PROBE_AFTER successful calls. If the probe succeeds for a whole round,
-    the ceiling is dropped and the width grows as at the start; the same happens after a refusal that the width does not
-    explain. Faults pause growth for a round and cut nothing. Refusals right after a cut, at a width of one, or with
-    the allowance used up point to a limit other than concurrency: then no call starts for as long as the provider says
-    or, if it does not say, for a time that doubles.
+    refusals cuts the width once. If more calls were in flight than have succeeded together before, their number is
+    taken as the provider's ceiling: the width returns to it within a few rounds, stays there, and probes one more call
+    at once after PROBE_AFTER successful calls. If the probe succeeds for a whole round, the ceiling is dropped and the
+    width grows as at the start; the same happens after a refusal that the width does not explain. Faults pause growth
+    for a round and cut nothing. A refusal at a width of one, with the allowance used up, or again after a cut with a
+    stated wait points to a limit other than concurrency: no call then starts for the stated time, else for one that
+    doubles.
     """
 
     def __init__(

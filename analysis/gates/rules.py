@@ -1,4 +1,8 @@
-"""The rules of a gate: their bounds, and what each is compared with. Their results are in `rule_results`."""
+"""The rules of a gate: their bounds, and what each is compared with.
+
+A new rule is a field of `GateSpec`, a kind here, its outcome in `rule_results`, its texts in `wording`, and its
+vectorised form in `analysis.backtest.vectorised_rules`.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -93,10 +97,10 @@ def rules_of(gate: GateSpec) -> list[Rule]:
 
 
 def p_below_threshold(rule: Rule, estimate: BoundedEstimate | Reason, min_examples: int) -> float | None:
-    """One-sided p that the estimate lies below the threshold, with missing values at the candidate's best.
+    """Return the one-sided p-value of the estimate lying below the threshold, with missing values at their best.
 
-    None if the rule cannot fail by a test: no estimate, a plain threshold, interim analyses, too few examples, or no
-    interval.
+    None without a test: there is no estimate or interval, there are too few examples, the rule is a plain threshold, or
+    the gate has interim analyses.
     """
     if (
         isinstance(estimate, Reason)

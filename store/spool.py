@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 import threading
+import time
 import zlib
 from collections import defaultdict
 from contextlib import suppress
@@ -28,6 +29,8 @@ from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
+ENDING_S = 60.0
+"""Seconds that a process may take to write its parts after it has given up an owner's lease."""
 RESERVED = 1 << 20
 """Bytes that must be free when a chunk starts."""
 
@@ -126,18 +129,19 @@ def _locked(path: Path) -> IO[bytes]:
             file.close()
 
 
-def recover(store: Store, owner: str) -> int:
+def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     """Write the spooled rows of dead processes for an owner as parts. Return the number of rows.
+
+    A spool that a process still has open is skipped after `wait_s` seconds: who has the owner's lease waits, since the
+    process that had it before may still be ending.
 
     Lines that are torn, altered or unknown are set aside in `<part>.damaged` beside the spool, and that is printed.
     """
-    recovered = 0
+    recovered, deadline = 0, time.monotonic() + wait_s
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
         with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue  # its process is alive
+            if not _is_left(path, file, deadline):
+                continue
             rows, unreadable = _read(file)
             for table, recovered_rows in rows.items():
                 store.append(table, owner, path.name.partition(".")[0], recovered_rows)
@@ -149,6 +153,18 @@ def recover(store: Store, owner: str) -> int:
                 print(f"evalflows: set aside {n_lines} of the spool that cannot be read, in {aside}", file=sys.stderr)
             path.unlink(missing_ok=True)
     return recovered
+
+
+def _is_left(path: Path, file: IO[bytes], deadline: float) -> bool:
+    """Lock a spool, if its process has left it behind. Return whether it is locked and still there."""
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return path.exists()  # else its process has just written its part
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+        time.sleep(0.05)
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:

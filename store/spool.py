@@ -139,9 +139,9 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     """
     recovered, deadline = 0, time.monotonic() + wait_s
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
-        with path.open("rb") as file:
-            if not _is_left(path, file, deadline):
-                continue
+        if (file := _left_behind(path, deadline)) is None:
+            continue
+        with file:
             rows, unreadable = _read(file)
             for table, recovered_rows in rows.items():
                 store.append(table, owner, path.name.partition(".")[0], recovered_rows)
@@ -155,16 +155,27 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     return recovered
 
 
-def _is_left(path: Path, file: IO[bytes], deadline: float) -> bool:
-    """Lock a spool, if its process has left it behind. Return whether it is locked and still there."""
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return path.exists()  # else its process has just written its part
-        except BlockingIOError:
+def _left_behind(path: Path, deadline: float) -> IO[bytes] | None:
+    """Open and lock a spool that its process has left behind; None if it is in use until the deadline, or gone."""
+    with suppress(FileNotFoundError):
+        file = path.open("rb")
+        while not _is_locked(file):
             if time.monotonic() >= deadline:
-                return False
-        time.sleep(0.05)
+                file.close()
+                return None
+            time.sleep(0.05)
+        if path.exists():  # else its process has just written the part
+            return file
+        file.close()
+    return None
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:

@@ -182,7 +182,12 @@ def test_whoever_waits_goes_on_when_the_first_is_stopped(tmp_path: Path, prefect
     case.check_completed()
 
 
-def test_threads_with_one_run_key_pay_once(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("root", [None, "memory://shared"])
+def test_threads_with_one_run_key_pay_once(
+    root: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if root is not None:
+        monkeypatch.setenv("EVALFLOWS_STORE", root)
     with serving(Endpoint(latency_s=0.02)) as endpoint:
         spec = ExperimentSpec.model_validate(spec_of(endpoint, run_key="nightly"))
         ids: list[list[str]] = []

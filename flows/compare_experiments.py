@@ -9,6 +9,7 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import compare_chunk
 from evalflows.tasks.finish import calls_end_with_the_flow, raise_failures
 from evalflows.tasks.finish_comparison import finish_comparison
+from evalflows.tasks.leases import lease_of_comparison
 from evalflows.tasks.progress import wait_with_progress
 from evalflows.tasks.publish_comparison import publish_comparison
 from evalflows.tasks.resolve_comparison import resolve_comparison
@@ -30,13 +31,15 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         resume: Id of a comparison to resume instead of starting a new one.
     """
     spec = resolve_comparison(spec)
-    comparison = start_comparison(spec, resume)
-    compare = compare_chunk.with_options(**retries_of(spec))
-    with calls_end_with_the_flow():
-        steps = [compare.submit(chunk) for chunk in pair_chunks(comparison)]
-        wait_with_progress(steps, planned_pairs(comparison))
-    lacking = finish_comparison(comparison)
-    compute_win_rates(comparison)
-    publish_comparison(comparison)
-    raise_failures(steps, lacking)
-    return comparison.comparison_id
+    with lease_of_comparison(spec, resume) as lease:
+        comparison = start_comparison(spec, resume)
+        compare = compare_chunk.with_options(**retries_of(spec))
+        with calls_end_with_the_flow():
+            steps = [compare.submit(chunk) for chunk in pair_chunks(comparison)]
+            wait_with_progress(steps, planned_pairs(comparison))
+        lease.check()
+        lacking = finish_comparison(comparison)
+        compute_win_rates(comparison)
+        publish_comparison(comparison)
+        raise_failures(steps, lacking)
+        return comparison.comparison_id

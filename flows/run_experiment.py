@@ -16,6 +16,7 @@ from evalflows.tasks.differences import compute_differences
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_chunk
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, raise_failures
+from evalflows.tasks.leases import lease_of_run
 from evalflows.tasks.progress import planned_of, wait_with_progress
 from evalflows.tasks.publish import publish_results
 from evalflows.tasks.resolve_comparison import comparison_of
@@ -40,25 +41,27 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
     """
     spec = freeze_dataset(spec)
     validate_snapshot(spec)
-    experiments = start_experiments(spec, resume)
-    execute, evaluate = (step.with_options(**retries_of(spec)) for step in (execute_chunk, evaluate_chunk))
-    with calls_end_with_the_flow():
-        steps: list[PrefectFuture[Any]] = [run_controls.submit(experiments)]
-        stopped = None
-        for wave in waves_of(spec, experiments):
-            for chunk in wave:
-                answered = execute.submit(chunk)
-                steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
-            wait_with_progress(steps, planned_of(experiments))
-            if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
-                break
-        combine_scores(experiments)
-    lacking = finish_experiments(experiments, stopped)
-    compute_differences(experiments)
-    if spec.gates:
-        decide(spec, experiments)
-    publish_results(experiments)
-    raise_failures(steps, lacking, experiments)
-    if spec.compare is not None and stopped is None:
-        compare_experiments(comparison_of(spec, experiments))
-    return [experiment.experiment_id for experiment in experiments]
+    with lease_of_run(spec, resume) as lease:
+        experiments = start_experiments(spec, resume)
+        execute, evaluate = (step.with_options(**retries_of(spec)) for step in (execute_chunk, evaluate_chunk))
+        with calls_end_with_the_flow():
+            steps: list[PrefectFuture[Any]] = [run_controls.submit(experiments)]
+            stopped = None
+            for wave in waves_of(spec, experiments):
+                for chunk in wave:
+                    answered = execute.submit(chunk)
+                    steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
+                wait_with_progress(steps, planned_of(experiments))
+                if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
+                    break
+            combine_scores(experiments)
+        lease.check()
+        lacking = finish_experiments(experiments, stopped)
+        compute_differences(experiments)
+        if spec.gates:
+            decide(spec, experiments)
+        publish_results(experiments)
+        raise_failures(steps, lacking, experiments)
+        if spec.compare is not None and stopped is None:
+            compare_experiments(comparison_of(spec, experiments))
+        return [experiment.experiment_id for experiment in experiments]

@@ -54,6 +54,10 @@ class Layout:
         owner = _table(table).owner
         return f"{self.root}/{table}/sealed/{owner}=_/_.parquet", f"{self.root}/{table}/open/{owner}=_/_.parquet"
 
+    def lease(self, name: str) -> str:
+        """Return the path of a lease, without its suffix."""
+        return f"{self.root}/leases/{_safe(name)}"
+
     def every_row(self, table: str) -> str:
         """Return SQL for all rows of a table, each key once: sealed files directly, open files de-duplicated.
 

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout, files, newest
 from evalflows.store.parquet_files import FORMAT, format_of, storage_errors, write_file
-from evalflows.store.schemas import TABLES, schema_of, to_arrow, to_rows
+from evalflows.store.schemas import TABLES, recorded_after, schema_of, to_arrow, to_rows
 from evalflows.store.source import connect_source, shared
 
 Result = TypeVar("Result")
@@ -63,10 +64,14 @@ class Store:
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
         """Add rows to an open owner; without rows, write nothing.
 
+        Results are recorded after the part's earlier ones even if the clock was set back, since the later row wins.
+
         Raise ValueError for a row of another owner, and StorageError if they cannot be written.
         """
         data = _owned(table, owner, rows)
         if data.num_rows:
+            if TABLES[table].settled and (earlier := self._open_files(table, owner, [part])):
+                data = recorded_after(data, self._last_recorded(earlier))
             self._write(f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", data)
 
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[Any]:
@@ -174,6 +179,11 @@ class Store:
             return to_arrow(table, [])
         with self.cursor() as connection:
             return _as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
+
+    def _last_recorded(self, paths: list[str]) -> datetime | None:
+        with self.cursor() as connection:
+            newest = connection.execute(f"select max(recorded_at) from {files(paths)}").fetchone()
+        return newest[0] if newest else None
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
         self._fs.invalidate_cache()

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -29,8 +29,19 @@ DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
+_clock = datetime.now  # the only place that reads the clock, so that tests can set it back
+
+
 def now() -> datetime:
-    return datetime.now(UTC)
+    return _clock(UTC)
+
+
+def after(*earlier: datetime | None) -> datetime:
+    """Return the current time, or a microsecond after the latest of `earlier` if the clock is not past that.
+
+    For rows of which the newest counts: it must stay the newest if the clock was set back.
+    """
+    return max([now(), *(moment + timedelta(microseconds=1) for moment in earlier if moment is not None)])
 
 
 def new_id(prefix: str, at: datetime | None = None) -> str:

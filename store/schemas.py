@@ -3,11 +3,12 @@
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evalflows.store import records
 
@@ -96,6 +97,18 @@ def to_rows(table: str, data: pa.Table) -> list[Any]:
     columns = [data.column(name).to_pylist() for name in schema_of(record).names]
     names = schema_of(record).names
     return [record(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
+    """Return rows with `recorded_at` at least a microsecond after `newest`; later ones are left as they are."""
+    if newest is None:
+        return data
+    place = data.schema.get_field_index("recorded_at")
+    column = data.column(place)
+    if pc.min(column).as_py() > newest:
+        return data
+    floor = pa.scalar(newest + timedelta(microseconds=1), column.type)
+    return data.set_column(place, data.schema.field(place), pc.if_else(pc.greater(column, floor), column, floor))
 
 
 def _array(column: list[Any], kind: pa.DataType) -> pa.Array:

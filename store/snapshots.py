@@ -4,11 +4,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
-from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, derived_id, new_id, to_json
+from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
 
 INPUTS = ("inputs", "input")
 REFERENCES = ("reference_outputs", "outputs", "expected_output")
@@ -70,8 +71,10 @@ def freeze(
             identity,
             [SnapshotRow(snapshot_id=identity, n_examples=len(examples), splits=to_json(dict(splits)))],
         )
-    if name is not None and (before := current_snapshot(store, name)) != identity:
-        version = new_id("ver")
+    before, since = _current_version(store, name) if name is not None else (None, None)
+    if name is not None and before != identity:
+        recorded_at = after(since)
+        version = new_id("ver", recorded_at)
         row = DatasetVersionRow(
             dataset_version_id=version,
             name=name,
@@ -80,6 +83,7 @@ def freeze(
             source=source,
             description=description,
             metadata=None if metadata is None else to_json(dict(metadata)),
+            recorded_at=recorded_at,
         )
         store.publish("dataset_versions", version, [row])
     return identity
@@ -87,10 +91,14 @@ def freeze(
 
 def current_snapshot(store: Store, name: str) -> str | None:
     """Return the id of a dataset's current snapshot; None if there is none."""
-    rows = store.query(
-        "select snapshot_id from source.dataset_versions where name = ? order by recorded_at desc", [name]
-    )
-    return rows[0][0] if rows else None
+    return _current_version(store, name)[0]
+
+
+def _current_version(store: Store, name: str) -> tuple[str | None, datetime | None]:
+    """Return the id of a dataset's current snapshot, and since when it is current; None if there is none."""
+    query = "select snapshot_id, recorded_at from source.dataset_versions where name = ? order by recorded_at desc"
+    rows = store.query(query, [name])
+    return rows[0] if rows else (None, None)
 
 
 def load_snapshot(store: Store, identity: str) -> list[ExampleRow]:

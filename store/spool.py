@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 import threading
+import time
 import zlib
 from collections import defaultdict
 from contextlib import suppress
@@ -28,6 +29,8 @@ from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
+ENDING_S = 60.0
+"""Seconds that a process may take to write its parts after it has given up an owner's lease."""
 RESERVED = 1 << 20
 """Bytes that must be free when a chunk starts."""
 
@@ -126,18 +129,19 @@ def _locked(path: Path) -> IO[bytes]:
             file.close()
 
 
-def recover(store: Store, owner: str) -> int:
+def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     """Write the spooled rows of dead processes for an owner as parts. Return the number of rows.
+
+    A spool that a process still has open is skipped after `wait_s` seconds: who has the owner's lease waits, since the
+    process that had it before may still be ending.
 
     Lines that are torn, altered or unknown are set aside in `<part>.damaged` beside the spool, and that is printed.
     """
-    recovered = 0
+    recovered, deadline = 0, time.monotonic() + wait_s
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
-        with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue  # its process is alive
+        if (file := _left_behind(path, deadline)) is None:
+            continue
+        with file:
             rows, unreadable = _read(file)
             for table, recovered_rows in rows.items():
                 store.append(table, owner, path.name.partition(".")[0], recovered_rows)
@@ -149,6 +153,29 @@ def recover(store: Store, owner: str) -> int:
                 print(f"evalflows: set aside {n_lines} of the spool that cannot be read, in {aside}", file=sys.stderr)
             path.unlink(missing_ok=True)
     return recovered
+
+
+def _left_behind(path: Path, deadline: float) -> IO[bytes] | None:
+    """Open and lock a spool that its process has left behind; None if it is in use until the deadline, or gone."""
+    with suppress(FileNotFoundError):
+        file = path.open("rb")
+        while not _is_locked(file):
+            if time.monotonic() >= deadline:
+                file.close()
+                return None
+            time.sleep(0.05)
+        if path.exists():  # else its process has just written the part
+            return file
+        file.close()
+    return None
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -14,7 +15,7 @@ from evalflows.reports.decisions import decisions_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExperimentRow, now
+from evalflows.store.records import DecisionRow, ExperimentRow, after
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.start_columns import flow_run_id
 
@@ -57,12 +58,20 @@ def _candidates(spec: ExperimentSpec, rows: list[ExperimentRow]) -> Iterator[tup
 def keep(store: Store, evaluation: GateEvaluation, flow_run: str | None) -> str:
     """Publish a decision with its verdicts, and return its id. Repeating a decision only updates its time."""
     row = evaluation.decision(flow_run)
+    decided_at = after(_newest_decision(store, row))
     if before := store.read("decisions", row.decision_id):
-        store.publish("decisions", row.decision_id, [replace(before[0], recorded_at=now())])
+        store.publish("decisions", row.decision_id, [replace(before[0], recorded_at=decided_at)])
         return row.decision_id
     store.publish("verdicts", row.decision_id, list(evaluation.verdicts(row.decision_id)))
-    store.publish("decisions", row.decision_id, [row])
+    store.publish("decisions", row.decision_id, [replace(row, decided_at=decided_at, recorded_at=decided_at)])
     return row.decision_id
+
+
+def _newest_decision(store: Store, row: DecisionRow) -> datetime | None:
+    """Return the time of the newest decision of the gate, or on the candidate; None if there is none."""
+    query = "select max(recorded_at) from source.decisions where gate = ? or candidate_experiment_id = ?"
+    ((newest,),) = store.query(query, [row.gate, row.candidate_experiment_id])
+    return newest  # type: ignore[no-any-return]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -27,7 +27,7 @@ from evalflows.store.queries.progress import (
     spent,
     whats_missing,
 )
-from evalflows.store.records import ExperimentRow, LimitRow, now
+from evalflows.store.records import ExperimentRow, LimitRow, after
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.tasks.interrupts import interrupts_noted
@@ -104,7 +104,7 @@ def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
     spec = experiment_spec(row)
     names = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
     lacking = whats_missing(store, row, names, [evaluator.metric for evaluator in spec.summary_evaluators])
-    sums = spent(store, row.experiment_id)
+    sums, ended_at = spent(store, row.experiment_id), after(row.recorded_at)
     return replace(
         row,
         state="incomplete" if lacking else "completed",
@@ -114,8 +114,8 @@ def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
         cost_usd=sums.cost_usd,
-        ended_at=now(),
-        recorded_at=now(),
+        ended_at=ended_at,
+        recorded_at=ended_at,
     )
 
 

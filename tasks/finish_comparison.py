@@ -20,7 +20,7 @@ from evalflows.store.queries.comparisons import (
     none_judged,
 )
 from evalflows.store.queries.progress import spent
-from evalflows.store.records import ComparisonSetRow, LimitRow, now
+from evalflows.store.records import ComparisonSetRow, LimitRow, after
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.schemas import COMPARISON_TABLES
 
@@ -46,7 +46,7 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     """Return a comparison's last row: its state, what it lacks, and what it cost."""
     spec = comparison_spec(row)
     lacking = lacking_judgements(store, row, [evaluator.metric for evaluator in spec.evaluators], n_trials(row))
-    sums = spent(store, row.comparison_id)
+    sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
     return replace(
         row,
         state="incomplete" if lacking else "completed",
@@ -56,8 +56,8 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
         cost_usd=sums.cost_usd,
-        ended_at=now(),
-        recorded_at=now(),
+        ended_at=ended_at,
+        recorded_at=ended_at,
     )
 
 

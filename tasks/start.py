@@ -12,10 +12,11 @@ from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import newest_start
 from evalflows.store.queries.progress import open_work
 from evalflows.store.records import ExperimentRow, to_json
 from evalflows.store.schemas import EXPERIMENT_TABLES
-from evalflows.store.spool import recover
+from evalflows.store.spool import ENDING_S, recover
 from evalflows.tasks.provider_limit import check_limits
 from evalflows.tasks.start_columns import id_of_start, start_columns
 
@@ -69,7 +70,7 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         target_kind=target.kind,
         target_version=target_version(target, spec.connections),
         evaluators=to_json([*prepared_experiments.of(spec).described.values()]),
-        **start_columns(spec, before),
+        **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name)),
     )
     if before:
         _check_unchanged(before, row)
@@ -102,10 +103,11 @@ def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
     """Open the experiment with the spooled rows of a dead process, and return its row; a finished one stays sealed."""
     identity = row.experiment_id
     forget_experiment(identity, row.run_group)
-    recover(store, identity)
+    recover(store, identity, ENDING_S)
     if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
         (finished,) = store.read("experiments", identity)
-        return finished  # type: ignore[no-any-return]
+        if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
+            return finished  # type: ignore[no-any-return]
     store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
     store.append("experiments", identity, "start", [row])
     return row

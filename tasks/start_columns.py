@@ -1,5 +1,6 @@
 """What the rows of experiments and comparisons record about their start: the flow run, the code, the spec."""
 
+from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
@@ -8,7 +9,7 @@ from prefect.context import FlowRunContext
 from evalflows.execution.git_revision import revision
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.records import ComparisonSetRow, ExperimentRow, dependent_id, new_id, now, to_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, after, dependent_id, new_id, to_json
 
 
 def flow_run_id() -> str | None:
@@ -26,10 +27,15 @@ def id_of_start(kind: str) -> str:
 
 
 def start_columns(
-    spec: ExperimentSpec | ComparisonSpec, before: ExperimentRow | ComparisonSetRow | None
+    spec: ExperimentSpec | ComparisonSpec,
+    before: ExperimentRow | ComparisonSetRow | None,
+    newest: datetime | None,
 ) -> dict[str, Any]:
-    """Return the columns that experiments and comparisons share; a resumed one keeps its start time."""
-    code = revision()
+    """Return the columns that experiments and comparisons share; a resumed one keeps its start time.
+
+    `newest` is when the newest one of that name was started: a new one starts later, whatever the clock says.
+    """
+    code, recorded_at = revision(), after(before.recorded_at if before else newest)
     return {
         "run_key": spec.run_key,
         "description": spec.description or None,
@@ -44,5 +50,6 @@ def start_columns(
         "state": "running",
         "budget_usd": spec.budget_usd,
         "max_calls": spec.max_calls,
-        "started_at": before.started_at if before else now(),
+        "started_at": before.started_at if before else recorded_at,
+        "recorded_at": recorded_at,
     }

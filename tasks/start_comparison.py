@@ -13,11 +13,12 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import open_judgements
+from evalflows.store.queries.lookup import newest_comparison
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, dependent_id, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.schemas import COMPARISON_TABLES
-from evalflows.store.spool import recover
+from evalflows.store.spool import ENDING_S, recover
 from evalflows.tasks.provider_limit import check_limits
 from evalflows.tasks.start_columns import id_of_start, start_columns
 
@@ -36,7 +37,7 @@ def start_comparison(spec: ComparisonSpec, resume: str | None = None) -> Compari
     Prefect does not have.
     """
     check_limits(spec.connections)
-    store, identity = Store(), resume or _comparison_id(spec)
+    store, identity = Store(), resume or comparison_id(spec)
     stored = store.read("comparison_sets", identity)
     before: ComparisonSetRow | None = stored[0] if stored else None
     if resume and before is None:
@@ -47,7 +48,7 @@ def start_comparison(spec: ComparisonSpec, resume: str | None = None) -> Compari
     return _open(store, row, before)
 
 
-def _comparison_id(spec: ComparisonSpec) -> str:
+def comparison_id(spec: ComparisonSpec) -> str:
     """Return the id of a comparison: the same for a run key, and for a re-run flow run."""
     return id_of_start("cmp") if spec.run_key is None else dependent_id("cmp", NO_TIME, "run_key", spec.run_key)
 
@@ -72,7 +73,7 @@ def _row(store: Store, spec: ComparisonSpec, identity: str, before: ComparisonSe
         chunk_size=before.chunk_size if before else size,
         n_shared=len(shared.examples),
         n_left_out=shared.left_out,
-        **start_columns(spec, before),
+        **start_columns(spec, before, newest_comparison(store, spec.name, spec.run_key)),
     )
 
 
@@ -111,11 +112,12 @@ def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) 
     """Open the comparison with the spooled rows of a dead process, and return its row; a finished one stays sealed."""
     identity = row.comparison_id
     forget_comparison(identity)
-    recover(store, identity)
+    recover(store, identity, ENDING_S)
     same = before is not None and before.spec == row.spec  # otherwise there may be more pairs, or other slices
     if store.is_sealed("comparison_sets", identity) and same and not open_judgements(store, identity, UNREACHABLE):
         (finished,) = store.read("comparison_sets", identity)
-        return finished  # type: ignore[no-any-return]
+        if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
+            return finished  # type: ignore[no-any-return]
     store.reopen(identity, tuple(reversed(COMPARISON_TABLES)))
     store.append("comparison_sets", identity, "start", [row])
     return row

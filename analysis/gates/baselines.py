@@ -7,7 +7,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approved
-from evalflows.store.records import BaselineRow, ExperimentRow, new_id
+from evalflows.store.records import BaselineRow, ExperimentRow, after, new_id
 from evalflows.store.row_specs import experiment_spec
 
 
@@ -49,13 +49,16 @@ def approve_baseline(
     if row.state != "completed":
         why = f": {row.reason}" if row.reason else ""
         raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one (`evalflows resume`)")
-    spec = experiment_spec(row)
+    name = name or experiment_spec(row).name
+    before = approved(store, name)
+    recorded_at = after(row.recorded_at, before.recorded_at if before else None)
     approval = BaselineRow(
-        baseline_id=new_id("base"),
-        name=name or spec.name,
+        baseline_id=new_id("base", recorded_at),
+        name=name,
         experiment_id=row.experiment_id,
         approved_by=by or getpass.getuser(),
         reason=reason,
+        recorded_at=recorded_at,
     )
     store.publish("baselines", approval.baseline_id, [approval])
     return approval

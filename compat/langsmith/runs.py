@@ -8,6 +8,7 @@ from typing import Any
 from evalflows.compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
 from evalflows.compat.langsmith.views import dataset_id, run_key, run_of, score_of
 from evalflows.specs.errors import InputError
+from evalflows.store.ingest.labels import later_labels
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import DataType, ExperimentRow, LabelRow, derived_id, new_id, to_json
@@ -133,7 +134,7 @@ def label_run(
         source=SOURCE,
         metadata=None if metadata is None else to_json(dict(metadata)),
     )
-    store.publish("labels", batch, [row])
+    store.publish("labels", batch, later_labels(store, [row]))
     return next(feedback for feedback in feedback_of(store, [run], key) if feedback.id == row.label_id)
 
 

@@ -14,6 +14,7 @@ from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import FallbackSpec
+from evalflows.tasks.leases import refuse_if_running
 from evalflows.tasks.progress import Watch, watched
 from evalflows.tasks.resolve_comparison import check_and_resolve
 
@@ -33,6 +34,7 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
 
     Raise InputError if the spec is wrong, and IncompleteError if the comparison could not be completed.
     """
+    refuse_if_running(spec, resume)
     checked = check_and_resolve(spec)
     with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         return compare_experiments(checked, resume)

@@ -23,6 +23,7 @@ from evalflows.specs.reference import name_of, refer
 from evalflows.specs.target import TargetSpec
 from evalflows.store.ingest.rows import READERS, suffix
 from evalflows.tasks.gate import check_gates
+from evalflows.tasks.leases import refuse_if_running
 from evalflows.tasks.progress import Watch, watched
 from evalflows.tasks.snapshot import check_and_freeze
 
@@ -41,6 +42,7 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
+    refuse_if_running(spec, resume)
     frozen = check_and_freeze(spec)
     # Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole
     # seconds: the run waits for their thread, which sleeps for a second at a time.
@@ -53,6 +55,7 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
+    refuse_if_running(spec, resume)
     checked = check_gates.fn(spec)
     with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         return gate_release(checked, resume)

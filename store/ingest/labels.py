@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,20 @@ def import_labels(
     batch = derived_id("labels", *sorted(to_json(_content(label)) for label in labels))
     labels = [replace(label, batch_id=batch, label_id=derived_id(batch, label.label_id)) for label in labels]
     if not (already_imported := store.is_sealed("labels", batch)):
+        labels = later_labels(store, labels)
         store.publish("labels", batch, labels)
     return Imported(
         batch_id=batch, labels=labels, left_empty=len(rows) - len(labels), already_imported=already_imported
     )
+
+
+def later_labels(store: Store, labels: Sequence[LabelRow]) -> list[LabelRow]:
+    """Return labels recorded after all others of the same subjects, whatever the clock says: the latest one counts."""
+    query = "select max(recorded_at) from source.labels where list_contains(?, subject_id)"
+    ((newest,),) = store.query(query, [sorted({label.subject_id for label in labels})])
+    if newest is None:
+        return list(labels)
+    return [replace(label, recorded_at=max(label.recorded_at, newest + timedelta(microseconds=1))) for label in labels]
 
 
 def _content(label: LabelRow) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Finding experiments and comparisons by id, prefix or name."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from evalflows.specs.errors import InputError
@@ -56,6 +57,20 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
 def _known(rows: list[tuple[Any, ...]]) -> str:
     names = list(dict.fromkeys(row[1] for row in rows))
     return f"wanted an id or one of: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+
+
+def newest_start(store: Store, name: str, spec_name: str) -> datetime | None:
+    """Return when the newest experiment of a name, or of a spec's name, was started; None if there is none."""
+    query = "select max(started_at) from source.experiments where name = ? or spec ->> 'name' = ?"
+    ((newest,),) = store.query(query, [name, spec_name])
+    return newest  # type: ignore[no-any-return]
+
+
+def newest_comparison(store: Store, name: str, run_key: str | None) -> datetime | None:
+    """Return when the newest comparison of a name, or of a run key, was started; None if there is none."""
+    query = "select max(started_at) from source.comparison_sets where name = ? or run_key = ?"
+    ((newest,),) = store.query(query, [name, run_key])
+    return newest  # type: ignore[no-any-return]
 
 
 def run_groups(store: Store, identities: Sequence[str]) -> list[str]:

@@ -429,3 +429,17 @@ def test_the_folder_is_the_environments_or_the_stores_or_below_the_current_one(
     monkeypatch.chdir(tmp_path)
     assert spool_folder(Store()) == tmp_path / "store" / "spool"
     assert spool_folder(Store("memory://evals")) == tmp_path / "data" / "spool"
+
+
+def test_recover_waits_for_a_process_that_is_just_ending(store: Store, output: Make) -> None:
+    """Who has the owner's lease waits for the part of the process that had it before."""
+    spool = Spool(store, OWNER, "p")
+    spool.__enter__()
+    spool.add("outputs", output("a"))
+    ending = threading.Timer(0.3, lambda: spool.__exit__(None, None, None))
+    ending.start()
+    assert recover(store, OWNER) == 0
+    assert runs(store) == [], "it skips a spool that is in use"
+    assert recover(store, OWNER, 30.0) == 0, "its process has written the part itself"
+    assert runs(store) == ["a"]
+    ending.join()

@@ -1,0 +1,1 @@
+"""One process at a time works on an experiment or a comparison."""

@@ -1,0 +1,85 @@
+"""Leases: one process at a time works on the experiments of a run group, or on a comparison."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import fsspec
+
+from evalflows.specs.errors import InputError
+from evalflows.store.leases.file_lease import FileLease
+from evalflows.store.leases.holder import Holder
+from evalflows.store.leases.object_lease import ObjectLease
+from evalflows.store.parquet import Store
+
+
+class Lease(Protocol):
+    """A lease that this process may take. Threads of one process exclude each other too."""
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two attempts to take it."""
+
+    def take(self) -> Holder | None:
+        """Take the lease. Return None, or who has it."""
+
+    def holder(self) -> Holder | None:
+        """Return who has the lease, without taking it; None if it is free."""
+
+    def check(self) -> None:
+        """Raise StorageError if the lease was lost to another process."""
+
+    def release(self) -> None:
+        """Give the lease back, if this process has it."""
+
+
+@contextmanager
+def leased(
+    store: Store, name: str, work: str, *, wait: bool, on_loss: Callable[[], object] = lambda: None
+) -> Iterator[Lease]:
+    """Hold a lease during the block.
+
+    Args:
+        store: The store that the lease belongs to.
+        name: Id of the run group or the comparison.
+        work: What the lease is for, in messages.
+        wait: If another process has it, wait, instead of raising InputError in one line that names the process.
+        on_loss: Called, from another thread, if another process takes over the lease of an object store.
+
+    Raise StorageError if the store cannot be written, or if the block failed because the lease was lost.
+    """
+    lease = _lease(store, name, on_loss)
+    try:
+        if (holder := lease.take()) is not None:
+            if not wait:
+                raise _in_use(work, holder)
+            print(f"evalflows: {work}: waiting for {holder}, which works on it", file=sys.stderr, flush=True)
+            while lease.take() is not None:
+                time.sleep(lease.poll_s)
+        yield lease
+    except Exception:
+        lease.check()
+        raise
+    finally:
+        lease.release()
+
+
+def refuse_if_in_use(store: Store, name: str, work: str) -> None:
+    """Raise InputError if a process has the lease: a quick look before anything is loaded or started."""
+    if (holder := _lease(store, name).holder()) is not None:
+        raise _in_use(work, holder)
+
+
+def _in_use(work: str, holder: Holder) -> InputError:
+    return InputError(f"{work}: in use by {holder}; wait until it has ended or {holder.how_to_stop}, then try again")
+
+
+def _lease(store: Store, name: str, on_loss: Callable[[], object] = lambda: None) -> Lease:
+    path = store.layout.lease(name)
+    if store.layout.is_local:
+        return FileLease(Path(f"{path}.lock"))
+    fs, _ = fsspec.core.url_to_fs(store.layout.root)
+    return ObjectLease(fs, f"{path}.json", on_loss)

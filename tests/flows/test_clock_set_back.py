@@ -1,0 +1,129 @@
+"""A clock that is set back during a run, or before the next one, changes nothing about the newest results."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clock import set_clock_back
+from endpoint import Endpoint, Reply, Request, echo, error, serving
+from gated import drawn, gated
+from matched import asked
+from pairwise_runs import N, answered, by_length, judged_by
+
+from evalflows import compare, gate, run
+from evalflows.analysis.gates.baselines import approve_baseline
+from evalflows.reports.decisions import decisions_of
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import IncompleteError
+from evalflows.store import Store
+from evalflows.store.queries.lookup import find_comparison, find_experiments
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
+
+ITEMS = 8
+
+
+def spec_of(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
+    connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "attempts": 1}
+    fields: dict[str, Any] = {
+        "name": "faq",
+        "dataset": {"rows": [{"inputs": {"question": f"q{i}"}, "outputs": {"a": "b"}} for i in range(ITEMS)]},
+        "targets": [{"kind": "chat", "connection": "mock", "user": "{question}"}],
+        "evaluators": ["contains"],
+        "connections": {"mock": connection},
+        "chunk_retries": 0,
+    }
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def sealed_as(table: str, identity: str) -> str:
+    (row,) = Store().read(table, identity)
+    assert Store().is_sealed(table, identity)
+    assert row.started_at < row.ended_at <= row.recorded_at
+    return str(row.state)
+
+
+def test_an_experiment_that_ends_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(request: Request) -> Reply:
+        if endpoint.calls == ITEMS // 2:
+            set_clock_back(monkeypatch)
+        return echo(request)
+
+    endpoint = Endpoint(answer=answer)
+    with serving(endpoint):
+        (identity,) = run(spec_of(endpoint))
+    assert sealed_as("experiments", identity) == "completed"
+
+
+def test_an_experiment_that_was_sealed_as_running_is_completed_by_a_resume() -> None:
+    with serving(Endpoint()) as endpoint:
+        (identity,) = run(spec_of(endpoint, run_key="one"))
+        store = Store()
+        (row,) = store.read("experiments", identity)
+        fields = {name: getattr(row, name) for name in row.__slots__} | {"state": "running", "ended_at": None}
+        store.publish("experiments", identity, [type(row)(**fields)])
+        assert run(spec_of(endpoint, run_key="one")) == [identity]
+        assert endpoint.calls == ITEMS
+    assert sealed_as("experiments", identity) == "completed"
+
+
+def test_a_resumed_experiment_has_its_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that the budget left out fail for good: what is recorded of them earlier no longer counts."""
+    with serving(Endpoint()) as endpoint:
+        with pytest.raises(IncompleteError, match="not done: 4 of 8 answers"):
+            run(spec_of(endpoint, run_key="one", max_calls=4))
+        set_clock_back(monkeypatch)
+        endpoint.answer = lambda request: error(413, "too long")
+        (identity,) = run(spec_of(endpoint, run_key="one"))
+        assert endpoint.calls == ITEMS
+        assert run(spec_of(endpoint, run_key="one")) == [identity]
+        assert endpoint.calls == ITEMS, "nothing is left to do"
+    assert sealed_as("experiments", identity) == "completed"
+    assert asked("select status, count(*) from outputs group by all order by all") == [("failed", 4), ("ok", 4)]
+
+
+def test_a_name_means_its_newest_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Endpoint()) as endpoint:
+        run(spec_of(endpoint))
+        for _ in range(2):
+            set_clock_back(monkeypatch)
+            (identity,) = run(spec_of(endpoint))
+            assert find_experiments(Store(), "faq") == [identity]
+
+
+def test_a_comparison_that_ends_is_completed_and_the_newest_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = answered("old", "new")
+    with serving(Endpoint(answer=by_length)) as endpoint:
+        compare(judged_by(endpoint, [old, new], name="both"))
+        set_clock_back(monkeypatch)
+
+        def answer(request: Request) -> Reply:
+            if endpoint.calls == N + N // 2:
+                set_clock_back(monkeypatch)
+            return by_length(request)
+
+        endpoint.answer = answer
+        identity = compare(judged_by(endpoint, [old, new], name="both", use_cache=False))
+    assert find_comparison(Store(), "both") == identity
+    assert sealed_as("comparison_sets", identity) == "completed"
+
+
+def test_a_gate_compares_with_the_newest_approval_and_its_newest_decision_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"name": "release", "non_inferiority": {"exact_match": 0.3}}
+    right = {name: drawn(60, share) for name, share in (("low", 0.2), ("high", 0.9), ("new", 0.9))}
+    ids = {}
+    for name in ("high", "low"):  # against the first, the candidate fails
+        fields = gated(tmp_path, [], **{name: right[name]}) | {"name": name}
+        (ids[name],) = run(ExperimentSpec.model_validate(fields))
+    approve_baseline(Store(), Store().read("experiments", ids["high"])[0], "app")
+    fields = gated(tmp_path, [rule], new=right["low"]) | {"name": "app", "run_key": "candidate"}
+    spec = ExperimentSpec.model_validate(fields)
+    with pytest.raises(Exception, match="FAIL"):
+        gate(spec)
+    set_clock_back(monkeypatch)
+    approve_baseline(Store(), Store().read("experiments", ids["low"])[0], "app")
+    (passed,) = gate(spec)
+    (decision,) = decisions_of(Store(), find_experiments(Store(), "app"))
+    assert (decision.decision_id, decision.conclusion, decision.baseline_experiment_id) == (passed, "PASS", ids["low"])

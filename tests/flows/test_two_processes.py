@@ -1,0 +1,215 @@
+"""Two processes, or two threads, on one experiment or one comparison: one works, and nothing is paid twice."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from endpoint import Endpoint, echo, serving
+from matched import asked
+from pairwise_runs import answered, by_length
+
+from evalflows import run
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import InputError
+from evalflows.store import Store
+from evalflows.store.leases.lease import leased
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "few_resamples")
+
+ITEMS, IN_FLIGHT = 100, 8
+TOTAL = 2 * ITEMS
+SLOWLY_S = 0.3
+
+
+def spec_of(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
+    connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "max_in_flight": IN_FLIGHT}
+    return {
+        "name": "shared",
+        "dataset": {"rows": [{"inputs": {"question": f"q{i}"}, "outputs": {"a": "b"}} for i in range(ITEMS)]},
+        "targets": [{"kind": "chat", "connection": "mock", "user": "{question}"}],
+        "evaluators": [{"use": "judges:says_correct", "connection": "mock"}, "contains"],
+        "connections": {"mock": connection},
+        "chunk_size": 25,
+    } | changes
+
+
+def comparison_of(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "shared",
+        "experiments": answered("old", "new", n=ITEMS),
+        "evaluators": [{"use": "pairwise_preference", "connection": "mock"}],
+        "connections": spec_of(endpoint)["connections"],
+        "both_orders": True,
+        "max_concurrency": IN_FLIGHT,
+        "chunk_size": 20,
+    } | changes
+
+
+def started(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    """Start the command in its own process, on this test's store."""
+    command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
+    own = os.environ | environment | {"PYTHONPATH": str(Path(__file__).parent.parent / "support")}
+    return subprocess.Popen(command, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
+
+
+def when_called(process: subprocess.Popen[str], endpoint: Endpoint, calls: int) -> None:
+    deadline = time.monotonic() + 60
+    while endpoint.calls < calls:
+        assert process.poll() is None and time.monotonic() < deadline, "ended too early"
+        time.sleep(0.01)
+
+
+def waiting_line(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+class Case:
+    """An experiment or a comparison: the command that starts it, and what is stored when it has ended."""
+
+    def __init__(self, kind: str, folder: Path, endpoint: Endpoint) -> None:
+        self.kind, self.folder = kind, folder
+        is_run = kind == "experiment"
+        endpoint.answer = echo if is_run else by_length
+        self.spec = spec_of(endpoint) if is_run else comparison_of(endpoint)
+        self.command = ["run" if is_run else "compare", "spec.yaml"]
+        self.query = "select state, reason from " + (
+            "experiments where name = 'shared'" if is_run else "comparison_sets"
+        )
+
+    def write(self, **changes: Any) -> None:
+        (self.folder / "spec.yaml").write_text(yaml.safe_dump(self.spec | changes))
+
+    def check_completed(self) -> None:
+        assert asked(self.query) == [("completed", None)]
+        assert not list((self.folder / "spool").rglob("*.jsonl"))
+
+
+BOTH = pytest.mark.parametrize("kind", ["experiment", "comparison"])
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_second_resume_is_refused_in_one_line(kind: str, tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
+        case = Case(kind, tmp_path, endpoint)
+        case.write()
+        process = started(tmp_path, prefect_environment, *case.command)
+        when_called(process, endpoint, 2 * IN_FLIGHT)
+        process.kill()
+        process.communicate()
+        first = started(tmp_path, prefect_environment, "resume", "shared")
+        when_called(first, endpoint, 5 * IN_FLIGHT)
+        code, errors = ended(started(tmp_path, prefect_environment, "resume", "shared"))
+        assert first.poll() is None, "the first has not ended yet"
+        line = rf"evalflows: {kind} 'shared': in use by process {first.pid} on \S+, since .* UTC; wait until .*\n"
+        assert code == 2 and re.fullmatch(line, errors), errors
+        endpoint.latency_s = 0.0
+        assert ended(first) == (0, "")
+        assert endpoint.repeated() <= IN_FLIGHT, "only those in flight at the kill"
+        assert endpoint.calls - endpoint.repeated() == TOTAL
+    case.check_completed()
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_run_with_the_same_run_key_waits_and_pays_nothing(
+    kind: str, tmp_path: Path, prefect_environment: dict[str, str]
+) -> None:
+    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
+        case = Case(kind, tmp_path, endpoint)
+        case.write(run_key="nightly", max_calls=TOTAL)
+        first = started(tmp_path, prefect_environment, *case.command)
+        when_called(first, endpoint, IN_FLIGHT)
+        second = started(tmp_path, prefect_environment, *case.command)
+        assert waiting_line(second).startswith(f"evalflows: {kind} 'shared': waiting for process {first.pid} on ")
+        assert first.poll() is None
+        endpoint.latency_s = 0.0
+        assert [ended(first), ended(second)] == [(0, ""), (0, "")]
+        assert (endpoint.calls, endpoint.repeated()) == (TOTAL, 0)
+    case.check_completed()
+
+
+@pytest.mark.slow
+@BOTH
+def test_whoever_waits_goes_on_when_the_first_is_killed(
+    kind: str, tmp_path: Path, prefect_environment: dict[str, str]
+) -> None:
+    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
+        case = Case(kind, tmp_path, endpoint)
+        case.write(run_key="nightly")
+        first = started(tmp_path, prefect_environment, *case.command)
+        when_called(first, endpoint, 3 * IN_FLIGHT)
+        second = started(tmp_path, prefect_environment, *case.command)
+        assert "waiting for" in waiting_line(second)
+        first.kill()
+        first.communicate()
+        endpoint.latency_s = 0.0
+        assert ended(second) == (0, "")
+        assert endpoint.repeated() <= IN_FLIGHT
+        assert endpoint.calls - endpoint.repeated() == TOTAL
+    case.check_completed()
+
+
+@pytest.mark.slow
+def test_whoever_waits_goes_on_when_the_first_is_stopped(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    """What the first has finished is in its spool or its parts, and none of it is paid again."""
+    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
+        case = Case("experiment", tmp_path, endpoint)
+        case.write(run_key="nightly")
+        first = started(tmp_path, prefect_environment, *case.command)
+        when_called(first, endpoint, 3 * IN_FLIGHT)
+        second = started(tmp_path, prefect_environment, *case.command)
+        assert "waiting for" in waiting_line(second)
+        first.terminate()
+        endpoint.latency_s = 0.0
+        assert ended(first)[0] == 130
+        assert ended(second) == (0, "")
+        assert endpoint.repeated() <= IN_FLIGHT
+    case.check_completed()
+
+
+@pytest.mark.parametrize("root", [None, "memory://shared"])
+def test_threads_with_one_run_key_pay_once(
+    root: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if root is not None:
+        monkeypatch.setenv("EVALFLOWS_STORE", root)
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        spec = ExperimentSpec.model_validate(spec_of(endpoint, run_key="nightly"))
+        ids: list[list[str]] = []
+        threads = [threading.Thread(target=copy_context().run, args=(lambda: ids.append(run(spec)),)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert (endpoint.calls, endpoint.repeated()) == (TOTAL, 0)
+    assert len(ids) == 2 and ids[0] == ids[1]
+    assert asked("select state, reason from experiments") == [("completed", None)]
+    assert f"waiting for process {os.getpid()} on" in capsys.readouterr().err
+
+
+def test_what_is_running_is_not_resumed_by_the_api() -> None:
+    with serving(Endpoint()) as endpoint:
+        spec = ExperimentSpec.model_validate(spec_of(endpoint))
+        run(spec)
+        ((group,),) = asked("select run_group from experiments")
+        with leased(Store(), group, "work", wait=False):
+            refused = pytest.raises(InputError, match=r"^experiment 'shared': in use by process \d+ on .*stop it, then")
+            with refused:
+                run(spec, resume=group)
+        run(spec, resume=group)
+        assert endpoint.calls == TOTAL

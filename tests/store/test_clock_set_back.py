@@ -1,0 +1,113 @@
+"""What came later counts, even if the clock was set back meanwhile."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from clock import DAY, set_clock_back
+from open_store import OWNER, Make
+
+from evalflows.analysis.gates.baselines import approve_baseline
+from evalflows.store.catalog import ask
+from evalflows.store.ingest.labels import import_labels
+from evalflows.store.parquet import Store
+from evalflows.store.queries.baselines import approvals, approved
+from evalflows.store.queries.lookup import newest_comparison, newest_start
+from evalflows.store.records import after, new_id, now
+from evalflows.store.snapshots import current_snapshot, freeze, to_examples
+
+
+def frozen(store: Store, question: str) -> str:
+    return freeze(store, to_examples([(1, {"inputs": question})], "rows"), name="faq", source="rows")
+
+
+def test_a_time_is_never_earlier_than_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = now()
+    assert after(None) - before < timedelta(minutes=1)
+    assert after(before - DAY) - before < timedelta(minutes=1), "an earlier time changes nothing"
+    set_clock_back(monkeypatch)
+    assert now() < before
+    assert after(before - DAY, None, before) == before + timedelta(microseconds=1)
+
+
+def test_a_dataset_is_its_newest_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen(store, "old")
+    set_clock_back(monkeypatch)
+    for question in ("newer", "newest"):
+        identity = frozen(store, question)
+        assert current_snapshot(store, "faq") == identity
+    ((mart,),) = ask(store, ("select snapshot_id from datasets", []))[0]
+    assert mart == identity
+    ids = store.query("select dataset_version_id[:14] from source.dataset_versions order by recorded_at")
+    assert ids == sorted(ids), "ids sort by the same time, in milliseconds"
+
+
+def test_the_newest_approval_holds(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [make("experiments", experiment_id=new_id("exp"), state="completed", spec='{"name": "x"}') for _ in range(2)]
+    approve_baseline(store, rows[0], "faq", by="me")
+    set_clock_back(monkeypatch)
+    approve_baseline(store, rows[1], "faq", by="me")
+    assert approved(store, "faq").experiment_id == rows[1].experiment_id  # type: ignore[union-attr]
+    assert [approval.experiment_id for approval in approvals(store) if approval.holds] == [rows[1].experiment_id]
+
+
+def test_labels_imported_later_count(store: Store, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.publish("experiments", OWNER, [make("experiments", experiment_id=OWNER)])
+    store.publish("outputs", OWNER, [make("outputs", run_id="r1", experiment_id=OWNER)])
+    for value in ("true", "false"):
+        (tmp_path / f"{value}.csv").write_text(f"run_id,metric,value,labeller\nr1,good,{value},ann\n")
+    import_labels(store, tmp_path / "true.csv")
+    set_clock_back(monkeypatch)
+    import_labels(store, tmp_path / "false.csv")
+    assert ask(store, ("select value from current_labels", [])) == [[(0.0,)]]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(
+    "table, key, before, later",
+    [
+        ("outputs", "run_id", "not_attempted", "failed"),  # a final failure: else it would be called again for ever
+        ("scores", "score_id", "scored", "scored"),  # composites are computed again from newer parts
+        ("comparisons", "judgement_id", "failed", "failed"),
+    ],
+)
+def test_results_of_a_retry_replace_earlier_ones(
+    any_store: Store,
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    sealed: bool,
+    table: str,
+    key: str,
+    before: str,
+    later: str,
+) -> None:
+    owner = "comparison_id" if table == "comparisons" else "experiment_id"
+
+    def row(status: str, error: str) -> object:
+        return make(table, **{key: "a", owner: OWNER, "status": status, "error": error})
+
+    any_store.append(table, OWNER, "p", [row(before, "before")])
+    if sealed:
+        any_store.seal(OWNER, [table])
+        any_store.reopen(OWNER, [table])
+    set_clock_back(monkeypatch)
+    any_store.append(table, OWNER, "p", [row(later, "later")])
+    assert [row.error for row in any_store.read(table, OWNER)] == ["later"]
+
+
+def test_times_of_results_are_their_own_while_the_clock_goes_on(store: Store, output: Callable[..., object]) -> None:
+    rows = [output(run) for run in "ab"]
+    store.append("outputs", OWNER, "p", rows[:1])
+    store.append("outputs", OWNER, "p", rows[1:])
+    assert sorted(store.read("outputs", OWNER), key=lambda row: row.run_id) == rows
+
+
+def test_a_new_start_is_the_newest_of_its_name(store: Store, make: Make) -> None:
+    assert newest_start(store, "chat", "faq") is None
+    assert newest_comparison(store, "chat", None) is None
+    at = now()
+    row = make("experiments", experiment_id=OWNER, name="chat", spec='{"name": "faq"}', started_at=at)
+    store.publish("experiments", OWNER, [row])
+    assert newest_start(store, "chat", "other") == newest_start(store, "other", "faq") == at
+    assert newest_start(store, "other", "other") is None

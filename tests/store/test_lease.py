@@ -1,0 +1,238 @@
+"""Leases of stores in folders and in memory: one has it, the others see who; one that is left behind is taken over."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from clock import set_clock_back
+
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.leases import object_lease
+from evalflows.store.leases.lease import leased, refuse_if_in_use
+from evalflows.store.parquet import Store
+from evalflows.store.records import now
+
+NAME, WORK = "group-1", "experiment 'faq'"
+HOLDS = """
+import sys, time
+from evalflows.store.leases.lease import leased
+from evalflows.store.parquet import Store
+with leased(Store(), "group-1", "work", wait=True):
+    print("held", flush=True)
+    if "fork" in sys.argv:
+        import os
+        if not os.fork():
+            time.sleep(60)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases of object stores are renewed every 40 ms, and expire after half a second."""
+    monkeypatch.setattr(object_lease, "RENEW_S", 0.04)
+    monkeypatch.setattr(object_lease, "EXPIRY_S", 0.5)
+    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
+    monkeypatch.setattr(object_lease.ObjectLease, "poll_s", 0.02)
+
+
+@pytest.fixture
+def holding(store: Store, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the lease."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, getattr(request, "param", "")], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout and process.stdout.readline() == b"held\n"
+    yield process
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def left_behind(store: Store, **changes: Any) -> fsspec.AbstractFileSystem:
+    """Write the lease of a process that died a second ago."""
+    fs, _ = fsspec.core.url_to_fs(store.layout.root)
+    at = (now() - timedelta(seconds=1)).isoformat()
+    body = {"host": "elsewhere", "pid": 7, "since": at, "token": "dead", "renewed_at": at} | changes
+    fs.pipe_file(f"{store.layout.lease(NAME)}.json", json.dumps(body).encode())
+    return fs
+
+
+def token(store: Store) -> str:
+    fs, _ = fsspec.core.url_to_fs(store.layout.root)
+    return str(json.loads(fs.cat_file(f"{store.layout.lease(NAME)}.json"))["token"])
+
+
+def test_a_held_lease_is_refused_in_one_line_and_free_afterwards(any_store: Store) -> None:
+    for _ in range(2):
+        refuse_if_in_use(any_store, NAME, WORK)
+        with leased(any_store, NAME, WORK, wait=False) as lease:
+            lease.check()
+            line = rf"experiment 'faq': in use by process {os.getpid()} on \S+, since 20.* UTC; wait until it has ended"
+            with pytest.raises(InputError, match=line), leased(any_store, NAME, WORK, wait=False):
+                pytest.fail("two had it")
+            with pytest.raises(InputError, match=line):
+                refuse_if_in_use(any_store, NAME, WORK)
+            with leased(any_store, "group-2", WORK, wait=False):
+                pass
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_it_is_given_back_after_an_error(any_store: Store, error: type[BaseException]) -> None:
+    with pytest.raises(error), leased(any_store, NAME, WORK, wait=False):
+        raise error
+    with leased(any_store, NAME, WORK, wait=False):
+        pass
+    assert not list(Path(any_store.layout.root).glob("leases/*"))
+
+
+def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work(me: int) -> None:
+        with leased(any_store, NAME, WORK, wait=True):
+            inside.append(me)
+            most.append(len(inside))
+            time.sleep(0.15)
+            inside.remove(me)
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert most == [1, 1, 1, 1]
+    assert "evalflows: experiment 'faq': waiting for" in capsys.readouterr().err
+
+
+def test_another_process_is_named(store: Store, holding: subprocess.Popen[bytes]) -> None:
+    line = rf"process {holding.pid} on .* wait until it has ended or stop it \(`kill {holding.pid}`\), then try again"
+    with pytest.raises(InputError, match=line), leased(store, NAME, WORK, wait=False):
+        pytest.fail("two had it")
+
+
+@pytest.mark.parametrize("holding", ["", "fork"], indirect=True)
+def test_a_killed_process_leaves_nothing_to_clean_up(store: Store, holding: subprocess.Popen[bytes]) -> None:
+    """Even if a process that it forked lives on."""
+    holding.kill()
+    holding.wait()
+    with leased(store, NAME, WORK, wait=False):
+        pass
+
+
+def test_a_name_stays_in_its_folder(any_store: Store) -> None:
+    with pytest.raises(InputError, match="wanted an id"), leased(any_store, "../x", WORK, wait=False):
+        pytest.fail("no id")
+
+
+def test_a_read_only_store_is_named(store: Store) -> None:
+    Path(store.layout.root, "leases").write_text("a file in the way")
+    with pytest.raises(StorageError, match=r"leases.*: (File exists|Not a directory)"):
+        leased(store, NAME, WORK, wait=False).__enter__()
+
+
+# Object stores
+
+
+@pytest.fixture
+def objects(memory_root: str) -> Store:
+    return Store(memory_root)
+
+
+@pytest.mark.parametrize("changes", [{}, {"renewed_at": "2100-01-01T00:00:00+00:00"}, {"pid": None, "token": None}])
+def test_an_expired_lease_is_taken_over(objects: Store, changes: dict[str, Any]) -> None:
+    left_behind(objects, **changes)
+    refuse_if_in_use(objects, NAME, WORK)
+    with leased(objects, NAME, WORK, wait=False):
+        assert token(objects) not in ("dead", "None")
+    refuse_if_in_use(objects, NAME, WORK)
+
+
+def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:
+    with leased(objects, NAME, WORK, wait=False):
+        time.sleep(0.7)
+        with pytest.raises(InputError, match="in use"), leased(objects, NAME, WORK, wait=False):
+            pytest.fail("two had it")
+
+
+def test_a_holder_whose_clock_is_behind_keeps_its_lease(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_behind(objects)
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(0.02):
+            left_behind(objects, renewed_at=(now() - timedelta(days=1)).isoformat())
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        with pytest.raises(InputError, match=r"process 7 on elsewhere.*`kill 7` on elsewhere"):
+            leased(objects, NAME, WORK, wait=False).__enter__()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_clock_that_is_set_back_does_not_lose_the_lease(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with leased(objects, NAME, WORK, wait=False) as lease:
+        set_clock_back(monkeypatch)
+        time.sleep(0.1)
+        lease.check()
+        with pytest.raises(InputError, match="in use"), leased(objects, NAME, WORK, wait=False):
+            pytest.fail("two had it")
+
+
+def test_who_loses_the_lease_stops(objects: Store) -> None:
+    lost = threading.Event()
+    with (
+        pytest.raises(StorageError, match=r"leases/group-1.json: the lease was lost"),
+        leased(objects, NAME, WORK, wait=False, on_loss=lost.set) as lease,
+    ):
+        left_behind(objects, renewed_at=now().isoformat())
+        assert lost.wait(5)
+        lease.check()
+    assert token(objects) == "dead", "the other one keeps it"
+
+
+def test_of_several_that_create_it_at_once_one_has_it(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the file system cannot create an object only once."""
+    fs, _ = fsspec.core.url_to_fs(objects.layout.root)
+    plain = type(fs).pipe_file
+
+    def unconditional(self: Any, path: str, value: bytes, **options: Any) -> None:
+        if options:
+            raise TypeError(re.escape("got an unexpected keyword argument"))
+        plain(self, path, value)
+
+    monkeypatch.setattr(type(fs), "pipe_file", unconditional)
+    monkeypatch.setattr(object_lease, "SETTLE_S", 0.1)
+    barrier, has = threading.Barrier(3), []
+
+    def take() -> None:
+        barrier.wait()
+        try:
+            with leased(objects, NAME, WORK, wait=False):
+                has.append(1)
+                time.sleep(0.3)
+        except InputError:
+            has.append(0)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(has) == [0, 0, 1]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import InputError
+from evalflows.store import parquet
 from evalflows.store.catalog import connect
 from evalflows.store.layout import DEFAULT_ROOT, Layout
 from evalflows.store.parquet import Store
@@ -100,16 +101,16 @@ def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None
 
 def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_root.mkdir()  # where there is a folder, a new store is no copy
-    write, written = Store._write, list[str]()
+    write, written = parquet.write_file, list[str]()
 
-    def break_off(self: Store, path: str, data: Any) -> None:
+    def break_off(layout: Layout, fs: Any, path: str, data: Any) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
         written.append(path)
-        write(self, path, data)
+        write(layout, fs, path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_write", break_off)
+        patch.setattr(parquet, "write_file", break_off)
         with pytest.raises(KeyboardInterrupt):
             Store(store_root)
     assert len(written) == 3

@@ -18,8 +18,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from open_store import OWNER, Make, open_parts, runs, seen
 
-import evalflows.store.parquet
-from evalflows.store.parquet import Store
+import evalflows.store.parquet_files
+from evalflows.specs.errors import StorageError
+from evalflows.store.parquet import REOPENED, Store
 
 # Broken off
 
@@ -71,7 +72,7 @@ def test_a_seal_broken_off_before_it_published_has_changed_nothing(
 ) -> None:
     any_store.append("outputs", OWNER, "p", [output("a")])
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.parquet, "_write_parquet", broken)
+        patch.setattr(evalflows.store.parquet_files, "_write_parquet", broken)
         with pytest.raises(KeyboardInterrupt):
             any_store.seal(OWNER, ["outputs"])
     assert not any_store.is_sealed("outputs", OWNER)
@@ -80,7 +81,7 @@ def test_a_seal_broken_off_before_it_published_has_changed_nothing(
 
 def test_a_reopening_broken_off_between_copy_and_removal_counts_each_row_once(any_store: Store, output: Make) -> None:
     any_store.publish("outputs", OWNER, [output("a"), output("b")])
-    any_store.append("outputs", OWNER, evalflows.store.parquet.REOPENED, [output("a"), output("b")])
+    any_store.append("outputs", OWNER, REOPENED, [output("a"), output("b")])
     assert runs(any_store) == seen(any_store) == ["a", "b"]
     any_store.reopen(OWNER, ["outputs"])
     assert runs(any_store) == seen(any_store) == ["a", "b"]
@@ -97,19 +98,21 @@ def test_a_reopening_broken_off_between_two_tables_is_gone_on_with(any_store: St
     assert (len(any_store.read("scores", OWNER)), runs(any_store)) == (1, ["a"])
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("error", "raised"), [(OSError("disk full"), StorageError), (KeyboardInterrupt(), KeyboardInterrupt)], ids=str
+)
 def test_a_broken_write_leaves_the_old_file_and_nothing_else(
-    any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: type[BaseException]
 ) -> None:
     any_store.publish("outputs", OWNER, [output("old")])
     before = {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)}
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.parquet, "_write_parquet", half_a_file(error))
-        with pytest.raises(type(error)):
+        patch.setattr(evalflows.store.parquet_files, "_write_parquet", half_a_file(error))
+        with pytest.raises(raised):
             any_store.publish("outputs", OWNER, [output("new")])
-        with pytest.raises(type(error)):
+        with pytest.raises(raised):
             any_store.publish("outputs", "exp-2", [output("new", experiment_id="exp-2")])
-        with pytest.raises(type(error)):
+        with pytest.raises(raised):
             any_store.append("outputs", "exp-3", "p", [output("new", experiment_id="exp-3")])
     assert {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)} == before
     assert seen(any_store) == ["old"]
@@ -134,8 +137,8 @@ def test_what_is_being_written_is_no_parquet_file_yet(
         raise OSError("disk full")
 
     store.append("outputs", OWNER, "p", [output("a")])
-    monkeypatch.setattr("evalflows.store.parquet._write_parquet", look_midway)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("evalflows.store.parquet_files._write_parquet", look_midway)
+    with pytest.raises(StorageError, match="disk full"):
         store.append("outputs", OWNER, "p", [output("b")])
     assert during == [[("a",)]]
 
@@ -242,7 +245,7 @@ def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
 
 WRITER = """
 import sys
-from evalflows.store.parquet import Store
+from evalflows.store.parquet import REOPENED, Store
 from evalflows.store.records import OutputRow
 
 me = sys.argv[1]

@@ -30,8 +30,9 @@ class Text(rich.text.Text):
     def __init__(self, text: str = "", style: str | Style = "", *, lines: bool = False) -> None:
         super().__init__(escaped(text) if lines else one_line(text), style)
 
-    def append(self, text: str | rich.text.Text, style: str | Style | None = None) -> rich.text.Text:
-        return super().append(one_line(text) if isinstance(text, str) else text, style)
+    def append(self, text: str | rich.text.Text, style: str | Style | None = None) -> "Text":
+        super().append(one_line(text) if isinstance(text, str) else text, style)
+        return self
 
 
 class Console(rich.console.Console):
@@ -130,5 +131,5 @@ def _escaped_usage_errors() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = shortened(escaped(error.message or ""))
+        error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
         raise

@@ -2,7 +2,6 @@
 
 import csv
 import logging
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ import rich.text
 from rich.segment import Segment
 from rich.style import Style
 
-from evalflows.specs.safe_text import csv_cell, escaped, one_line
+from evalflows.specs.safe_text import csv_cell, escaped, joined, one_line
 
 MAX_MESSAGE = 500
 """The number of characters after which an error message is cut."""
@@ -65,8 +64,7 @@ def echo(text: str, err: bool = False, nl: bool = True) -> None:
 
 def echo_error(message: str) -> None:
     """Print an error as one line on standard error, cut at MAX_MESSAGE characters."""
-    text = " ".join(re.split(r"[ \t\r\n]+", message.strip()))
-    echo(f"evalflows: {shortened(one_line(text))}", err=True)
+    echo(f"evalflows: {shortened(one_line(joined(message)))}", err=True)
 
 
 def echo_traceback() -> None:

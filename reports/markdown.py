@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from evalflows.reports.results import Result
-from evalflows.specs.safe_text import one_line
+from evalflows.specs.safe_text import joined, one_line
 
 
 def markdown(run_group: str, results: Sequence[Result], summary: Sequence[str], links: Sequence[str]) -> str:
@@ -61,8 +61,8 @@ def escaped(text: str) -> str:
     All ASCII punctuation gets a backslash. That does not stop renderers that look for addresses in the finished text,
     so an invisible word joiner (U+2060) breaks those up.
     """
-    line = one_line(" ".join(re.split(r"[ \t\r\n]+", text.strip())))
-    return _PUNCTUATION.sub(r"\\\g<0>", _ADDRESS.sub("\\g<0>\u2060", line))
+    line = _ADDRESS.sub("\\g<0>\u2060", one_line(joined(text)))
+    return _PUNCTUATION.sub(r"\\\g<0>", line)
 
 
 def code(text: str) -> str:

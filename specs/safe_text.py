@@ -28,6 +28,11 @@ def one_line(text: str) -> str:
     return _ACTIVE_OR_BREAK.sub(_escape, text)
 
 
+def joined(text: str) -> str:
+    """Put a text of several lines on one, with a space for every run of spaces, tabs and line ends."""
+    return re.sub(r"[ \t\r\n]+", " ", text).strip(" ")
+
+
 def json_text(value: Any, **options: Any) -> str:
     r"""Format a value as JSON like `json.dumps`, keeping letters, but with active characters as `\uXXXX`."""
     text = json.dumps(value, ensure_ascii=False, **options)

@@ -121,7 +121,7 @@ def select(
         with time_limit(connection, timeout_s):
             return connection.sql(query).materialize()
     except duckdb.OutOfMemoryException as error:
-        first = str(error).partition("\n")[0]  # the others advise settings that are locked
+        first, *_ = str(error).splitlines()  # the others advise settings that are locked
         raise InputError(f"sql: {first}, wanted a query that needs less") from error
     except duckdb.Error as error:
         raise InputError(f"sql: {_one_line(error)}") from error

@@ -1,17 +1,16 @@
 """Backtest a gate: what it would have decided on past pairs of experiments, and its error rates."""
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import STYLES
-from evalflows.cli.look import CHANGES, VERBOSE_RUN, console, table
+from evalflows.cli.look import CHANGES, VERBOSE_RUN, table
+from evalflows.cli.terminal import Console, Text, console, echo
 from evalflows.reports.backtest import Backtest, PastDecision
+from evalflows.specs.safe_text import json_text
 
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
@@ -51,7 +50,7 @@ def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], v
         experiment = load_experiment(spec, changes)
         for result in _backtests(experiment, name, settings):
             if form == "json":
-                click.echo(json.dumps(result.as_dict(), default=str, ensure_ascii=False))
+                echo(json_text(result.as_dict(), default=str))
             else:
                 print_backtest(console(), result)
 

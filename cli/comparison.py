@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, console, table
+from evalflows.cli.look import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, table
+from evalflows.cli.terminal import Text, console
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store

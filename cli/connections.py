@@ -5,14 +5,15 @@ from collections.abc import Mapping
 
 import click
 from rich.table import Table
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, console, table
+from evalflows.cli.look import VERBOSE, table
+from evalflows.cli.terminal import Text, console, echo
 from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
+from evalflows.specs.safe_text import one_line
 
 COLUMNS = ("name", "where", "model", "key", "at once", "per minute", "USD/M in, out", "answers")
 
@@ -99,7 +100,7 @@ def _test(connections: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
 
     failed, tried = [], 0
     for trial in try_connections(selected):
-        click.echo(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}")
+        echo(one_line(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}"))
         tried += trial.outcome != "not_tried"
         if trial.outcome == "fails" or (is_chosen and trial.outcome == "not_tried"):
             failed.append(trial.name)

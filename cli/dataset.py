@@ -1,13 +1,14 @@
 """The datasets in the store: add, ls, show, diff. No command here loads Prefect."""
 
 import click
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, console, table
+from evalflows.cli.look import VERBOSE, table
+from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import connect
 from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
 from evalflows.store.ingest.rows import stem
@@ -57,7 +58,8 @@ def add(
         if not replace:
             examples = merge_examples(old, examples, path)
         identity = freeze(store, examples, name=name, source=path)
-        click.echo(f"{name}: {identity}, {len(examples)} examples; {_counts(compare_examples(old, examples))}")
+        counts = _counts(compare_examples(old, examples))
+        echo(one_line(f"{name}: {identity}, {len(examples)} examples; {counts}"))
 
 
 @dataset.command("ls")
@@ -69,7 +71,7 @@ def list_(verbose: bool) -> None:
             "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
         ).fetchall()
         if not rows:
-            click.echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
+            echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
             return
         out = table("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
         for name, snapshot, n, splits, versions, source, since in rows:
@@ -117,12 +119,12 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
             else (find_snapshot(store, old), find_snapshot(store, new))
         )
         difference = compare_examples(load_snapshot(store, before), load_snapshot(store, after))
-        click.echo(f"{before} -> {after}: {_counts(difference)}")
+        echo(f"{before} -> {after}: {_counts(difference)}")
         for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             for identity in identities[:SHOWN]:
-                click.echo(f"  {sign} {identity}")
+                echo(one_line(f"  {sign} {identity}"))
             if len(identities) > SHOWN:
-                click.echo(f"  {sign} … and {len(identities) - SHOWN} more")
+                echo(f"  {sign} … and {len(identities) - SHOWN} more")
 
 
 def _columns(inputs: list[str] | None, reference: list[str] | None, id_: str | None) -> ExampleColumns | None:

@@ -1,7 +1,6 @@
 """Describe an evaluator without calling it: from its parameters, its docstring and the metrics it declares."""
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from evalflows.evaluators.named import named
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.metric import MetricSpec
 from evalflows.specs.reference import parameters_of
+from evalflows.specs.safe_text import json_text
 
 Scope = Literal["run", "experiment", "pair"]
 """Whether an evaluator scores one run, all runs of an experiment at once, or compares two runs of an example."""
@@ -143,7 +143,7 @@ def _default(value: Any) -> str:
     if isinstance(value, str) and value in _prompts():
         return _prompts()[value]
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        text = json_text(value)
     except (TypeError, ValueError):
         return short(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,12 +1,12 @@
 """Errors of the command line: one line on stderr, and an exit code by kind of error."""
 
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
+from evalflows.cli.terminal import echo_error, echo_traceback
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError, describe
 
 FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
@@ -36,6 +36,6 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
 
 def _end(message: str, code: int, verbose: bool) -> None:
     if verbose:
-        traceback.print_exc()
-    click.echo(f"evalflows: {message}", err=True)
+        echo_traceback()
+    echo_error(message)
     sys.exit(code)

@@ -1,22 +1,20 @@
 """List and describe evaluators (without loading Prefect), or try one on a row."""
 
-import csv
-import json
 import os
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, console, table
+from evalflows.cli.look import VERBOSE, table
 from evalflows.cli.running import find_modules_here
+from evalflows.cli.terminal import Text, console, echo, print_csv
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.safe_text import json_text
 from evalflows.store.ingest.jsonl import parse_json
 from evalflows.store.ingest.rows import read_rows
 
@@ -95,7 +93,7 @@ def _list(form: str) -> None:
     if form == "table":
         out = table(*(column.replace("_", " ") for column in COLUMNS))
         for evaluator in built_in():
-            out.add_row(*map(Text, _cells(evaluator, ", ", "\n")))
+            out.add_row(*(Text(cell, lines=True) for cell in _cells(evaluator, ", ", "\n")))
         console().print(out)
     else:
         _print(built_in(), form)
@@ -111,7 +109,7 @@ def _describe(name: str, settings: Mapping[str, Any], form: str) -> None:
     cells = dict(zip(COLUMNS, _cells(evaluator, ", ", "; "), strict=True))
     facts = [f"{column.replace('_', ' '):<11}{cells[column]}" for column in COLUMNS[:-1] if cells[column]]
     defaults = [f"  {setting}: {default}" for setting, default in evaluator.settings.items()]
-    click.echo("\n".join([*facts, "", evaluator.doc, "", "settings:" if defaults else "no settings", *defaults]))
+    echo("\n".join([*facts, "", evaluator.doc, "", "settings:" if defaults else "no settings", *defaults]))
 
 
 def _cells(evaluator: "Described", comma: str, between: str) -> list[str]:
@@ -122,10 +120,10 @@ def _cells(evaluator: "Described", comma: str, between: str) -> list[str]:
 
 def _print(evaluators: Iterable["Described"], form: str) -> None:
     if form == "csv":
-        _csv(COLUMNS, [_cells(evaluator, ", ", "; ") for evaluator in evaluators])
+        print_csv(COLUMNS, [_cells(evaluator, ", ", "; ") for evaluator in evaluators])
     else:
         for evaluator in evaluators:
-            click.echo(json.dumps(_facts(evaluator), ensure_ascii=False))
+            echo(json_text(_facts(evaluator)))
 
 
 def _facts(evaluator: "Described") -> dict[str, Any]:
@@ -144,12 +142,6 @@ def _facts(evaluator: "Described") -> dict[str, Any]:
         "settings": {**evaluator.settings},
         "doc": evaluator.doc,
     }
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
 
 
 # Try
@@ -183,14 +175,14 @@ def _try(spec: ExperimentSpec, row: str, form: str) -> None:
             error = IncompleteError if kind in UNREACHABLE | NOT_ATTEMPTED else InputError
             raise error(f"evaluator {result.metric!r}: {' '.join(result.error.split())}{_paid(result)}")
     if form == "csv":
-        _csv((*SCORE, *SPENT), [list(_columns(result).values()) for result in results])
+        print_csv((*SCORE, *SPENT), [list(_columns(result).values()) for result in results])
     elif form == "json":
         for result in results:
-            click.echo(json.dumps(_columns(result), ensure_ascii=False))
+            echo(json_text(_columns(result)))
     else:
         for result in results:
-            click.echo(_in_words(result))
-        click.echo(_spent(results[0]))
+            echo(_in_words(result))
+        echo(_spent(results[0]))
 
 
 def _row(text: str) -> tuple[dict[str, Any], str, int]:

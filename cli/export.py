@@ -1,6 +1,5 @@
 """Export data from the store. Does not load Prefect."""
 
-import json
 import os
 import secrets
 from contextlib import suppress
@@ -10,7 +9,9 @@ import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.look import VERBOSE
+from evalflows.cli.terminal import echo
 from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import json_text
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.queries.preferences import preferences_of
@@ -35,12 +36,12 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
     with one_line_errors(verbose):
         store = Store()
         preferences = preferences_of(store, find_comparison(store, comparison), metric)
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in preferences.rows)
+        lines = "".join(json_text(row) + "\n" for row in preferences.rows)
         if output is None:
-            click.echo(lines, nl=False)
+            echo(lines, nl=False)
         else:
             _write(Path(output), lines)
-        click.echo(preferences.in_words, err=True)
+        echo(preferences.in_words, err=True)
 
 
 def _write(target: Path, text: str) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
-from evalflows.cli.look import CHANGES, VERBOSE, VERBOSE_RUN, console, print_experiments, table
+from evalflows.cli.look import CHANGES, VERBOSE, VERBOSE_RUN, print_experiments, table
+from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, find_decision
 from evalflows.reports.reproduce_decision import explained
 from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
 from evalflows.store.queries.lookup import find_experiments, run_groups
@@ -62,7 +62,7 @@ def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
         raise failed
     if undecided := [decision for decision in decisions if decision.conclusion != "PASS"]:
         conclusions = "; ".join(f"{decision.title}: {decision.conclusion}" for decision in undecided)
-        click.echo(f"evalflows: {conclusions}", err=True)
+        echo_error(conclusions)
         sys.exit(NOT_ENOUGH_EVIDENCE)
 
 
@@ -106,9 +106,9 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
         out = console()
         print_decision(out, stored)
         for title, lines in explained(store, stored):
-            out.print(Text(f"\n{title}", style="bold"))
+            out.print(Text(f"\n{title}", style="bold", lines=True))
             for line in lines:
-                click.echo(line)
+                echo(line)
         if again:
             _decide_again(stored)
 
@@ -123,7 +123,7 @@ def _decide_again(stored: Decision) -> None:
         result = f"different figures now, still {again.conclusion}: {again.summary}"
     else:
         result = f"a different decision now, {again.conclusion}: {again.summary}"
-    click.echo(f"\nDecided again from the store: {result}")
+    echo(f"\nDecided again from the store: {one_line(result)}")
 
 
 @click.group()
@@ -145,7 +145,8 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         from evalflows import approve as approve_experiment
 
         approved = approve_experiment(identity, name, reason=reason, by=by)
-        click.echo(f"baseline {approved.name}: {experiment} ({identity}), approved by {approved.approved_by}")
+        by = approved.approved_by
+        echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
 
 
 @baseline.command(name="ls")
@@ -155,7 +156,7 @@ def ls_baselines(verbose: bool) -> None:
     with one_line_errors(verbose):
         rows = approvals(Store())
         if not rows:
-            click.echo("no baseline is approved yet: `evalflows baseline approve EXPERIMENT` approves one")
+            echo("no baseline is approved yet: `evalflows baseline approve EXPERIMENT` approves one")
             return
         out = table("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
         for row in rows:

@@ -1,17 +1,17 @@
 """Human labels: import them, validate judges against them, and choose what to label next."""
 
-import csv
 import io
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, VERBOSE_RUN, console, table
+from evalflows.cli.look import VERBOSE, VERBOSE_RUN, table
+from evalflows.cli.terminal import Text, console, echo, print_csv, write_csv
 from evalflows.reports.figures import figure
 from evalflows.reports.judge import JudgeReport, judge_reports, judge_standings
 from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import one_line
 from evalflows.store.ingest.labels import import_labels
 from evalflows.store.parquet import Store
 from evalflows.store.queries.human_labels import listed_batches
@@ -43,7 +43,7 @@ def import_(path: str, metric: str | None, labeller: str | None, verbose: bool) 
         metrics = ", ".join(sorted({label.metric for label in imported.labels}))
         outcome = "already imported" if imported.already_imported else "imported"
         empty = f"; {imported.left_empty} rows without a label skipped" if imported.left_empty else ""
-        click.echo(f"{len(imported.labels)} labels of {metrics} {outcome}{empty}")
+        echo(one_line(f"{len(imported.labels)} labels of {metrics} {outcome}{empty}"))
 
 
 @labels.command("ls")
@@ -53,7 +53,7 @@ def list_(verbose: bool) -> None:
     with one_line_errors(verbose):
         rows = listed_batches(Store())
         if not rows:
-            click.echo("no labels yet: `evalflows labels import FILE` imports some")
+            echo("no labels yet: `evalflows labels import FILE` imports some")
             return
         out = table("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
         for batch, source, metrics, n, labellers, experiments, at in rows:
@@ -99,18 +99,17 @@ def next_(experiment: str, metric: str, people: str | None, n: int, out: str | N
 
         selection = next_to_label(experiment, metric, people or metric, n)
         if not selection.rows:
-            click.echo(f"every judged run of {selection.name} has a label of {people or metric}", err=True)
+            echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
             return
-        text = io.StringIO()
-        writer = csv.DictWriter(text, [*selection.rows[0]], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(selection.rows)
+        columns, rows = [*selection.rows[0]], [row.values() for row in selection.rows]
         if out is None:
-            click.echo(text.getvalue(), nl=False)
+            print_csv(columns, rows)
         else:
+            text = io.StringIO()
+            write_csv(text, columns, rows)
             _write_new(Path(out), text.getvalue())
         unsure = len(selection.rows) - selection.n_fair
-        click.echo(
+        echo(
             f"{selection.n_fair} drawn at random, {unsure} with an unsure judge; "
             f"{selection.n_unlabelled} more unlabelled",
             err=True,
@@ -124,7 +123,7 @@ def judges(verbose: bool) -> None:
     with one_line_errors(verbose):
         standings = judge_standings(Store())
         if not standings:
-            click.echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
+            echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
             return
         out = table(
             "label metric", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias", "labels", "version"

@@ -1,22 +1,16 @@
 """Read the store: ls, sql, and the tables of experiments. Nothing here loads Prefect."""
 
-import csv
-import json
-import math
-import sys
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
+from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
-from evalflows.store.catalog import ask, connect, grain, select, view_files
+from evalflows.store.catalog import ask, connect
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import controls_batch, now
@@ -42,7 +36,7 @@ def ls(verbose: bool) -> None:
                from experiment_overview order by started_at desc, target"""
         ).fetchall()
         if not rows:
-            click.echo("no experiments yet: `evalflows run SPEC` creates one")
+            echo("no experiments yet: `evalflows run SPEC` creates one")
             return
         out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
         for name, identity, state, answered, planned, failed, dataset, started in rows:
@@ -52,25 +46,6 @@ def ls(verbose: bool) -> None:
         console().print(out)
         if compared := catalog.execute(_COMPARISONS).fetchall():
             console().print(_listed(compared))
-
-
-@click.command()
-@click.argument("query", required=False)
-@click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object per line."
-)
-@VERBOSE
-def sql(query: str | None, form: str, verbose: bool) -> None:
-    """Run a SQL QUERY on the store. Without QUERY, list the views and what one row of each is."""
-    with one_line_errors(verbose), connect() as catalog:
-        if query is None:
-            views = [
-                (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8"))) for path in view_files()
-            ]
-            _print_rows(("view", "one row per", "about"), views, form)
-        else:
-            relation = select(catalog, query)
-            _print_rows(relation.columns, relation.fetchall(), form, [str(kind) == "JSON" for kind in relation.types])
 
 
 def _listed(rows: Sequence[Sequence[Any]]) -> Table:
@@ -128,11 +103,6 @@ def _metrics(results: Sequence[Result]) -> Table:
 
 P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
-
-
-def console() -> Console:
-    """A console as wide as the terminal; 160 columns if the output is not a terminal, so ids are not wrapped."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
 
 
 _COMPARISONS = """
@@ -206,10 +176,6 @@ def _loud(count: int) -> Text:
     return Text(str(count), style="bold red" if count else "")
 
 
-def _about(text: str) -> str:
-    return text.partition("\n")[0].partition(": ")[2]
-
-
 _NUMBERS = {*("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"), *P_VERDICT[:2]}
 
 
@@ -220,31 +186,3 @@ def table(*columns: str) -> Table:
         number = column in _NUMBERS
         empty.add_column(column, justify="right" if number else "left", overflow="fold")
     return empty
-
-
-def _plain(value: Any, is_json: bool) -> Any:
-    """A value for JSON: JSON text is parsed, decimals become floats, NaN becomes null."""
-    if is_json and value is not None:
-        return json.loads(value)
-    if isinstance(value, Decimal):
-        return float(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _print_rows(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str, json_columns: Sequence[bool] | None = None
-) -> None:
-    json_columns = json_columns or [False] * len(columns)
-    if form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
-    elif form == "json":
-        for row in rows:
-            values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
-            click.echo(json.dumps(values, default=str, ensure_ascii=False))
-    else:
-        out = table(*columns)
-        for row in rows:
-            out.add_row(*("" if value is None else str(value) for value in row))
-        console().print(out)

@@ -13,12 +13,14 @@ from evalflows.cli.evaluators import evaluators
 from evalflows.cli.export import export
 from evalflows.cli.gate import baseline, explain, gate, print_decisions
 from evalflows.cli.labels import labels
-from evalflows.cli.look import CHANGES, ls, print_experiments, sql
+from evalflows.cli.look import CHANGES, ls, print_experiments
 from evalflows.cli.look import VERBOSE_RUN as VERBOSE
 from evalflows.cli.migrate import migrate
 from evalflows.cli.plan import plan
 from evalflows.cli.robustness import robustness
 from evalflows.cli.running import prepared
+from evalflows.cli.sql import sql
+from evalflows.cli.terminal import Commands
 from evalflows.cli.up import deploy, up
 from evalflows.reports.decisions import decisions_of
 from evalflows.store.parquet import Store
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="evalflows")
 def cli() -> None:
     """Evaluate LLM applications: did it get better, is the difference real, may we release it?

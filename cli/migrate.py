@@ -4,6 +4,7 @@ import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.look import VERBOSE
+from evalflows.cli.terminal import echo
 from evalflows.store.migration import migrate as migrate_store
 from evalflows.store.parquet_files import FORMAT
 
@@ -19,6 +20,6 @@ def migrate(verbose: bool) -> None:
     with one_line_errors(verbose):
         written, files = migrate_store()
         if written == FORMAT:
-            click.echo(f"nothing to do: the store has format {FORMAT}")
+            echo(f"nothing to do: the store has format {FORMAT}")
         else:
-            click.echo(f"rewrote {files} files from format {written} to format {FORMAT}")
+            echo(f"rewrote {files} files from format {written} to format {FORMAT}")

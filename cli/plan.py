@@ -1,18 +1,18 @@
 """Plan a run: its cost, and the number of examples needed to detect an effect."""
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import CHANGES, VERBOSE, console, table
+from evalflows.cli.look import CHANGES, VERBOSE, table
 from evalflows.cli.running import find_modules_here
+from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.figures import figure
+from evalflows.specs.safe_text import json_text
 
 if TYPE_CHECKING:
     from evalflows.flows.api.planning import Plan
@@ -44,7 +44,7 @@ def plan(
 
     with one_line_errors(verbose):
         made = _planned(load_experiment(spec, changes), effect, metrics, power)
-        print_plan(made) if form == "table" else click.echo(_as_json(made))
+        print_plan(made) if form == "table" else echo(_as_json(made))
 
 
 def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, ...], power: float) -> "Plan":
@@ -127,4 +127,4 @@ def _as_json(plan: "Plan") -> str:
     content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences_of(plan)}
     del content["spec"]
     content["calls"] = [{**asdict(call), "usd": call.usd} for call in plan.calls]
-    return json.dumps(content, ensure_ascii=False, indent=2)
+    return json_text(content, indent=2)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-import click
-
+from evalflows.cli.terminal import echo
 from evalflows.specs.errors import IncompleteError
 
 GRACE_S = 15.0
@@ -56,7 +55,7 @@ class Processes:
     def __exit__(self, *error: object) -> None:
         self._ends.close()
         if self._asked:
-            click.echo("stopped")
+            echo("stopped")
 
     @property
     def hurry(self) -> bool:
@@ -116,7 +115,7 @@ class Processes:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._asked += 1
         if self._asked == 1:
-            click.echo("stopping (Ctrl-C again: stop at once)", err=True)
+            echo("stopping (Ctrl-C again: stop at once)", err=True)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

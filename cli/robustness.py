@@ -2,10 +2,10 @@
 
 import click
 from rich.table import Table
-from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE_RUN, console, table
+from evalflows.cli.look import VERBOSE_RUN, table
+from evalflows.cli.terminal import Text, console
 from evalflows.reports.robustness import ParetoReport, RobustnessReport, WeightsReport
 
 

@@ -4,12 +4,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from evalflows.cli.errors import INTERRUPTED
+from evalflows.cli.terminal import console, echo_error, escaped_logs
 from evalflows.specs.errors import StorageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
     find_modules_here()
     try:
-        with _signals_stop(f"stopped at once; `evalflows resume {name}` continues"), progress_bar() as watch:
+        with (
+            escaped_logs() if verbose else nullcontext(),
+            _signals_stop(f"stopped at once; `evalflows resume {name}` continues"),
+            progress_bar() as watch,
+        ):
             yield watch
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`evalflows resume {name}` continues") from None
@@ -44,7 +49,7 @@ def _signals_stop(at_once: str) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopping
         if stopping:
-            print(f"evalflows: {at_once}", file=sys.stderr, flush=True)
+            echo_error(at_once)
             os._exit(INTERRUPTED)
         stopping = True
         raise KeyboardInterrupt
@@ -64,12 +69,11 @@ def _signals_stop(at_once: str) -> Iterator[None]:
 def progress_bar() -> Iterator[Callable[["Progress"], None]]:
     """Yield a function that updates a progress bar on stderr. The bar disappears when the block ends."""
     from rich import progress
-    from rich.console import Console
 
-    console = Console(stderr=True)
+    out = console(stderr=True)
     text, share = progress.TextColumn("{task.description}"), progress.TextColumn("{task.percentage:>3.0f} %")
     columns = (text, progress.BarColumn(), share, progress.TimeElapsedColumn())
-    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress.Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("starting", total=100.0)
 
         def watch(state: "Progress") -> None:

@@ -13,7 +13,9 @@ import click
 import evalflows
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.processes import Process, Processes
+from evalflows.cli.terminal import echo
 from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import one_line
 
 HOST, DEFAULT_PORT = "127.0.0.1", 4200
 PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
@@ -67,20 +69,20 @@ def _up(port: int | None, verbose: bool, processes: Processes) -> None:
     _say("API", f"export PREFECT_API_URL={url}")
     _say("worker", f"runs in {Path.cwd()}")
     _say("logs", str(logs) if logs else "here")
-    click.echo(f"Ctrl-C stops {' and '.join(dict.fromkeys(process.name for process in processes.running))}.")
+    echo(f"Ctrl-C stops {' and '.join(dict.fromkeys(process.name for process in processes.running))}.")
     processes.wait(lambda: False)
 
 
 def _say(what: str, *lines: str) -> None:
     for line in lines:
-        click.echo(f"{what:<10}{line}")
+        echo(one_line(f"{what:<10}{line}"))
         what = ""
 
 
 def _start_server(processes: Processes, port: int, logs: Path | None) -> str:
     """Start a server and wait until it answers. Return the URL of its API."""
     url = f"http://{HOST}:{port}/api"
-    click.echo(f"starting a Prefect server at {url.removesuffix('/api')}")
+    echo(f"starting a Prefect server at {url.removesuffix('/api')}")
     command = [*PREFECT, "server", "start", "--host", HOST, "--port", str(port)]
     environment = {**os.environ, "PREFECT_API_URL": url}
     log = logs / "server.log" if logs else None
@@ -125,7 +127,7 @@ def _port(requested: int | None) -> int:
             f"port {port}: a Prefect server is already running, wanted PREFECT_API_URL={url} to use it, "
             "or --port and a separate PREFECT_HOME to start another"
         )
-    click.echo(f"port {port} is in use by another program: using a free port")
+    echo(f"port {port} is in use by another program: using a free port")
     return _free_port()
 
 

@@ -119,12 +119,13 @@ def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, 
     """Return the decision if the claim holds; raise otherwise."""
     __tracebackhide__ = True
     from evalflows.specs.errors import InputError
+    from evalflows.specs.safe_text import one_line
 
     try:
         decision = _decide(claim, candidate, baseline, confidence_level)
         text = _message(claim, decision)
     except InputError as error:  # report the test's line, without the traceback below it
-        raise InputError(str(error)) from None
+        raise InputError(one_line(str(error))) from None
     if decision.conclusion == "NOT ENOUGH EVIDENCE" and claim.allow_open:
         warnings.warn(EvidenceWarning(text), stacklevel=3)
     elif decision.conclusion != "PASS":

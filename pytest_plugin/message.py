@@ -7,6 +7,7 @@ from typing import Any
 from evalflows.reports.figures import figure
 from evalflows.reports.results import results_of
 from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
+from evalflows.specs.safe_text import one_line
 from evalflows.store import Store
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.row_specs import gate_spec
@@ -20,7 +21,8 @@ def message(metric: str, decision: DecisionRow) -> str:
     """Build the message: the first line is the rule's result, the rest is indented below it."""
     store = Store()
     lines = [*_experiments(store, decision), *_notes(decision), *_missing(store, metric, decision)]
-    return "\n  ".join([f"{decision.conclusion}: {decision.summary}", *lines, *_worst(store, metric, decision)])
+    lines = [f"{decision.conclusion}: {decision.summary}", *lines, *_worst(store, metric, decision)]
+    return "\n  ".join(map(one_line, lines))
 
 
 def _experiments(store: Store, decision: DecisionRow) -> Iterator[str]:

@@ -74,7 +74,7 @@ def evalflows_store() -> Iterator[Store]:
     try:
         store = Store()
     except _expected() as error:
-        raise type(error)(str(error)) from None
+        raise _shown(error) from None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STORE, store.layout.root)
         yield store
@@ -96,7 +96,7 @@ def evaluate(evalflows_store: Store, request: pytest.FixtureRequest) -> Callable
             with _quiet():
                 result = evaluate(*arguments, **settings)
         except _expected() as error:  # report the test's line, without the traceback below it
-            raise type(error)(str(error)) from None
+            raise _shown(error) from None
         if isinstance(result, ExperimentResult):
             ran.add(result.experiment_id)
         return result
@@ -123,7 +123,7 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
             with _quiet():
                 experiments = run_spec(spec)
         except _expected() as error:
-            raise type(error)(str(error)) from None
+            raise _shown(error) from None
         for experiment in experiments:
             ran.add(experiment)
         by_target = zip(spec.targets, experiments, strict=True)
@@ -144,6 +144,13 @@ def _quiet() -> Iterator[None]:
         for name in ("prefect", "great_expectations"):
             patch.setattr(logging.getLogger(name), "propagate", False)
         yield
+
+
+def _shown(error: Exception) -> Exception:
+    """The same error for pytest to print: with control characters escaped, since the message may repeat data."""
+    from evalflows.specs.safe_text import one_line
+
+    return type(error)(one_line(str(error)))
 
 
 def _expected() -> tuple[type[Exception], ...]:

@@ -1,12 +1,14 @@
 """Markdown pages and tables for Prefect's artifacts."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from evalflows.reports.results import Result
+from evalflows.specs.safe_text import joined, one_line
 
 
 def markdown(run_group: str, results: Sequence[Result], summary: Sequence[str], links: Sequence[str]) -> str:
-    """Return the page of a run group: its summary, a table of every metric and system, and links."""
+    """Return the page of a run group: its summary, a table of every metric and system, and `links` in Markdown."""
     header = (
         "system",
         "metric",
@@ -26,7 +28,7 @@ def markdown(run_group: str, results: Sequence[Result], summary: Sequence[str], 
             "\n".join(f"- {escaped(sentence)}" for sentence in summary),
             table,
             "\n".join(f"- {link}" for link in links),
-            f"In the shell: `evalflows show {run_group}`",
+            f"In the shell: {code(f'evalflows show {run_group}')}",
         ]
     )
 
@@ -54,5 +56,23 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape text for a table cell."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    """Escape text from outside so that Markdown shows it as it is, on one line: no link, image, HTML or formatting.
+
+    All ASCII punctuation gets a backslash. That does not stop renderers that look for addresses in the finished text,
+    so an invisible word joiner (U+2060) breaks those up.
+    """
+    line = _ADDRESS.sub("\\g<0>\u2060", one_line(joined(text)))
+    return _PUNCTUATION.sub(r"\\\g<0>", line)
+
+
+def code(text: str) -> str:
+    """Format text from outside as code, for use outside of tables."""
+    line = one_line(text)
+    longest = max(map(len, re.findall("`+", line)), default=0)
+    ticks, space = "`" * (longest + 1), " " if longest or line.strip() != line else ""
+    return f"{ticks}{space}{line}{space}{ticks}"
+
+
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_ADDRESS = re.compile(r":(?=/)|\bwww(?=\.)|@|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
+"""Where an address is broken up that renderers turn into a link: http://…, www.…, name@host, mailto:…"""

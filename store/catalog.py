@@ -17,16 +17,24 @@ import pyarrow as pa
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import PASS_K
 from evalflows.store.parquet import Store
+from evalflows.store.restricted import time_limit
 
 SQL = Path(__file__).parent / "sql"
 
 
-def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB with all views over the store's files, as of each query. It cannot change the store.
+def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB with all views over the store's files, as of each query.
 
-    `root` as in `Store`. Raise InputError if the store cannot be created or read.
+    Args:
+        root: As in `Store`.
+        restricted: For queries of others: read nothing but the store, load no extension, use half the memory at most.
+            The settings are locked. Frames are found only if they are registered: `connection.register("name", frame)`.
+
+    Raises InputError if the store cannot be created or read.
     """
     store = Store(root)
+    if restricted:
+        return store.connect(_create_views)
     connection = store.connect()
     _create_views(connection)
     return connection
@@ -96,8 +104,13 @@ def grain(path: Path) -> tuple[str, ...]:
     return tuple(match[1].split(", "))
 
 
-def select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRelation:
-    """Run one read-only query. Raise InputError for any other statement, and for SQL that DuckDB rejects."""
+def select(
+    connection: duckdb.DuckDBPyConnection, query: str, timeout_s: float | None = None
+) -> duckdb.DuckDBPyRelation:
+    """Run one read-only query, at most for `timeout_s` seconds.
+
+    Raise InputError for any other statement, for SQL that DuckDB rejects, and when the time is over.
+    """
     try:
         statements = connection.extract_statements(query)
     except duckdb.Error as error:
@@ -105,7 +118,11 @@ def select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPy
     if len(statements) != 1 or not _only_reads(connection, statements[0]):
         raise InputError(f"sql: got {_kinds(statements)}, wanted one query (select, from, with, describe, explain)")
     try:
-        return connection.sql(query).materialize()
+        with time_limit(connection, timeout_s):
+            return connection.sql(query).materialize()
+    except duckdb.OutOfMemoryException as error:
+        first, *_ = str(error).splitlines()  # the others advise settings that are locked
+        raise InputError(f"sql: {first}, wanted a query that needs less") from error
     except duckdb.Error as error:
         raise InputError(f"sql: {_one_line(error)}") from error
 

@@ -64,7 +64,7 @@ class Layout:
         De-duplication costs ten times a plain read, so only open files are de-duplicated. The owner is in the folder's
         name, so a query for one owner opens only its files.
         """
-        sealed, unsealed = (_quoted(f"{self.root}/{table}/{state}/*/*.parquet") for state in ("sealed", "open"))
+        sealed, unsealed = (quoted(f"{self.root}/{table}/{state}/*/*.parquet") for state in ("sealed", "open"))
         options = "hive_partitioning = true, hive_types_autocast = false"
         columns = ", ".join(schema_of(_table(table).record).names)  # in order: DuckDB puts the owner last
         owners = f"select parse_path(file)[-2] from glob({sealed})"
@@ -76,7 +76,7 @@ class Layout:
 def newest(table: str, source: str) -> str:
     """Return SQL for the rows of a source, each key once: success beats failure, then the latest row wins."""
     columns = ", ".join(schema_of(_table(table).record).names)
-    statuses = ", ".join(map(_quoted, TABLES[table].settled))
+    statuses = ", ".join(map(quoted, TABLES[table].settled))
     settled = f"(status in ({statuses})) desc, " if statuses else ""
     # The owner does not change the result, but lets DuckDB push a filter on the owner below the window.
     key = ", ".join(dict.fromkeys((TABLES[table].owner, *TABLES[table].key)))
@@ -88,10 +88,11 @@ def newest(table: str, source: str) -> str:
 
 def files(urls: list[str]) -> str:
     """Return SQL for the rows of Parquet files."""
-    return f"read_parquet([{', '.join(map(_quoted, urls))}], hive_partitioning = false)"
+    return f"read_parquet([{', '.join(map(quoted, urls))}], hive_partitioning = false)"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a SQL literal of a text."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout, files, newest
 from evalflows.store.parquet_files import FORMAT, format_of, storage_errors, write_file
+from evalflows.store.restricted import restrict
 from evalflows.store.schemas import TABLES, recorded_after, schema_of, to_arrow, to_rows
 from evalflows.store.source import connect_source, shared
 
@@ -110,9 +111,16 @@ class Store:
                     self._fs.makedirs(folder, exist_ok=True)
                     self._fs.mv(sealed, f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
 
-    def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a DuckDB with every table as a view in the schema `source`."""
-        return connect_source(self.layout, self._fs)
+    def connect(self, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> duckdb.DuckDBPyConnection:
+        """Return a DuckDB with every table as a view in the schema `source`.
+
+        With `prepare`, it is restricted to the store's files after that has created its views.
+        """
+        connection = connect_source(self.layout, self._fs, restricted=prepare is not None)
+        if prepare is not None:
+            prepare(connection)
+            restrict(connection, self.layout, self._fs)
+        return connection
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to this process's shared database, with the catalog's views once they were used."""

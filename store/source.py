@@ -11,23 +11,27 @@ from typing import Any
 import duckdb
 
 from evalflows.store.layout import Layout
+from evalflows.store.restricted import WithoutParents
 from evalflows.store.schemas import TABLES
 
 MAX_DATABASES = 4
 
 
-def open_duckdb(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB that can read the store's files; `filesystem` is the object store's in fsspec."""
+def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
+    """Return an in-memory DuckDB that can read the store's files; `filesystem` is the object store's in fsspec.
+
+    `restricted` prepares it for `restrict`.
+    """
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
     if not layout.is_local:
-        connection.register_filesystem(filesystem)
+        connection.register_filesystem(WithoutParents(filesystem) if restricted else filesystem)
     return connection
 
 
-def connect_source(layout: Layout, filesystem: Any) -> duckdb.DuckDBPyConnection:
+def connect_source(layout: Layout, filesystem: Any, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB with the schema `source`."""
-    connection = open_duckdb(layout, filesystem)
+    connection = open_duckdb(layout, filesystem, restricted=restricted)
     connection.execute("create schema source")
     for table in TABLES:
         connection.execute(f"create view source.{table} as {layout.every_row(table)}")

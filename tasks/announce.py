@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from evalflows.reports.decisions import Decision, decisions_named
-from evalflows.reports.markdown import escaped, markdown_table
+from evalflows.reports.markdown import code, escaped, markdown_table
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.store.parquet import Store
 
@@ -61,7 +61,7 @@ def page(decisions: Sequence[Decision]) -> str:
         rules = [(rule["outcome"], rule["rule"].replace("_", " "), rule["text"]) for rule in decision.rules]
         table = markdown_table(("", "rule", ""), rules)
         notes = "\n".join(f"- {escaped(note)}" for note in decision.notes)
-        heading = f"## {decision.conclusion}\n\n{escaped(decision.title)}"
-        command = f"`evalflows explain {decision.decision_id}`"
+        heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
+        command = code(f"evalflows explain {decision.decision_id}")
         parts.append("\n\n".join(part for part in (heading, table, notes, command) if part))
     return "\n\n".join(parts)

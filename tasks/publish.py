@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.settings import get_current_settings
 
-from evalflows.reports.markdown import markdown
+from evalflows.reports.markdown import code, escaped, markdown
 from evalflows.reports.results import results_of, sentences
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
@@ -19,14 +19,14 @@ def publish_results(rows: list[ExperimentRow]) -> str:
     """Publish the results as the markdown artifact `result`, and return the run group."""
     results = results_of(Store(), [row.experiment_id for row in rows])
     page = markdown(rows[0].run_group, results, sentences(results), _links(rows))
-    create_markdown_artifact(key="result", markdown=page, description=f"Results of {rows[0].name}")
+    create_markdown_artifact(key="result", markdown=page, description=f"Results of {escaped(rows[0].name)}")
     return rows[0].run_group
 
 
 def _links(rows: Sequence[ExperimentRow]) -> list[str]:
     context, ui = FlowRunContext.get(), get_current_settings().ui_url
-    links = [f"experiment `{row.experiment_id}` ({row.target})" for row in rows]
-    links.append(f"snapshot `{rows[0].snapshot_id}` of {rows[0].dataset_name or 'unnamed rows'}")
+    links = [f"experiment {code(row.experiment_id)} ({escaped(row.target)})" for row in rows]
+    links.append(f"snapshot {code(rows[0].snapshot_id)} of {escaped(rows[0].dataset_name or 'unnamed rows')}")
     if ui and context and context.flow_run:
         links.append(f"[this run]({ui}/runs/flow-run/{context.flow_run.id})")
     return links

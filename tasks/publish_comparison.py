@@ -5,7 +5,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.reports.comparison import ComparisonReport, comparison_report
-from evalflows.reports.markdown import escaped, markdown_table
+from evalflows.reports.markdown import code, escaped, markdown_table
 from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonSetRow
 
@@ -14,7 +14,7 @@ from evalflows.store.records import ComparisonSetRow
 def publish_comparison(row: ComparisonSetRow) -> str:
     """Publish the report as the markdown artifact `comparison`, and return the comparison's id."""
     page = markdown(comparison_report(Store(), row.comparison_id))
-    create_markdown_artifact(key="comparison", markdown=page, description=f"Comparison {row.name}")
+    create_markdown_artifact(key="comparison", markdown=page, description=f"Comparison {escaped(row.name)}")
     return row.comparison_id
 
 
@@ -36,6 +36,6 @@ def markdown(report: ComparisonReport) -> str:
         markdown_table((*head, "missing"), rates),
         markdown_table(("metric", "rank", "experiment", "rating", "win rate over all"), ranking),
         "\n".join(f"- {escaped(bias.text)}" for bias in report.known_biases),
-        f"In the shell: `evalflows show {report.overview.comparison_id}`",
+        f"In the shell: {code(f'evalflows show {report.overview.comparison_id}')}",
     ]
     return "\n\n".join(part for part in parts if part)

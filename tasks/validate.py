@@ -11,6 +11,7 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.reports.markdown import code, escaped
 from evalflows.specs.dataset import Expectation
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -180,5 +181,5 @@ def _message(type_: str, kwargs: Mapping[str, Any], figures: Mapping[str, Any], 
 
 def _markdown(rows: Sequence[CheckRow], snapshot: str) -> str:
     marks = {True: "ok", False: "**failed**", None: "**not checked**"}
-    lines = [f"| {marks[row.passed]} | {row.severity} | {(row.message or '').replace('|', '/')} |" for row in rows]
-    return "\n".join([f"Snapshot `{snapshot}`", "", "| | severity | check |", "|---|---|---|", *lines])
+    lines = [f"| {marks[row.passed]} | {row.severity} | {escaped(row.message or '')} |" for row in rows]
+    return "\n".join([f"Snapshot {code(snapshot)}", "", "| | severity | check |", "|---|---|---|", *lines])

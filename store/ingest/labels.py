@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import from_csv_cell
 from evalflows.store.ingest.label_values import LabelValue, finite_number, parse_feedback, parse_value
 from evalflows.store.ingest.labelled_runs import Run, Runs
-from evalflows.store.ingest.rows import Numbered, read_rows
+from evalflows.store.ingest.rows import Numbered, read_rows, suffix
 from evalflows.store.parquet import Store
 from evalflows.store.records import LabelRow, derived_id, to_json
 
@@ -47,7 +48,7 @@ def import_labels(
     Raises InputError, with the row's number, for the first invalid row, and for a file without labels.
     """
     where = str(path)
-    rows = _checked(store, read_rows(path), where, {"metric": metric, "labeller": labeller})
+    rows = _checked(store, _read(path), where, {"metric": metric, "labeller": labeller})
     labels = [label for label in rows if label is not None]
     if not labels:
         raise InputError(f"{where}: has no labels, wanted at least one row with a value, a label or a winner")
@@ -68,6 +69,13 @@ def later_labels(store: Store, labels: Sequence[LabelRow]) -> list[LabelRow]:
     if newest is None:
         return list(labels)
     return [replace(label, recorded_at=max(label.recorded_at, newest + timedelta(microseconds=1))) for label in labels]
+
+
+def _read(path: str | os.PathLike[str]) -> Numbered:
+    """Read the rows of a file. In CSV, drop the apostrophe that `labels next` adds to what looks like a formula."""
+    is_csv = suffix(Path(path)) == ".csv"
+    for number, row in read_rows(path):
+        yield number, {column: from_csv_cell(value) for column, value in row.items()} if is_csv else row
 
 
 def _content(label: LabelRow) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def test_the_decision_is_an_event_and_a_page(tmp_path: Path, prefect_environment
     page = httpx.post(
         f"{url}/artifacts/filter", json={"artifacts": {"key": {"any_": ["decision"]}}, "sort": "CREATED_DESC"}
     )
-    assert "## FAIL\n\ngate release: app-new against app-old" in page.json()[0]["data"]
+    assert "## FAIL\n\ngate release: app-new against app-old" in page.json()[0]["data"].replace("\\", "")
     failed = httpx.post(
         f"{url}/flow_runs/filter",
         json={"flows": {"name": {"any_": ["gate_release"]}}, "sort": "START_TIME_DESC", "limit": 1},

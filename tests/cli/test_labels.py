@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from labelled import judged, run_of, write_csv
 
 from evalflows.cli.labels import labels
+from evalflows.store.parquet import Store
 
 N = 200
 
@@ -137,3 +138,14 @@ def test_agreement_without_labels_is_bad_input(truth: dict[str, float]) -> None:
 def test_looking_and_importing_do_not_load_prefect() -> None:
     code = "import sys, evalflows.cli.labels; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_form_with_what_looks_like_a_formula_can_be_imported(store: Store) -> None:
+    judged("small", {f"q{i}": 1.0 for i in range(3)}, metric="@right")
+    assert said("next", "small", "@right", "--n", "3").count(",'@right,") == 3
+    said("next", "small", "@right", "--n", "3", "--out", "form.csv")
+    rows = form("form.csv")
+    assert {row["metric"] for row in rows} == {"'@right"}
+    write_csv("form.csv", [{**row, "value": "good", "comment": "'=well"} for row in rows])
+    assert said("import", "form.csv") == "3 labels of @right imported\n"
+    assert store.query("select distinct metric, label, comment from source.labels") == [("@right", "good", "=well")]

@@ -1,5 +1,6 @@
 """The local model: a real one, downloaded once."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def test_the_local_model_answers_and_repeats_itself() -> None:
     assert "Paris" in first
     assert first == second
     assert local.serve(LocalConnection()).startswith("http://127.0.0.1:")
+
+
+def test_control_characters_in_a_path_are_shown_as_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = subprocess.CompletedProcess([], 1, "", "no network")
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: failed)
+    with pytest.raises(InputError, match="no network"):
+        local._download(tmp_path / "a\x1b[2Jb" / "model.gguf")
+    assert capsys.readouterr().err.endswith("/a\\x1b[2Jb\n")
 
 
 def test_a_file_that_is_not_there_is_bad_input() -> None:

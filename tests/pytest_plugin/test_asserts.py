@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gated import drawn, fallen, gated
 from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from evalflows import approve, run
-from evalflows.pytest_plugin import EvidenceWarning, assert_at_least, assert_at_most, assert_no_regression
+from evalflows.pytest_plugin import EvidenceWarning, assert_at_least, assert_at_most, assert_no_regression, message
 from evalflows.specs import ExperimentSpec, InputError
 
 N = 80
@@ -177,3 +178,18 @@ def test_a_mistake_is_told_in_a_line(made: Callable[[], object], said: str) -> N
         made()
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_control_characters_of_answers_are_shown_as_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    worst_items = message.worst_items
+
+    def hostile(*arguments: Any, **options: Any) -> list[message.WorstItem]:
+        items = worst_items(*arguments, **options)
+        return [replace(item, example_id="a\nPASSED", comment="\x1b[2J\x9b32mPASS") for item in items]
+
+    monkeypatch.setattr(message, "worst_items", hostile)
+    lines = told(assert_no_regression, "app-new", "app-old", "exact_match")
+    assert "    a\\nPASSED: 0.000, was 1.000" in lines[3]
+    assert "comment: \\x1b[2J\\x9b32mPASS" in "\n".join(lines)
+    with pytest.raises(InputError, match=r"no\\x1b\[2J"):
+        assert_at_least("exact_match", 0.5, experiment="no\x1b[2J")

@@ -246,6 +246,19 @@ def test_a_torn_last_line_is_set_aside_and_named(
     assert capsys.readouterr().err.startswith(expected)
 
 
+def test_control_characters_in_the_spools_path_are_shown_as_escapes(
+    store: Store,
+    output: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EVALFLOWS_SPOOL", str(tmp_path / "a\x1b[2Jb"))
+    leave_behind("p", b"torn")
+    recover(store, OWNER)
+    assert "/a\\x1b[2Jb/" in capsys.readouterr().err
+
+
 def test_every_flipped_bit_is_noticed_and_the_rows_beside_it_are_recovered(store: Store, output: Make) -> None:
     row = content_of(store, ("outputs", output("b", outputs='{"output":"12"}', tokens_in=7)))
     for bit in range(8 * (len(row) - 1)):

@@ -1,0 +1,118 @@
+"""Query the store with SQL. Nothing here loads Prefect."""
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from evalflows.cli.errors import BAD_INPUT, one_line_errors
+from evalflows.cli.look import VERBOSE, table
+from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
+from evalflows.specs.safe_text import json_text
+from evalflows.store.catalog import connect, grain, select, view_files
+from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
+
+TIMEOUT_S = 60.0
+GRACE_S = 5.0
+"""Seconds that a query may take to end after it was interrupted."""
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object per line."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Stop the query after this time.",
+)
+@VERBOSE
+def sql(query: str | None, form: str, timeout_s: float, verbose: bool) -> None:
+    """Run a SQL QUERY on the store. Without QUERY, list the views and what one row of each is.
+
+    A query reads the store only: no other files, no network, no extensions.
+    """
+    with one_line_errors(verbose), connect(restricted=True) as catalog:
+        if query is None:
+            views = [
+                (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8"))) for path in view_files()
+            ]
+            _print_rows(("view", "one row per", "about"), views, form)
+            return
+        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes(catalog)):
+            relation = select(catalog, query, timeout_s)
+            rows = relation.fetchall()
+        _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
+
+
+@contextmanager
+def _ended_at_once(seconds: float, memory_bytes: int) -> Iterator[None]:
+    """End the process if the block takes longer, or if the process uses half as much memory again.
+
+    DuckDB cannot interrupt a single call of a function, such as `repeat('a', 4000000000)`, and its memory limit does
+    not count what such a call allocates. Nothing is lost by ending a process that only reads.
+    """
+    finished, deadline = threading.Event(), time.monotonic() + seconds
+
+    def watch() -> None:
+        while not finished.wait(0.1):
+            if time.monotonic() > deadline:
+                _end(f"sql: stopped after {seconds:g} s, wanted a faster query or a longer --timeout")
+            if (peak := peak_memory_bytes()) > 1.5 * memory_bytes:
+                _end(f"sql: stopped at {peak / 2**30:.1f} GiB of memory, wanted a query that needs less")
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        watcher.join()
+
+
+def _end(message: str) -> None:
+    echo_error(message)
+    os._exit(BAD_INPUT)
+
+
+def _about(text: str) -> str:
+    return text.partition("\n")[0].partition(": ")[2]
+
+
+def _plain(value: Any, is_json: bool) -> Any:
+    """A value for JSON: JSON text is parsed, decimals become floats, NaN becomes null."""
+    if is_json and value is not None:
+        return json.loads(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str, json_columns: Sequence[bool] | None = None
+) -> None:
+    json_columns = json_columns or [False] * len(columns)
+    if form == "csv":
+        print_csv(columns, rows)
+    elif form == "json":
+        for row in rows:
+            values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
+            echo(json_text(values, default=str))
+    else:
+        out = table(*columns)
+        is_plan = list(columns) == ["explain_key", "explain_value"]  # drawn over several lines
+        for row in rows:
+            out.add_row(*(Text("" if value is None else str(value), lines=is_plan) for value in row))
+        console().print(out)

@@ -1,0 +1,133 @@
+"""All output of the command line. Texts come from data, answers and endpoints, so control characters are escaped."""
+
+import csv
+import logging
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+import rich.console
+import rich.text
+from rich.segment import Segment
+from rich.style import Style
+
+from evalflows.specs.safe_text import csv_cell, escaped, joined, one_line
+
+MAX_MESSAGE = 500
+"""The number of characters after which an error message is cut."""
+
+
+class Text(rich.text.Text):
+    """A styled text in which control characters are escaped; newlines too, unless it may have several `lines`.
+
+    rich would drop some control characters, and print the others.
+    """
+
+    def __init__(self, text: str = "", style: str | Style = "", *, lines: bool = False) -> None:
+        super().__init__(escaped(text) if lines else one_line(text), style)
+
+    def append(self, text: str | rich.text.Text, style: str | Style | None = None) -> "Text":
+        super().append(one_line(text) if isinstance(text, str) else text, style)
+        return self
+
+
+class Console(rich.console.Console):
+    """A console that prints control characters only for its own styles and cursor movements.
+
+    Strings are escaped before they are laid out, so that widths are right, and are one line each, so that no name or
+    error looks like a line of ours. Segments are escaped again, whatever they come from.
+    """
+
+    def render_str(self, text: str, **options: Any) -> rich.text.Text:
+        return super().render_str(one_line(text), **options)
+
+    def render(
+        self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(escaped(segment.text), segment.style)
+
+
+def console(stderr: bool = False) -> Console:
+    """Return a console as wide as the terminal; 160 columns if the output is not a terminal, so ids are not wrapped."""
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 160
+    return Console(width=width, stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def echo(text: str, err: bool = False, nl: bool = True) -> None:
+    """Print a text with control characters escaped, to standard output or standard error."""
+    click.echo(escaped(text), err=err, nl=nl)
+
+
+def echo_error(message: str) -> None:
+    """Print an error as one line on standard error, cut at MAX_MESSAGE characters."""
+    echo(f"evalflows: {shortened(one_line(joined(message)))}", err=True)
+
+
+def echo_traceback() -> None:
+    """Print the traceback of the exception that is being handled."""
+    echo(traceback.format_exc(), err=True, nl=False)
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print a table as CSV like `write_csv`; on a terminal, with control characters escaped."""
+    if sys.stdout.isatty():
+        rows = ([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    write_csv(sys.stdout, columns, rows)
+
+
+def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table as CSV; texts that a spreadsheet may take for formulas get a leading apostrophe."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(csv_cell, columns))
+    writer.writerows(map(csv_cell, row) for row in rows)
+
+
+@contextmanager
+def escaped_logs() -> Iterator[None]:
+    """Escape the control characters in the messages and tracebacks of all log records made in the block."""
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(_EscapedRecord)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(before)
+
+
+class _EscapedRecord(logging.LogRecord):
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        if self.exc_info:
+            self.exc_text = escaped(logging.Formatter().formatException(self.exc_info))
+
+    def getMessage(self) -> str:  # noqa: N802
+        return escaped(super().getMessage())
+
+
+def shortened(message: str) -> str:
+    """Cut a message at MAX_MESSAGE characters."""
+    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+
+
+class Commands(click.Group):
+    """A group of commands whose usage errors are escaped: they repeat the arguments."""
+
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        with _escaped_usage_errors():
+            return super().make_context(*arguments, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _escaped_usage_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _escaped_usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
+        raise

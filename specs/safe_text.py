@@ -1,0 +1,56 @@
+"""Make text from data, answers, endpoints or file names harmless where it is shown: a terminal, JSON, a spreadsheet."""
+
+import json
+import re
+from typing import Any
+
+_SPOOFING = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""Controls of the text's direction, line and paragraph separators, and surrogates, which cannot be encoded."""
+
+_ACTIVE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_SPOOFING}]")
+_ACTIVE_OR_BREAK = re.compile(rf"[\x00-\x1f\x7f-\x9f{_SPOOFING}]")
+_ACTIVE_IN_JSON = re.compile(rf"[\x7f-\x9f{_SPOOFING}]")  # json.dumps escapes the others
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""The characters with which a cell begins that a spreadsheet may take for a formula."""
+
+
+def escaped(text: str) -> str:
+    r"""Show control characters as escapes such as `\x1b`: C0 except newline and tab, DEL, C1, bidi, U+2028 and U+2029.
+
+    A terminal obeys such characters: they move the cursor, change colours, or reorder the text around them.
+    """
+    return _ACTIVE.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    r"""Show newlines and tabs as escapes too, so that a text cannot pretend to be a line of its own."""
+    return _ACTIVE_OR_BREAK.sub(_escape, text)
+
+
+def joined(text: str) -> str:
+    """Put a text of several lines on one, with a space for every run of spaces, tabs and line ends."""
+    return re.sub(r"[ \t\r\n]+", " ", text).strip(" ")
+
+
+def json_text(value: Any, **options: Any) -> str:
+    r"""Format a value as JSON like `json.dumps`, keeping letters, but with active characters as `\uXXXX`."""
+    text = json.dumps(value, ensure_ascii=False, **options)
+    return _ACTIVE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a cell for CSV: a text that a spreadsheet may take for a formula gets a leading apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def from_csv_cell(value: Any) -> Any:
+    """Return the value that `csv_cell` has turned into this cell."""
+    is_marked = isinstance(value, str) and value.startswith("'") and value[1:].startswith(_FORMULA)
+    return value[1:] if is_marked else value
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    named = {9: "\\t", 10: "\\n"}
+    return named.get(code) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

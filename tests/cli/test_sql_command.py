@@ -1,0 +1,69 @@
+"""`evalflows sql` reads the store only, for a limited time and with limited memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evalflows.cli.main import cli
+
+
+def sql(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["sql", *arguments])
+
+
+def refused(done: Result) -> str:
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert done.stderr.startswith("evalflows: sql: ") and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "from read_text('FILE')",
+        "from 'FILE'",
+        "copy (select 1) to 'FOLDER/new.csv'",
+        "attach 'FOLDER/new.db'",
+        "install httpfs",
+        "load httpfs",
+        "set enable_external_access = true",
+    ],
+)
+def test_files_and_extensions_are_refused(tmp_path: Path, query: str) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\nkey\n")
+    message = refused(sql(query.replace("FILE", str(secret)).replace("FOLDER", str(tmp_path))))
+    assert "key" not in message
+    assert {path.name for path in tmp_path.iterdir()} <= {"secret.csv", "store"}
+
+
+def test_a_slow_query_is_stopped() -> None:
+    message = refused(sql("select count(*) from range(1000000000000)", "--timeout", "0.3"))
+    assert "sql: stopped after 0.3 s, wanted a faster query or a longer timeout" in message
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
+def test_the_timeout_is_a_positive_number(seconds: str) -> None:
+    done = sql("select 1", "--timeout", seconds)
+    assert done.exit_code == 2 and "--timeout" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [("0.2, 2**60", "sql: stopped after 0.2 s, wanted a faster query"), ("60, 2**20", "GiB of memory, wanted a query")],
+)
+def test_a_query_that_cannot_be_interrupted_ends_the_process(limits: str, message: str) -> None:
+    program = (
+        f"import time\nfrom evalflows.cli.sql import _ended_at_once\nwith _ended_at_once({limits}): time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("evalflows: sql: ") and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_timeout_of_a_query_that_ends_in_time_changes_nothing() -> None:
+    done = sql("select 1 as one", "--timeout", "5", "--format", "csv")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "one\n1\n", "")

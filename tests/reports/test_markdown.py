@@ -1,0 +1,135 @@
+"""Texts from outside are shown in Markdown as they are: no image is fetched, and nothing is a link or formatted."""
+
+import random
+import re
+from html.parser import HTMLParser
+
+import mistune
+import pytest
+from markdown_it import MarkdownIt
+
+from evalflows.reports.markdown import code, escaped, markdown_table
+
+ATTACKS = (
+    "![x](http://127.0.0.1:9/x.png)",
+    "![x][r]\n\n[r]: http://127.0.0.1:9/x.png",
+    "[a](javascript:alert(1))",
+    "<img src=http://127.0.0.1:9/x.png>",
+    "<img/src='//127.0.0.1:9/x' onerror=alert(1)>",
+    "<script>alert(1)</script>",
+    "<!-- --><svg onload=alert(1)>",
+    "<http://example.com/a>",
+    "<me@example.com>",
+    "http://example.com/a?b=c&d=e#f",
+    "see https://example.com, HTTP://EXAMPLE.COM and ftp://example.com/a",
+    "www.example.com and WWW.EXAMPLE.COM/a",
+    "me@example.com, mailto:me@example.com, xmpp:me@example.com/a",
+    "a | b || c \\| d \\\\| e",
+    "`code` ``more`` ```\nfence\n```",
+    "~~~mermaid\ngraph TD\n~~~",
+    "# heading\n## another",
+    "heading\n=======\nanother\n---",
+    "* item\n- item\n+ item\n1. item\n2) item",
+    "- [ ] task",
+    "> quote",
+    "    indented code",
+    "\tindented code",
+    "**bold** __bold__ *it* _it_ ~~gone~~",
+    "---\n***\n___",
+    "line  \nbreak\\\nbreak",
+    "&lt;img&gt; &amp; &#60;b&#62; &copy;",
+    "[^1] and [^1]: a note",
+    "$x$ $$y$$ :smile: ==mark== H~2~O x^2^ ++ins++",
+    "[[wiki]] {{template}} {#id .class} [!NOTE]",
+    "\\",
+    "ends with \\",
+    "0.950 [0.910, 0.990] snake_case_name p<0.001",
+    "größe 日本語 🙂",
+)
+RENDERERS = {
+    "CommonMark with tables": MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render,
+    "GFM": mistune.create_markdown(
+        escape=False, plugins=["url", "table", "strikethrough", "footnotes", "task_lists", "mark", "superscript"]
+    ),
+}
+ADDRESS = re.compile(r"(?:https?|ftp)://|\bwww\.|[-.\w+]@[-\w]|(?:mailto|xmpp):", re.IGNORECASE)
+"""What renderers look for in the finished text: remark-gfm, which Prefect's UI uses, does."""
+
+
+class Page(HTMLParser):
+    """The tags and the text of a rendered page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.parts: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts).replace("\u2060", "").strip()
+
+
+def shown(text: str) -> str:
+    """How a text is to be shown: on one line."""
+    return " ".join(text.split())
+
+
+every_renderer = pytest.mark.parametrize("renderer", RENDERERS)
+
+
+@every_renderer
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_text_is_shown_as_it_is(renderer: str, text: str) -> None:
+    for place, tags in (
+        ("{}", {"p"}),
+        ("- {}", {"ul", "li"}),
+        ("## heading\n\n{}\n\nmore", {"h2", "p"}),
+        ("before {} after", {"p"}),
+    ):
+        page = Page(str(RENDERERS[renderer](place.format(escaped(text)))))
+        assert page.tags <= tags
+        assert shown(text) in page.text
+        assert not ADDRESS.search("".join(page.parts))
+
+
+@every_renderer
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_text_stays_in_its_cell(renderer: str, text: str) -> None:
+    page = Page(str(RENDERERS[renderer](markdown_table(("one", "two"), [(text, "next"), ("last", text)]))))
+    assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td"} and "td" in page.tags
+    assert page.text.count(shown(text)) == 2 and "next" in page.text and "last" in page.text
+
+
+@every_renderer
+def test_any_punctuation_is_shown_as_it_is(renderer: str) -> None:
+    draw = random.Random(0)
+    for _ in range(300):
+        text = shown("".join(draw.choice("ab 1!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") for _ in range(draw.randint(1, 30))))
+        assert Page(str(RENDERERS[renderer](f"- {escaped(text)}"))).text == text
+        table = Page(str(RENDERERS[renderer](markdown_table(("h",), [(text,)])))).text
+        assert table.removeprefix("h").strip() == text
+
+
+def test_control_characters_are_shown_as_escapes() -> None:
+    page = Page(str(RENDERERS["CommonMark with tables"](escaped("a\x1b[2J\u202eb\x00"))))
+    assert page.text == "a\\x1b[2J\\u202eb\\x00"
+
+
+@every_renderer
+@pytest.mark.parametrize("text", ["exp-1", "a`b", "``", "`", "![x](http://a)", "<b>", "www.example.com", " a "])
+def test_code_is_shown_as_it_is(renderer: str, text: str) -> None:
+    page = Page(str(RENDERERS[renderer](f"In the shell: {code(text)}")))
+    assert page.tags == {"p", "code"}
+    assert text.strip() in page.text
+
+
+def test_a_link_of_ours_stays_a_link() -> None:
+    assert "a" in Page(str(RENDERERS["GFM"](f"- [this run](http://127.0.0.1/run) {escaped('[x](y)')}"))).tags

@@ -7,7 +7,7 @@ import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import STYLES
-from evalflows.cli.look import CHANGES, VERBOSE_RUN, table
+from evalflows.cli.show import CHANGES, VERBOSE_RUN, table
 from evalflows.cli.terminal import Console, Text, console, echo
 from evalflows.reports.backtest import Backtest, PastDecision
 from evalflows.specs.safe_text import json_text

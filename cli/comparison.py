@@ -7,7 +7,7 @@ import click
 from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, table
+from evalflows.cli.show import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, table
 from evalflows.cli.terminal import Text, console
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.specs.errors import InputError

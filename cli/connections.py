@@ -7,7 +7,7 @@ import click
 from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, table
+from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs.connection import ConnectionSpec, LocalConnection

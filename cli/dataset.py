@@ -3,7 +3,7 @@
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, table
+from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
@@ -11,7 +11,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import connect
 from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
-from evalflows.store.ingest.rows import stem
+from evalflows.store.ingest.file_formats import stem
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot

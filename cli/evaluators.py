@@ -9,14 +9,14 @@ import click
 import yaml
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, table
 from evalflows.cli.running import find_modules_here
+from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo, print_csv
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.safe_text import json_text
+from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.ingest.jsonl import parse_json
-from evalflows.store.ingest.rows import read_rows
 
 if TYPE_CHECKING:
     from evalflows.cli.described import Described

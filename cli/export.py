@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE
+from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import json_text

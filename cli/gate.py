@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
-from evalflows.cli.look import CHANGES, VERBOSE, VERBOSE_RUN, print_experiments, table
+from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_experiments, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, find_decision
 from evalflows.reports.reproduce_decision import explained

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE, VERBOSE_RUN, table
+from evalflows.cli.show import VERBOSE, VERBOSE_RUN, table
 from evalflows.cli.terminal import Text, console, echo, print_csv, write_csv
 from evalflows.reports.figures import figure
 from evalflows.reports.judge import JudgeReport, judge_reports, judge_standings

@@ -13,12 +13,12 @@ from evalflows.cli.evaluators import evaluators
 from evalflows.cli.export import export
 from evalflows.cli.gate import baseline, explain, gate, print_decisions
 from evalflows.cli.labels import labels
-from evalflows.cli.look import CHANGES, ls, print_experiments
-from evalflows.cli.look import VERBOSE_RUN as VERBOSE
 from evalflows.cli.migrate import migrate
 from evalflows.cli.plan import plan
 from evalflows.cli.robustness import robustness
 from evalflows.cli.running import prepared
+from evalflows.cli.show import CHANGES, ls, print_experiments
+from evalflows.cli.show import VERBOSE_RUN as VERBOSE
 from evalflows.cli.sql import sql
 from evalflows.cli.terminal import Commands
 from evalflows.cli.up import deploy, up

@@ -3,7 +3,7 @@
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE
+from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
 from evalflows.store.migration import migrate as migrate_store
 from evalflows.store.parquet_files import FORMAT

@@ -8,8 +8,8 @@ import click
 from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import CHANGES, VERBOSE, table
 from evalflows.cli.running import find_modules_here
+from evalflows.cli.show import CHANGES, VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.figures import figure
 from evalflows.specs.safe_text import json_text

@@ -4,7 +4,7 @@ import click
 from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.look import VERBOSE_RUN, table
+from evalflows.cli.show import VERBOSE_RUN, table
 from evalflows.cli.terminal import Text, console
 from evalflows.reports.robustness import ParetoReport, RobustnessReport, WeightsReport
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from evalflows.cli.errors import BAD_INPUT, one_line_errors
-from evalflows.cli.look import VERBOSE, table
+from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
 from evalflows.specs.safe_text import json_text
 from evalflows.store.catalog import connect, grain, select, view_files

@@ -1,7 +1,7 @@
 """Calls of a judge to its model: the texts shown, sampling parameters and repeats.
 
-An answer that does not fit the schema is a CallError `bad_answer` (llm/response_format.py). It is retried; if it never
-fits, the judgement is failed, without a value.
+An answer that does not fit the schema is a CallError `bad_answer` (llm/structured_output.py). It is retried; if it
+never fits, the judgement is failed, without a value.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ from evalflows.specs.paths import located
 from evalflows.specs.protocols import Complete
 from evalflows.specs.reference import load, refer, version_of
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
-from evalflows.store.ingest.rows import Numbered, read_rows
+from evalflows.store.ingest.file_formats import Numbered, read_rows
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow

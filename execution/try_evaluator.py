@@ -6,9 +6,9 @@ from typing import Any
 from evalflows.evaluators.call import Scope, offer_experiment, offer_run
 from evalflows.evaluators.subject import Evaluations, ExampleView, ItemResult, RunView
 from evalflows.execution.evaluation_result import EvaluationResult
-from evalflows.execution.judge import judge_with
 from evalflows.execution.preflight.check_spec import check_spec
 from evalflows.execution.prepared import prepare_experiment
+from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_experiment import EvaluatorFactory, RunnableEvaluator
 from evalflows.execution.views import example_view
 from evalflows.execution.workers import Workers

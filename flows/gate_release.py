@@ -6,8 +6,8 @@ from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.announce import announce, raise_if_failed
+from evalflows.tasks.check_gates import check_gates, recalibrations
 from evalflows.tasks.decide import latest_decisions
-from evalflows.tasks.gate import check_gates, recalibrations
 
 
 @flow(name="gate_release", flow_run_name="{spec.name}")

@@ -10,12 +10,12 @@ from evalflows.execution.chunks import CHUNKS_AT_ONCE, Chunk, waves_of
 from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
-from evalflows.tasks.controls import run_controls
 from evalflows.tasks.decide import decide, why_gates_stop
 from evalflows.tasks.differences import compute_differences
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_chunk
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, raise_failures
+from evalflows.tasks.judge_controls import run_controls
 from evalflows.tasks.leases import lease_of_run
 from evalflows.tasks.progress import planned_of, wait_with_progress
 from evalflows.tasks.publish import publish_results
@@ -23,7 +23,7 @@ from evalflows.tasks.resolve_comparison import comparison_of
 from evalflows.tasks.retries import retries_of
 from evalflows.tasks.snapshot import freeze_dataset
 from evalflows.tasks.start import start_experiments
-from evalflows.tasks.validate import validate_snapshot
+from evalflows.tasks.validate_snapshot import validate_snapshot
 
 RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNKS_AT_ONCE)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalflows.llm import response_format
+from evalflows.llm import structured_output
 from evalflows.llm.caller import Caller
 from evalflows.llm.client import Response
 from evalflows.specs.errors import CallError
@@ -43,7 +43,7 @@ class Completer:
         form = self.endpoint.connection.answer_form
         if schema is None or (form == "json_schema" and message.get("tool_calls")):
             return None
-        return response_format.read_answer(message, schema, form, finish_reason)
+        return structured_output.read_answer(message, schema, form, finish_reason)
 
     def _request(
         self,
@@ -60,7 +60,7 @@ class Completer:
         request = {"model": model, "messages": content} | parameters
         connection = self.endpoint.connection
         if schema is not None:
-            request = response_format.with_response_format(request, schema, connection.answer_form)
+            request = structured_output.with_response_format(request, schema, connection.answer_form)
         if connection.kind == "local":
             # For reproducible answers: earlier requests must not decide which tokens are recomputed.
             request = {"temperature": 0.0, "cache_prompt": False} | request

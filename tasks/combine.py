@@ -12,8 +12,8 @@ from evalflows.evaluators.call import offer_experiment
 from evalflows.evaluators.composite import Part, combined
 from evalflows.evaluators.subject import ItemResult
 from evalflows.execution.evaluation_result import EvaluationResult, run_score, score_columns
-from evalflows.execution.judge import judge_with
 from evalflows.execution.resolve import composite_version
+from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
 from evalflows.execution.views import evaluations_view, example_view, run_view
 from evalflows.llm import loop

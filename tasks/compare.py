@@ -13,9 +13,9 @@ from evalflows.evaluators.call import offer_pair
 from evalflows.evaluators.preference import Place
 from evalflows.evaluators.subject import RunView
 from evalflows.execution.evaluation_result import EvaluationResult, failed_result, preference_columns
-from evalflows.execution.judge import judge_with
 from evalflows.execution.pair_chunks import PairChunk, PairTrial, Side, pair_chunks, trials_of
 from evalflows.execution.progress import tally
+from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_comparison import RunningComparison, running_comparison
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.views import example_view, run_view

@@ -12,8 +12,8 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.execution.cascade import decided_by, is_undecided, with_earlier_cost
 from evalflows.execution.chunks import Chunk, n_chunks
 from evalflows.execution.evaluation_result import EvaluationResult, run_score
-from evalflows.execution.judge import judge_with, not_sampled, unanswered
 from evalflows.execution.progress import tally
+from evalflows.execution.run_evaluator import judge_with, not_sampled, unanswered
 from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
 from evalflows.execution.views import evaluator_inputs
 from evalflows.llm import loop

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.store.ingest.rows import read_rows
+from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import to_examples
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evalflows.analysis.differences.comparability import Difference, differences, incomparable_metrics
 from evalflows.analysis.differences.detectable_effect import detectable_effect_columns
-from evalflows.analysis.differences.judge_fitness import with_dependent_composites
+from evalflows.analysis.differences.judge_validation import with_dependent_composites
 from evalflows.analysis.differences.matching import MatchedExamples
 from evalflows.analysis.differences.metric_pairs import (
     Clusters,

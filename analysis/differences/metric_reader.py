@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from evalflows.analysis.differences.comparability import JudgeModels, judge_models
-from evalflows.analysis.differences.judge_fitness import failed_judges
+from evalflows.analysis.differences.judge_validation import failed_judges
 from evalflows.analysis.differences.matching import MatchedExamples, matched
 from evalflows.analysis.differences.metric_pairs import Clusters, drop_ambiguous
 from evalflows.analysis.differences.pass_at_k import trial_values

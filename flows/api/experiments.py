@@ -21,8 +21,8 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
 from evalflows.specs.target import TargetSpec
-from evalflows.store.ingest.rows import READERS, suffix
-from evalflows.tasks.gate import check_gates
+from evalflows.store.ingest.file_formats import READERS, suffix
+from evalflows.tasks.check_gates import check_gates
 from evalflows.tasks.leases import refuse_if_running
 from evalflows.tasks.progress import Watch, watched
 from evalflows.tasks.snapshot import check_and_freeze

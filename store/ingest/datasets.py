@@ -14,7 +14,7 @@ from evalflows.specs.errors import InputError, describe
 from evalflows.specs.paths import located
 from evalflows.specs.reference import load
 from evalflows.store.ingest.conversations import conversation_rows
-from evalflows.store.ingest.rows import Numbered, plain, read_rows, stem
+from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import content_of, current_snapshot, freeze, load_snapshot, to_examples

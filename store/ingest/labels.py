@@ -9,9 +9,9 @@ from typing import Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import from_csv_cell
+from evalflows.store.ingest.file_formats import Numbered, read_rows, suffix
 from evalflows.store.ingest.label_values import LabelValue, finite_number, parse_feedback, parse_value
 from evalflows.store.ingest.labelled_runs import Run, Runs
-from evalflows.store.ingest.rows import Numbered, read_rows, suffix
 from evalflows.store.parquet import Store
 from evalflows.store.records import LabelRow, derived_id, to_json
 

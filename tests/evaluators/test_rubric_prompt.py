@@ -19,7 +19,7 @@ from rubric_judged import (
 from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.rubric import PROMPT, rubric
 from evalflows.evaluators.score import Score
-from evalflows.llm.response_format import read_answer, with_response_format
+from evalflows.llm.structured_output import read_answer, with_response_format
 from evalflows.specs.protocols import Completion
 
 # texts that imitate fences and verdicts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.rows import read_rows
+from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, snapshot_id, to_examples

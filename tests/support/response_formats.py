@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.llm.response_format import read_answer
+from evalflows.llm.structured_output import read_answer
 from evalflows.specs.connection import AnswerForm
 from evalflows.specs.errors import CallError, ErrorKind
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.rows import read_rows
+from evalflows.store.ingest.file_formats import read_rows
 
 BOM = b"\xef\xbb\xbf"
 ROWS = [{"a": 1, "b": "x"}, {"a": None, "b": "é\n2"}]

@@ -11,7 +11,7 @@ from pairwise_judged import KNOWN, OWN, PairwiseModel, Sections, compared, knows
 from evalflows.evaluators.judges import CRITERIA
 from evalflows.evaluators.pairwise import pairwise_preference
 from evalflows.evaluators.pairwise.pairwise_preference import LABELLED, PLAIN
-from evalflows.llm.response_format import read_answer, with_response_format
+from evalflows.llm.structured_output import read_answer, with_response_format
 from evalflows.specs.errors import CallError
 from evalflows.specs.reference import version_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.rows import read_rows
+from evalflows.store.ingest.file_formats import read_rows
 
 
 @pytest.fixture

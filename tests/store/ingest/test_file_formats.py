@@ -8,7 +8,7 @@ import pytest
 from row_files import ROWS, as_parquet, problem, rows, write
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.rows import read_rows, stem
+from evalflows.store.ingest.file_formats import read_rows, stem
 
 # Any file
 

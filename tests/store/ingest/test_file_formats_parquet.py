@@ -14,7 +14,7 @@ import pytest
 from row_files import ROWS, as_parquet, problem, rows, write
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.rows import read_rows
+from evalflows.store.ingest.file_formats import read_rows
 
 
 def column(folder: Path, values: pa.Array) -> list[Any]:

@@ -7,13 +7,13 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.differences.judge_fitness import ControlScores, fitness_check
+from evalflows.analysis.differences.judge_validation import ControlScores, validation_check
 from evalflows.evaluators.call import offer_run
 from evalflows.evaluators.subject import RunView
 from evalflows.execution.chunks import n_chunks
 from evalflows.execution.evaluation_result import EvaluationResult
-from evalflows.execution.judge import judge_with
 from evalflows.execution.planted_controls import control_pairs, outputs_from, with_forged_verdict
+from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
 from evalflows.execution.views import example_view
 from evalflows.llm import loop
@@ -55,7 +55,7 @@ def _check(experiment: RunningExperiment, judge: RunnableEvaluator, batch: str) 
         Spool(experiment.store, experiment.row.experiment_id, f"controls-{judge.bound.name}") as spool,
     ):
         tried = loop.run(_judge_all(experiment, judge, pairs, spool))
-    return fitness_check(batch, judge.bound.name, judge.controls, tried, experiment.spec.confidence_level)
+    return validation_check(batch, judge.bound.name, judge.controls, tried, experiment.spec.confidence_level)
 
 
 async def _judge_all(

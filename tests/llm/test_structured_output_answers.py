@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from response_formats import CORRECT, GOOD, GRADE, REASONING, SCORE, VERDICT, call, fault, flat, said
 
-from evalflows.llm.response_format import read_answer
+from evalflows.llm.structured_output import read_answer
 from evalflows.specs import json_schema
 from evalflows.specs.connection import AnswerForm
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from response_formats import CORRECT, REASONING, SCORE, VERDICT, call, fault, flat, said
 
-from evalflows.llm.response_format import read_answer
+from evalflows.llm.structured_output import read_answer
 from evalflows.specs.connection import AnswerForm
 
 IN_A_LINE = [

@@ -24,7 +24,7 @@ class ControlScores:
     errors: list[str] = field(default_factory=list)
 
 
-def fitness_check(
+def validation_check(
     batch: str, judge: str, controls: int | None, scores: ControlScores, confidence_level: float
 ) -> CheckRow:
     """Check a judge on its controls: it passes if it accepts right answers much more often than wrong ones."""
@@ -43,7 +43,7 @@ def fitness_check(
         observed=to_json(asdict(rates) | {"rate_forged": rate_forged, "n_forged": len(scores.forged)}),
         expected=to_json({"least_difference": MIN_RATE_DIFFERENCE, "controls": controls}),
         message=_message(rates, scores),
-        reason_code=None if passed else fitness_code(passed),
+        reason_code=None if passed else validation_code(passed),
     )
 
 
@@ -51,13 +51,13 @@ def failed_judges(store: Store, run_group: str) -> dict[str, Reason]:
     """The judges of a run group that failed validation or could not be validated, and why."""
     rows: list[CheckRow] = store.read("checks", controls_batch(run_group))
     return {
-        row.subject_id: Reason(row.reason_code or fitness_code(row.passed), row.message or "not checked")
+        row.subject_id: Reason(row.reason_code or validation_code(row.passed), row.message or "not checked")
         for row in rows
         if not row.passed
     }
 
 
-def fitness_code(passed: bool | None) -> ReasonCode:
+def validation_code(passed: bool | None) -> ReasonCode:
     return "judge_not_validated" if passed is None else "judge_failed_validation"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from row_files import BOM, numbers, problem, rows, write
 
-from evalflows.store.ingest.rows import read_rows
+from evalflows.store.ingest.file_formats import read_rows
 
 
 def test_jsonl_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:

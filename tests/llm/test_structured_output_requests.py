@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from response_formats import CORRECT, GRADE, REASONING, SCORE, VERDICT, fault, flat
 
-from evalflows.llm.response_format import with_response_format
+from evalflows.llm.structured_output import with_response_format
 from evalflows.specs.connection import AnswerForm
 from evalflows.specs.errors import CallError
 

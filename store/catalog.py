@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import PASS_K
-from evalflows.store.parquet import Store
+from evalflows.store.parquet import Store, texts_in
+from evalflows.store.schemas import TABLES
 
 SQL = Path(__file__).parent / "sql"
 
@@ -35,10 +36,13 @@ def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnec
 def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each query (SQL and its values) over the views, from one consistent state of the store.
 
-    Unlike a plain connection, this misses no experiment that is sealed meanwhile.
+    Unlike a plain connection, this misses no experiment that is sealed meanwhile, and verifies the files of owners
+    among the values before. Raise StorageError for a damaged one.
     """
 
     def read() -> list[list[tuple[Any, ...]]]:
+        for sql, values in queries:
+            store.verify(texts_in(values), tables_of(sql))
         with _viewing(store) as catalog:
             return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
 
@@ -46,9 +50,10 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
-    """Return the rows of one query as an Arrow table, from one consistent state of the store."""
+    """Return the rows of one query as an Arrow table, from one consistent state of the store, verified as in `ask`."""
 
     def read() -> pa.Table:
+        store.verify(texts_in(values), tables_of(sql))
         with _viewing(store) as catalog:
             return catalog.sql(sql, params=list(values)).to_arrow_table()
 
@@ -82,9 +87,13 @@ def view_files() -> list[Path]:
     return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order.static_order())]
 
 
-def _read_by(path: Path) -> set[str]:
-    """Return the names of tables and views that a query reads."""
-    return set(re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")))
+@cache
+def tables_of(sql: str) -> frozenset[str]:
+    """Return the store's tables that a query reads, also through views."""
+    named = set(re.findall(r"\b(?:from|join)\s+(?:source\.)?(\w+)", sql))
+    views = {path.stem: path for path in view_files() if path.stem not in TABLES}
+    through = [tables_of(views[name].read_text(encoding="utf-8")) for name in named & views.keys()]
+    return frozenset(named & TABLES.keys()).union(*through)
 
 
 def grain(path: Path) -> tuple[str, ...]:

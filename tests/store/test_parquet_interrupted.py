@@ -19,6 +19,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from open_store import OWNER, Make, open_parts, runs, seen
 
 import evalflows.store.parquet
+import evalflows.store.parquet_files
+from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 
 # Broken off
@@ -71,7 +73,7 @@ def test_a_seal_broken_off_before_it_published_has_changed_nothing(
 ) -> None:
     any_store.append("outputs", OWNER, "p", [output("a")])
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.parquet, "_write_parquet", broken)
+        patch.setattr(evalflows.store.parquet_files, "_write_parquet", broken)
         with pytest.raises(KeyboardInterrupt):
             any_store.seal(OWNER, ["outputs"])
     assert not any_store.is_sealed("outputs", OWNER)
@@ -97,19 +99,25 @@ def test_a_reopening_broken_off_between_two_tables_is_gone_on_with(any_store: St
     assert (len(any_store.read("scores", OWNER)), runs(any_store)) == (1, ["a"])
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("error", "raised"), [(OSError("disk full"), StorageError), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
 def test_a_broken_write_leaves_the_old_file_and_nothing_else(
-    any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    any_store: Store,
+    output: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    raised: type[BaseException],
 ) -> None:
     any_store.publish("outputs", OWNER, [output("old")])
     before = {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)}
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.parquet, "_write_parquet", half_a_file(error))
-        with pytest.raises(type(error)):
+        patch.setattr(evalflows.store.parquet_files, "_write_parquet", half_a_file(error))
+        with pytest.raises(raised):
             any_store.publish("outputs", OWNER, [output("new")])
-        with pytest.raises(type(error)):
+        with pytest.raises(raised):
             any_store.publish("outputs", "exp-2", [output("new", experiment_id="exp-2")])
-        with pytest.raises(type(error)):
+        with pytest.raises(raised):
             any_store.append("outputs", "exp-3", "p", [output("new", experiment_id="exp-3")])
     assert {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)} == before
     assert seen(any_store) == ["old"]
@@ -134,8 +142,8 @@ def test_what_is_being_written_is_no_parquet_file_yet(
         raise OSError("disk full")
 
     store.append("outputs", OWNER, "p", [output("a")])
-    monkeypatch.setattr("evalflows.store.parquet._write_parquet", look_midway)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("evalflows.store.parquet_files._write_parquet", look_midway)
+    with pytest.raises(StorageError, match="disk full"):
         store.append("outputs", OWNER, "p", [output("b")])
     assert during == [[("a",)]]
 
@@ -242,6 +250,7 @@ def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
 
 WRITER = """
 import sys
+from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.records import OutputRow
 

@@ -1,0 +1,109 @@
+"""What a process knows of damaged files in a store: the views leave out their owners, and everything else goes on."""
+
+import os
+import sys
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalflows.specs.errors import StorageError
+from evalflows.store.checksums import damage_of
+from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.parquet_files import storage_errors, write_file
+from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.verification import damaged
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A damaged file, and the state in which it was."""
+
+    file: StoredFile
+    reason: str
+    state: object
+
+    @property
+    def error(self) -> StorageError:
+        return damaged(self.file.path, self.reason)
+
+
+class Damages:
+    """The damaged files of one store. `version` changes with every change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._by_path: dict[str, Damage] = {}
+        self._lock = threading.Lock()
+
+    def find(self, fs: Any, states: Mapping[str, object]) -> None:
+        """Look for damaged files, and name new ones on standard error. Checksums are verified if no footer is bad."""
+        with self._lock:
+            files = [file for path in states if path not in self._by_path and (file := StoredFile.at(path))]
+            for thoroughly in (False, True):
+                reasons = {file: reason for file in files if (reason := file_damage(fs, file.path, thoroughly))}
+                for file, reason in reasons.items():
+                    self._add(Damage(file, reason, states[file.path]))
+                if reasons:
+                    return
+
+    def forget_changed(self, states: Mapping[str, object]) -> None:
+        """Forget files that were removed or replaced."""
+        if self._by_path:
+            with self._lock:
+                for path, damage in [*self._by_path.items()]:
+                    if states.get(path) != damage.state:
+                        del self._by_path[path]
+                        self.version += 1
+
+    def note_change(self) -> None:
+        """Count a change of other files, after which a query is worth repeating."""
+        with self._lock:
+            self.version += 1
+
+    def owners(self, column: str) -> set[str]:
+        """Return the owners that are left out of the tables with this owner column."""
+        return {damage.file.owner for damage in self._by_path.values() if TABLES[damage.file.table].owner == column}
+
+    def of(self, owners: Collection[str] | None = None) -> list[Damage]:
+        """Return the damaged files of owners (None: of all)."""
+        return [damage for damage in self._by_path.values() if owners is None or damage.file.owner in owners]
+
+    def _add(self, damage: Damage) -> None:
+        self._by_path[damage.file.path] = damage
+        self.version += 1
+        print(f"evalflows: left out {damage.file.owner}: {damage.error}", file=sys.stderr)
+
+
+_of_root: dict[tuple[int, str], Damages] = {}
+
+
+def damages_of(layout: Layout) -> Damages:
+    """Return what this process knows of the damaged files of a store."""
+    return _of_root.setdefault((os.getpid(), layout.root), Damages())
+
+
+def file_damage(fs: Any, path: str, thoroughly: bool = True) -> str | None:
+    """Return what is wrong with a file, or None, also if it has gone meanwhile."""
+    try:
+        with fs.open(path, "rb") as file:
+            return damage_of(file, thoroughly=thoroughly)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> list[str]:
+    """Write missing or damaged empty files again, which loses nothing. Return their paths.
+
+    Raise StorageError if they cannot be written.
+    """
+    written = []
+    for name, table in TABLES.items():
+        for path in layout.empties(name):
+            with storage_errors(path):
+                if all_of_them or not fs.exists(path) or file_damage(fs, path):
+                    write_file(layout, fs, path, schema_of(table.record).empty_table())
+                    written.append(path)
+    return written

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
-from evalflows.store.catalog import ask, connect, grain, select, view_files
+from evalflows.store.catalog import ask, grain, select_from, view_files
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import controls_batch, now
@@ -36,11 +36,8 @@ CHANGES = click.option(
 @VERBOSE
 def ls(verbose: bool) -> None:
     """List experiments and comparisons, newest first."""
-    with one_line_errors(verbose), connect() as catalog:
-        rows = catalog.execute(
-            """select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
-               from experiment_overview order by started_at desc, target"""
-        ).fetchall()
+    with one_line_errors(verbose):
+        rows, compared = ask(Store(), (_EXPERIMENTS, []), (_COMPARISONS, []))
         if not rows:
             click.echo("no experiments yet: `evalflows run SPEC` creates one")
             return
@@ -50,7 +47,7 @@ def ls(verbose: bool) -> None:
                 name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
             )
         console().print(out)
-        if compared := catalog.execute(_COMPARISONS).fetchall():
+        if compared:
             console().print(_listed(compared))
 
 
@@ -62,14 +59,14 @@ def ls(verbose: bool) -> None:
 @VERBOSE
 def sql(query: str | None, form: str, verbose: bool) -> None:
     """Run a SQL QUERY on the store. Without QUERY, list the views and what one row of each is."""
-    with one_line_errors(verbose), connect() as catalog:
+    with one_line_errors(verbose):
         if query is None:
             views = [
                 (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8"))) for path in view_files()
             ]
             _print_rows(("view", "one row per", "about"), views, form)
         else:
-            relation = select(catalog, query)
+            relation = select_from(Store(), query)
             _print_rows(relation.columns, relation.fetchall(), form, [str(kind) == "JSON" for kind in relation.types])
 
 
@@ -134,6 +131,11 @@ def console() -> Console:
     """A console as wide as the terminal; 160 columns if the output is not a terminal, so ids are not wrapped."""
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
 
+
+_EXPERIMENTS = """
+select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
+from experiment_overview order by started_at desc, target
+"""
 
 _COMPARISONS = """
 select name, comparison_id, state, judged + decided_without_judge, planned, experiments, started_at

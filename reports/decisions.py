@@ -90,4 +90,6 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
     (rows,) = ask(
         store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
-    return [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
+    decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
+    store.verify((decision.decision_id for decision in decisions), {"decisions"})
+    return decisions

@@ -33,6 +33,21 @@ def connect(root: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyConnec
     return connection
 
 
+def select_from(store: Store, query: str) -> duckdb.DuckDBPyRelation:
+    """Run one read-only query over the views, as `select`. If a file is damaged, leave out its owner."""
+    while True:
+        connection, version = store.connect(), store.damage_version
+        _create_views(connection)
+        try:
+            return select(connection, query)
+        except InputError as error:
+            if not isinstance(error.__cause__, _ABOUT_FILES) or not store.mend(since=version):
+                raise
+
+
+_ABOUT_FILES = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+
+
 def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each query (SQL and its values) over the views, from one consistent state of the store.
 

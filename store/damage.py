@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import StorageError
-from evalflows.store.checksums import damage_of
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.schemas import TABLES, schema_of
-from evalflows.store.verification import damaged
+from evalflows.store.verification import damaged, file_damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +37,23 @@ class Damages:
 
     def find(self, fs: Any, states: Mapping[str, object]) -> None:
         """Look for damaged files, and name new ones on standard error. Checksums are verified if no footer is bad."""
+        for thoroughly in (False, True):
+            if self._find(fs, states, thoroughly):
+                return
+
+    def find_in(self, fs: Any, states: Mapping[str, object], table: str) -> None:
+        """Verify all files of a table, and name newly found damaged ones on standard error."""
+        paths = [path for path in states if (file := StoredFile.at(path)) and file.table == table]
+        self._find(fs, {path: states[path] for path in paths}, thoroughly=True)
+
+    def _find(self, fs: Any, states: Mapping[str, object], thoroughly: bool) -> bool:
         with self._lock:
-            files = [file for path in states if path not in self._by_path and (file := StoredFile.at(path))]
-            for thoroughly in (False, True):
-                reasons = {file: reason for file in files if (reason := file_damage(fs, file.path, thoroughly))}
-                for file, reason in reasons.items():
-                    self._add(Damage(file, reason, states[file.path]))
-                if reasons:
-                    return
+            before = self.version
+            for path, state in states.items():
+                file = StoredFile.at(path) if path not in self._by_path else None
+                if file and (reason := file_damage(fs, path, state, thoroughly=thoroughly)):
+                    self._add(Damage(file, reason, state))
+            return self.version != before
 
     def forget_changed(self, states: Mapping[str, object]) -> None:
         """Forget files that were removed or replaced."""
@@ -81,17 +89,6 @@ _of_root: dict[tuple[int, str], Damages] = {}
 def damages_of(layout: Layout) -> Damages:
     """Return what this process knows of the damaged files of a store."""
     return _of_root.setdefault((os.getpid(), layout.root), Damages())
-
-
-def file_damage(fs: Any, path: str, thoroughly: bool = True) -> str | None:
-    """Return what is wrong with a file, or None, also if it has gone meanwhile."""
-    try:
-        with fs.open(path, "rb") as file:
-            return damage_of(file, thoroughly=thoroughly)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return error.strerror or str(error)
 
 
 def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> list[str]:

@@ -131,6 +131,15 @@ class Store:
             self._damages.find(self._fs, self._states())
         return self._damages.version != version
 
+    @property
+    def filesystem(self) -> Any:
+        return self._fs
+
+    @property
+    def damage_version(self) -> int:
+        """A number that changes with the known damage."""
+        return self._damages.version
+
     def left_out(self) -> list[Damage]:
         """Return the damaged files that this process has found; queries leave out their owners."""
         return self._damages.of()
@@ -141,11 +150,9 @@ class Store:
         Raise StorageError for a damaged file. A decision or a table of results must not rest on other values than those
         that were written.
         """
-        names = set(owners)
+        names, states = set(owners), self._known_states()
         for damage in self._damages.of(names):
             raise damage.error
-        states = self._steady.get()
-        states = self._states() if states is None else states
         # parsing every path would take longer than most queries
         mentioned = (path for path in states if path.split("/")[-2].partition("=")[2] in names)
         files = [file for path in mentioned if (file := StoredFile.at(path)) and file.table in tables]
@@ -153,6 +160,14 @@ class Store:
         for file in files:
             if file.is_sealed or (file.table, file.owner) not in sealed:
                 verify(self._fs, file.path, states[file.path])
+
+    def verify_table(self, table: str) -> list[Damage]:
+        """Verify all files of a table of few, small files. Return the damaged ones, which queries then leave out."""
+        self._damages.find_in(self._fs, self._known_states(), table)
+        return [damage for damage in self._damages.of() if damage.file.table == table]
+
+    def _known_states(self) -> dict[str, object]:
+        return self._steady.get() or self._states()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query, repeated if an owner was sealed meanwhile.

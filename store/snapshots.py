@@ -86,7 +86,8 @@ def freeze(
 
 
 def current_snapshot(store: Store, name: str) -> str | None:
-    """Return the id of a dataset's current snapshot; None if there is none."""
+    """Return the id of a dataset's current snapshot; None if there is none. Damaged versions are left out."""
+    store.verify_table("dataset_versions")
     rows = store.query(
         "select snapshot_id from source.dataset_versions where name = ? order by recorded_at desc", [name]
     )

@@ -13,24 +13,29 @@ _sound: dict[str, object] = {}
 """The files that this process has verified, with the state in which they were."""
 
 
-def verify(fs: Any, path: str, state: object) -> None:
-    """Verify a file, once per process and state (None: unknown). Raise StorageError if it is damaged or unreadable.
+def file_damage(fs: Any, path: str, state: object = None, *, thoroughly: bool = True) -> str | None:
+    """Return what is wrong with a file, or None; a sound one is read once per process and state (None: unknown).
 
-    A file that has gone meanwhile is not an error: whoever reads the store lists its files again.
+    A file that has gone meanwhile is not damaged: whoever reads the store lists its files again.
     """
     if state is not None and _sound.get(path) == state:
-        return
+        return None
     try:
-        with storage_errors(path), fs.open(path, "rb") as file:
-            damage = damage_of(file)
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return
-        raise
-    if damage is not None:
-        raise damaged(path, damage)
-    if state is not None:
+        with fs.open(path, "rb") as file:
+            damage = damage_of(file, thoroughly=thoroughly)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror or str(error)
+    if damage is None and thoroughly and state is not None:
         _sound[path] = state
+    return damage
+
+
+def verify(fs: Any, path: str, state: object) -> None:
+    """Verify a file, once per process and state. Raise StorageError if it is damaged or unreadable."""
+    if damage := file_damage(fs, path, state):
+        raise damaged(path, damage)
 
 
 def damaged(path: str, damage: str) -> StorageError:

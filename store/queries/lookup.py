@@ -11,7 +11,8 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
     """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
 
     A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
-    that name), or a spec's name (its newest run group). Raise InputError if it means none, or too many.
+    that name), or a spec's name (its newest run group). Raise InputError if it means none, or too many,
+    and StorageError if it may mean one whose files are damaged.
     """
     rows = store.query(
         """select experiment_id, name, run_group, spec ->> 'name'
@@ -50,6 +51,9 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
         return str(matches[0])
     if matches:
         raise InputError(f"{kind} {reference!r}: got the prefix of {len(matches)} ids, wanted a longer one")
+    for damage in store.left_out():
+        if damage.file.table in ("experiments", "comparison_sets") or damage.file.owner.startswith(reference):
+            raise damage.error  # it may be the one that is meant
     raise InputError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
 
 

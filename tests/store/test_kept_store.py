@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from evalflows import decide_again
 from evalflows.cli.main import cli
 from evalflows.store import connect
-from evalflows.store.migration import OLDEST, migrate
+from evalflows.store.migration import migrate
 from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.parquet_files import FORMAT, OLDEST
 from evalflows.store.schemas import TABLES
 
 KEPT = Path(__file__).parent / "kept"

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
+from evalflows.store.schemas import TABLES
 
 
 def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
@@ -51,10 +52,15 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
         return str(matches[0])
     if matches:
         raise InputError(f"{kind} {reference!r}: got the prefix of {len(matches)} ids, wanted a longer one")
-    for damage in store.left_out():
-        if damage.file.table in ("experiments", "comparison_sets") or damage.file.owner.startswith(reference):
-            raise damage.error  # it may be the one that is meant
+    check_left_out(store, f"{kind} {reference!r}", f"{kind}_id")
     raise InputError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
+
+
+def check_left_out(store: Store, what: str, *columns: str) -> None:
+    """Raise StorageError if owners in these columns were left out as damaged: one of them may be what was not found."""
+    for damage in store.left_out():
+        if TABLES[damage.file.table].owner in columns:
+            raise StorageError(f"{what}: not among those that can be read; {damage.error}")
 
 
 def _known(rows: list[tuple[Any, ...]]) -> str:

@@ -12,7 +12,7 @@ from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.store.parquet import Store
-from evalflows.store.queries.progress import open_work
+from evalflows.store.queries.progress import has_all_files, open_work
 from evalflows.store.records import ExperimentRow, to_json
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.spool import recover
@@ -104,8 +104,9 @@ def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
     forget_experiment(identity, row.run_group)
     recover(store, identity)
     if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
-        (finished,) = store.read("experiments", identity)
-        return finished  # type: ignore[no-any-return]
+        finished: ExperimentRow = store.read("experiments", identity)[0]
+        if has_all_files(store, finished):
+            return finished
     store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
     store.append("experiments", identity, "start", [row])
     return row

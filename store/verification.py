@@ -43,7 +43,7 @@ def damaged(path: str, damage: str) -> StorageError:
     return StorageError(f"{path}: damaged: {damage}; `evalflows doctor` says what to do")
 
 
-def read_verified(fs: Any, path: str, state: object) -> pa.Table:
+def read_verified(fs: Any, path: str, state: object = None) -> pa.Table:
     """Return the rows of a file, verified as by `verify`. Raise StorageError if it is damaged."""
     verify(fs, path, state)
     with storage_errors(path), fs.open(path, "rb") as file:

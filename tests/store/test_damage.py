@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,21 @@ import pytest
 from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 from open_store import OWNER, Make, open_parts, runs, seen
 
+from evalflows import decide_again
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.catalog import ask, connect, select_from
 from evalflows.store.checksums import has_checksum
 from evalflows.store.layout import StoredFile
 from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import write_file
 from evalflows.store.queries.baselines import approved
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.metric_values import metric_values
 from evalflows.store.schemas import TABLES
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 
+KEPT = Path(__file__).parent / "kept" / "format_5.zip"
 FLIPS, FLIPS_OF_FIGURES = 400, 100  # figures take longer, and verify in the same way
 _ticks = itertools.count(1)
 
@@ -122,6 +126,25 @@ def _every_flip_is_seen(path: Path, use: Callable[[], Any], flips: int = FLIPS) 
         assert "evalflows doctor" in str(caught.value)
     rewrite(path, data)
     assert use() == wanted  # the repaired file is read again
+
+
+@pytest.mark.parametrize("table", ["scores", "outputs", "experiments", "examples", "decisions"])
+def test_no_flipped_bit_changes_a_gates_decision(store_root: Path, table: str) -> None:
+    with zipfile.ZipFile(KEPT) as archive:
+        archive.extractall(store_root)
+    store = Store()
+    for path in store_root.glob("*/sealed/*/rows.parquet"):  # written before checksums
+        write_file(store.layout, store.filesystem, str(path), pq.read_table(path))
+    decision: str = store.query("select decision_id from source.decisions")[0][0]
+    read = store.query("select candidate_experiment_id, snapshot_id from source.decisions d join source.experiments e "
+                       "on e.experiment_id = d.candidate_experiment_id")[0]  # fmt: skip
+    owner = {"decisions": decision, "examples": read[1]}.get(table, read[0])
+
+    def decide() -> Any:
+        again = decide_again(decision)
+        return again.conclusion, again.reasons
+
+    _every_flip_is_seen(file_of(store, table, owner), decide, FLIPS_OF_FIGURES)
 
 
 def test_every_file_has_a_checksum(filled: Store) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalflows.specs.errors import StorageError
 from evalflows.store.layout import Layout, StoredFile
-from evalflows.store.parquet_files import storage_errors, write_file
+from evalflows.store.parquet_files import write_file
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import damaged, file_damage
 
@@ -94,13 +94,12 @@ def damages_of(layout: Layout) -> Damages:
 def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> list[str]:
     """Write missing or damaged empty files again, which loses nothing. Return their paths.
 
-    Raise StorageError if they cannot be written.
+    Raise OSError if they cannot be written.
     """
     written = []
     for name, table in TABLES.items():
         for path in layout.empties(name):
-            with storage_errors(path):
-                if all_of_them or not fs.exists(path) or file_damage(fs, path):
-                    write_file(layout, fs, path, schema_of(table.record).empty_table())
-                    written.append(path)
+            if all_of_them or not fs.exists(path) or file_damage(fs, path):
+                write_file(layout, fs, path, schema_of(table.record).empty_table())
+                written.append(path)
     return written

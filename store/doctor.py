@@ -14,7 +14,7 @@ from evalflows.store.damage import restore_empties
 from evalflows.store.file_states import states_of
 from evalflows.store.layout import StoredFile
 from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT, FORMAT_KEY
+from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.spool import spool_folder
 
@@ -55,7 +55,9 @@ class _Examiner:
 
     def findings(self) -> Iterator[Finding]:
         """Yield everything that is found."""
-        for path in restore_empties(self._store.layout, self._fs):
+        with storage_errors(self._store.layout.root):
+            restored = restore_empties(self._store.layout, self._fs)
+        for path in restored:
             yield Finding("repaired", path, "the empty file of the table was missing or damaged", "written again")
         files = [file for path in sorted(states_of(self._store.layout, self._fs)) if (file := StoredFile.at(path))]
         sealed = {(file.table, file.owner) for file in files if file.is_sealed}

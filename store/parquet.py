@@ -125,10 +125,11 @@ class Store:
         """
         version = self._damages.version if since is None else since
         self._check_marker()
-        if restore_empties(self.layout, self._fs):
-            self._damages.note_change()
-        else:
-            self._damages.find(self._fs, self._states())
+        with storage_errors(self.layout.root):
+            if restore_empties(self.layout, self._fs):
+                self._damages.note_change()
+            else:
+                self._damages.find(self._fs, self._states())
         return self._damages.version != version
 
     @property

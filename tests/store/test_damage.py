@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+import asyncio
 import itertools
 import os
 import random
@@ -18,6 +19,7 @@ from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 from open_store import OWNER, Make, open_parts, runs, seen
 
 from evalflows import decide_again
+from evalflows.llm.ledger import Ledger
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.catalog import ask, connect, select_from
@@ -350,6 +352,23 @@ def test_a_damaged_version_of_a_dataset_leaves_the_others(store: Store, capsys: 
     assert current_snapshot(store, "kept") == snapshot
     assert current_snapshot(store, "lost") is None
     assert str(lost) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [empty, overwrite_pages])
+def test_damaged_calls_of_another_experiment_are_not_reused(
+    store: Store, make: Make, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
+) -> None:
+    for number in (1, 2):
+        owner, key = f"exp-{number}", f"{number:064x}"
+        call = make("calls", call_id=f"c{number}", experiment_id=owner, call_key=key, status="ok", reusable=True)
+        store.publish("calls", owner, [call])
+    path = file_of(store, "calls", "exp-1")
+    damage(path)
+    ledger = Ledger(Store(), "exp-3")
+    found = [asyncio.run(ledger.find(f"{number:064x}")) for number in (1, 2)]
+    assert [row and row.call_id for row in found] == [None, "c2"]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
 
 
 def test_reading_and_opening_keep_the_checksum(store: Store, output: Make) -> None:

@@ -9,7 +9,7 @@ from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import one_line
-from evalflows.store.catalog import connect
+from evalflows.store.catalog import ask
 from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
 from evalflows.store.ingest.file_formats import stem
 from evalflows.store.parquet import Store
@@ -66,10 +66,8 @@ def add(
 @VERBOSE
 def list_(verbose: bool) -> None:
     """List the datasets."""
-    with one_line_errors(verbose), connect() as catalog:
-        rows = catalog.execute(
-            "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
-        ).fetchall()
+    with one_line_errors(verbose):
+        (rows,) = ask(Store(), (_DATASETS, []))
         if not rows:
             echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
             return
@@ -89,9 +87,7 @@ def show(reference: str, verbose: bool) -> None:
         store = Store()
         snapshot = find_snapshot(store, reference)
         examples = load_snapshot(store, snapshot)
-        with connect() as catalog:
-            versions = catalog.execute(_VERSIONS, [reference]).fetchall()
-            checks = catalog.execute(_CHECKS, [snapshot]).fetchall()
+        versions, checks = ask(store, (_VERSIONS, [reference]), (_CHECKS, [snapshot]))
         out = console()
         out.print(f"{snapshot}: {len(examples)} examples")
         for since, version, n, source in versions:
@@ -156,6 +152,8 @@ def _listed(examples: list[ExampleRow]) -> object:
         out.add_row(example.example_id, example.split or "", example.inputs, example.reference_outputs or "")
     return out
 
+
+_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
 
 _VERSIONS = """
 select v.recorded_at, v.snapshot_id, s.n_examples, v.source

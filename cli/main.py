@@ -8,6 +8,7 @@ from evalflows.cli.backtest import backtest
 from evalflows.cli.comparison import compare, print_comparison, run_comparison
 from evalflows.cli.connections import connections
 from evalflows.cli.dataset import dataset
+from evalflows.cli.doctor import doctor
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.evaluators import evaluators
 from evalflows.cli.export import export
@@ -114,7 +115,7 @@ def show(experiment: str, verbose: bool) -> None:
             print_comparison(comparison)
 
 
-READING = (ls, sql, dataset, export, connections, evaluators, migrate)
+READING = (ls, sql, dataset, export, connections, evaluators, migrate, doctor)
 COMPARING = (compare, robustness, labels)
 DECIDING = (gate, baseline, explain, plan, backtest)
 SERVING = (up, deploy)

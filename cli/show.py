@@ -10,7 +10,7 @@ from rich.table import Table
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
-from evalflows.store.catalog import ask, connect
+from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import controls_batch, now
@@ -30,11 +30,8 @@ CHANGES = click.option(
 @VERBOSE
 def ls(verbose: bool) -> None:
     """List experiments and comparisons, newest first."""
-    with one_line_errors(verbose), connect() as catalog:
-        rows = catalog.execute(
-            """select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
-               from experiment_overview order by started_at desc, target"""
-        ).fetchall()
+    with one_line_errors(verbose):
+        rows, compared = ask(Store(), (_EXPERIMENTS, []), (_COMPARISONS, []))
         if not rows:
             echo("no experiments yet: `evalflows run SPEC` creates one")
             return
@@ -44,7 +41,7 @@ def ls(verbose: bool) -> None:
                 name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
             )
         console().print(out)
-        if compared := catalog.execute(_COMPARISONS).fetchall():
+        if compared:
             console().print(_listed(compared))
 
 
@@ -104,6 +101,11 @@ def _metrics(results: Sequence[Result]) -> Table:
 P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
+
+_EXPERIMENTS = """
+select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
+from experiment_overview order by started_at desc, target
+"""
 
 _COMPARISONS = """
 select name, comparison_id, state, judged + decided_without_judge, planned, experiments, started_at

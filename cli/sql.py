@@ -16,7 +16,8 @@ from evalflows.cli.errors import BAD_INPUT, one_line_errors
 from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
 from evalflows.specs.safe_text import json_text
-from evalflows.store.catalog import connect, grain, select, view_files
+from evalflows.store.catalog import grain, select_from, view_files
+from evalflows.store.parquet import Store
 from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
 
 TIMEOUT_S = 60.0
@@ -44,15 +45,15 @@ def sql(query: str | None, form: str, timeout_s: float, verbose: bool) -> None:
 
     A query reads the store only: no other files, no network, no extensions.
     """
-    with one_line_errors(verbose), connect(restricted=True) as catalog:
+    with one_line_errors(verbose):
         if query is None:
             views = [
                 (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8"))) for path in view_files()
             ]
             _print_rows(("view", "one row per", "about"), views, form)
             return
-        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes(catalog)):
-            relation = select(catalog, query, timeout_s)
+        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()):
+            relation = select_from(Store(), query, timeout_s)
             rows = relation.fetchall()
         _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.records import CallRow, Json, to_json
 
@@ -80,10 +82,20 @@ class Ledger:
 
     def _read_from(self, payer: str) -> None:
         if payer not in self._read:
-            for row in self._store.read("calls", payer):
+            self._read.add(payer)
+            for row in self._calls_of(payer):
                 if row.reusable:
                     self._rows.setdefault(row.call_key, _lean(row))
-            self._read.add(payer)
+
+    def _calls_of(self, payer: str) -> list[CallRow]:
+        """Return an experiment's calls; none if its file is damaged and it is another experiment's."""
+        try:
+            return self._store.read("calls", payer)
+        except StorageError as error:
+            if payer == self._experiment_id:
+                raise
+            print(f"evalflows: the calls of {payer} are not reused: {error}", file=sys.stderr)
+            return []
 
 
 def _lean(row: CallRow) -> CallRow:

@@ -195,7 +195,12 @@ class ComparisonReport:
 
 
 def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
-    """Return the report of a comparison, read from one consistent state of the store."""
+    """Return the report of a comparison, read from one consistent state of the store.
+
+    Raise StorageError if a file of the comparison or of its experiments is damaged.
+    """
+    for row in store.read("comparison_sets", comparison_id):
+        store.verify(row.experiments, {"experiments", "outputs"})
     overview, rates, ranking, biases, errors = ask(
         store, *((query, [comparison_id]) for query in (_OVERVIEW, _RATES, _RATINGS, _BIASES, _ERRORS))
     )

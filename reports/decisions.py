@@ -8,6 +8,7 @@ from typing import Any
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
 
 DECIDING_OUTCOME = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
@@ -77,6 +78,7 @@ def find_decision(store: Store, reference: str) -> Decision:
         raise InputError(f"decision {reference!r}: got the prefix of {len(by_id)} ids, wanted a longer one")
     named = by_id or _decisions(store, "$1 in (gate, candidate, candidate_experiment_id)", [reference])
     if not named:
+        check_left_out(store, f"decision {reference!r}", "decision_id", "experiment_id")
         (known,) = ask(store, ("select distinct gate from gate_decisions order by gate", []))
         wanted = (
             f"wanted an id, or a gate: {', '.join(gate for (gate,) in known)}" if known else "which has no decisions"
@@ -90,4 +92,6 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
     (rows,) = ask(
         store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
-    return [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
+    decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
+    store.verify((decision.decision_id for decision in decisions), {"decisions"})
+    return decisions

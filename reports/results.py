@@ -7,6 +7,7 @@ from evalflows.reports.figures import figure, p_text, span
 from evalflows.specs.metric import MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import run_groups
 from evalflows.store.reasons import JUDGE_FAILED
 
 CONCLUSIONS = {
@@ -111,6 +112,7 @@ class Result:
 
 def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """Return the results of experiments: by metric, built-in measures last, then in the given order."""
+    store.verify(run_groups(store, experiments), {"verdicts"})
     (rows,) = ask(store, (_RESULTS, [list(experiments), [*MEASURES]]))
     return [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows]
 

@@ -18,6 +18,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import PASS_K
 from evalflows.store.parquet import Store
 from evalflows.store.restricted import time_limit
+from evalflows.store.schemas import TABLES
+from evalflows.store.verification import texts_in
 
 SQL = Path(__file__).parent / "sql"
 
@@ -40,13 +42,33 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     return connection
 
 
+def select_from(store: Store, query: str, timeout_s: float | None = None) -> duckdb.DuckDBPyRelation:
+    """Run one read-only query over the views, as `select`, without the owners of damaged files.
+
+    The connection is restricted to the store.
+    """
+    while True:
+        connection, version = store.connect(_create_views), store.damage_version
+        try:
+            return select(connection, query, timeout_s)
+        except InputError as error:
+            if not isinstance(error.__cause__, _ABOUT_FILES) or not store.mend(since=version):
+                raise
+
+
+_ABOUT_FILES = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+
+
 def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each query (SQL and its values) over the views, from one consistent state of the store.
 
-    Unlike a plain connection, this misses no experiment that is sealed meanwhile.
+    Unlike a plain connection, this misses no experiment that is sealed meanwhile, and verifies the files of owners
+    among the values before. Raise StorageError for a damaged one.
     """
 
     def read() -> list[list[tuple[Any, ...]]]:
+        for sql, values in queries:
+            store.verify(texts_in(values), tables_of(sql))
         with _viewing(store) as catalog:
             return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
 
@@ -54,9 +76,10 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
-    """Return the rows of one query as an Arrow table, from one consistent state of the store."""
+    """Return the rows of one query as an Arrow table, from one consistent state of the store, verified as in `ask`."""
 
     def read() -> pa.Table:
+        store.verify(texts_in(values), tables_of(sql))
         with _viewing(store) as catalog:
             return catalog.sql(sql, params=list(values)).to_arrow_table()
 
@@ -90,9 +113,13 @@ def view_files() -> list[Path]:
     return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order.static_order())]
 
 
-def _read_by(path: Path) -> set[str]:
-    """Return the names of tables and views that a query reads."""
-    return set(re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")))
+@cache
+def tables_of(sql: str) -> frozenset[str]:
+    """Return the store's tables that a query reads, also through views."""
+    named = set(re.findall(r"\b(?:from|join)\s+(?:source\.)?(\w+)", sql))
+    views = {path.stem: path for path in view_files() if path.stem not in TABLES}
+    through = [tables_of(views[name].read_text(encoding="utf-8")) for name in named & views.keys()]
+    return frozenset(named & TABLES.keys()).union(*through)
 
 
 def grain(path: Path) -> tuple[str, ...]:

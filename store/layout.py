@@ -1,6 +1,8 @@
 """Paths of the store's files, and the SQL that reads them."""
 
 import os
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +10,11 @@ from evalflows.specs.errors import InputError
 from evalflows.store.schemas import TABLES, Table, schema_of
 
 DEFAULT_ROOT = "data/store"
+
+SEALED = "rows.parquet"
+"""The name of a sealed file."""
+_EMPTY = r"_\.parquet"
+_PART = re.compile(r"[^.].*\.[0-9a-f]{12}\.parquet")
 
 _OWNERS = {table.owner for table in TABLES.values()}
 
@@ -44,7 +51,7 @@ class Layout:
         return f"{self.root}/evalflows.json"
 
     def sealed(self, table: str, owner: str) -> str:
-        return f"{self.root}/{table}/sealed/{_table(table).owner}={_safe(owner)}/rows.parquet"
+        return f"{self.root}/{table}/sealed/{_table(table).owner}={_safe(owner)}/{SEALED}"
 
     def open_folder(self, table: str, owner: str) -> str:
         return f"{self.root}/{table}/open/{_table(table).owner}={_safe(owner)}"
@@ -58,19 +65,51 @@ class Layout:
         """Return the path of a lease, without its suffix."""
         return f"{self.root}/leases/{_safe(name)}"
 
-    def every_row(self, table: str) -> str:
+    def every_row(self, table: str, without: Collection[str] = ()) -> str:
         """Return SQL for all rows of a table, each key once: sealed files directly, open files de-duplicated.
 
         De-duplication costs ten times a plain read, so only open files are de-duplicated. The owner is in the folder's
-        name, so a query for one owner opens only its files.
+        name, so a query for one owner opens only its files, and the files of the owners in `without` are never opened.
         """
-        sealed, unsealed = (quoted(f"{self.root}/{table}/{state}/*/*.parquet") for state in ("sealed", "open"))
-        options = "hive_partitioning = true, hive_types_autocast = false"
+        owner = _table(table).owner
+        sealed, unsealed = (
+            # the empty file comes first, since DuckDB takes the columns of the first one
+            f"read_parquet([{quoted(empty)}, {quoted(f'{self.root}/{table}/{state}/{owner}=*/*.parquet')}], "
+            "hive_partitioning = true, hive_types_autocast = false)"
+            for state, empty in zip(("sealed", "open"), self.empties(table), strict=True)
+        )
+        left_out = f" and {owner} not in ({', '.join(map(quoted, sorted(without)))})" if without else ""
         columns = ", ".join(schema_of(_table(table).record).names)  # in order: DuckDB puts the owner last
-        owners = f"select parse_path(file)[-2] from glob({sealed})"
-        every_open = f"select * from read_parquet({unsealed}, {options})"
-        still_open = f"({every_open} where parse_path(filename)[-2] not in ({owners}))"
-        return f"select {columns} from read_parquet({sealed}, {options}) union all ({newest(table, still_open)})"
+        owners = f"select parse_path(file)[-2] from glob({quoted(f'{self.root}/{table}/sealed/{owner}=*/{SEALED}')})"
+        is_part = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PART.pattern}')})"
+        still_open = (
+            f"(select * from {unsealed} where parse_path(filename)[-2] not in ({owners}) and {is_part}{left_out})"
+        )
+        return (
+            f"select {columns} from {sealed} where parse_path(filename)[-1] in ('{SEALED}', '_.parquet'){left_out} "
+            f"union all ({newest(table, still_open)})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file with rows, by its path. Only files of exactly these names are read: copies and others are ignored."""
+
+    path: str
+    table: str
+    is_sealed: bool
+    owner: str
+
+    @classmethod
+    def at(cls, path: str) -> "StoredFile | None":
+        """Return the file at a path; None for a copy, a temporary, empty or foreign file."""
+        *_, table, state, folder, name = ("", "", "", *path.split("/"))
+        column, _, owner = folder.partition("=")
+        if table not in TABLES or column != TABLES[table].owner or not owner or owner == "_":
+            return None
+        if name == SEALED if state == "sealed" else state == "open" and _PART.fullmatch(name):
+            return cls(path, table, state == "sealed", owner)
+        return None
 
 
 def newest(table: str, source: str) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 
 import fsspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
-from evalflows.store.layout import Layout
+from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, write_file
 from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.verification import read_verified
 
 Step = Mapping[str, Callable[[pa.Table], pa.Table]]
 
@@ -63,12 +63,14 @@ def _check_spool(layout: Layout, fs: fsspec.AbstractFileSystem) -> None:
 
 
 def _migrate_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, written: int) -> bool:
-    """Rewrite one file. Return whether it was necessary."""
+    """Rewrite one file; copies and foreign files stay as they are. Return whether it was necessary.
+
+    Raise StorageError for a damaged file.
+    """
     name = path.removeprefix(fs._strip_protocol(layout.root)).lstrip("/").partition("/")[0]
-    if name not in TABLES:
+    if name not in TABLES or not (StoredFile.at(path) or path.endswith("=_/_.parquet")):
         return False
-    with fs.open(path, "rb") as file:
-        rows = pq.read_table(file)
+    rows = read_verified(fs, path)
     since = int((rows.schema.metadata or {}).get(FORMAT_KEY, written))
     if since == FORMAT:
         return False

@@ -8,33 +8,32 @@ an owner that is sealed between the listings: `Store.query` detects this, a plai
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-import errno
 import json
 import os
+import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import fsspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from evalflows.specs.errors import InputError
-from evalflows.store.layout import Layout, files, newest
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.damage import Damage, damages_of, restore_empties
+from evalflows.store.file_states import state_of, states_of
+from evalflows.store.layout import Layout, StoredFile, files, newest
 from evalflows.store.parquet_files import FORMAT, format_of, storage_errors, write_file
 from evalflows.store.restricted import restrict
-from evalflows.store.schemas import TABLES, recorded_after, schema_of, to_arrow, to_rows
+from evalflows.store.schemas import TABLES, as_arrow, owned, recorded_after, to_arrow, to_rows
 from evalflows.store.source import connect_source, shared
+from evalflows.store.verification import read_verified, texts_in, verify
 
 Result = TypeVar("Result")
 
 _MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
-_SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # names of the modification time in file systems
 REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
 
@@ -47,7 +46,8 @@ class Store:
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
-        self._steady: ContextVar[bool] = ContextVar("evalflows_steady", default=False)
+        self._steady: ContextVar[dict[str, object] | None] = ContextVar("evalflows_steady", default=None)
+        self._damages = damages_of(self.layout)
         try:
             self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
             if not self._is_prepared():
@@ -60,7 +60,7 @@ class Store:
 
         Raise ValueError for a row of another owner, and StorageError if they cannot be written.
         """
-        self._write(self.layout.sealed(table, owner), _owned(table, owner, rows))
+        self._write(self.layout.sealed(table, owner), owned(table, owner, rows))
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
         """Add rows to an open owner; without rows, write nothing.
@@ -69,7 +69,7 @@ class Store:
 
         Raise ValueError for a row of another owner, and StorageError if they cannot be written.
         """
-        data = _owned(table, owner, rows)
+        data = owned(table, owner, rows)
         if data.num_rows:
             if TABLES[table].settled and (earlier := self._open_files(table, owner, [part])):
                 data = recorded_after(data, self._last_recorded(earlier))
@@ -78,7 +78,7 @@ class Store:
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[Any]:
         """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
 
-        Rows that were sealed before the owner was reopened belong to every part.
+        Rows that were sealed before the owner was reopened belong to every part. Raise StorageError for a damaged file.
         """
         return to_rows(table, self.read_arrow(table, owner, parts))
 
@@ -86,8 +86,7 @@ class Store:
         """Return the same rows as an Arrow table."""
         if self.is_sealed(table, owner):
             path = self.layout.sealed(table, owner)
-            with storage_errors(path), self._fs.open(path, "rb") as file:
-                return pq.read_table(file)
+            return read_verified(self._fs, path, state_of(self.layout, self._fs, path))
         return self._newest(table, self._open_files(table, owner, parts))
 
     def is_sealed(self, table: str, owner: str) -> bool:
@@ -112,26 +111,95 @@ class Store:
                     self._fs.mv(sealed, f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
 
     def connect(self, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> duckdb.DuckDBPyConnection:
-        """Return a DuckDB with every table as a view in the schema `source`.
+        """Return a DuckDB with every table as a view in the schema `source`, without owners known to be damaged.
 
         With `prepare`, it is restricted to the store's files after that has created its views.
         """
-        connection = connect_source(self.layout, self._fs, restricted=prepare is not None)
-        if prepare is not None:
-            prepare(connection)
-            restrict(connection, self.layout, self._fs)
-        return connection
+        while True:
+            version = self._damages.version
+            try:
+                connection = connect_source(self.layout, self._fs, self._damages, restricted=prepare is not None)
+                if prepare is not None:
+                    prepare(connection)
+                    restrict(connection, self.layout, self._fs)
+                return connection
+            except duckdb.Error:
+                if not self.mend(since=version):
+                    raise
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to this process's shared database, with the catalog's views once they were used."""
-        return shared.cursor(self.layout, self._fs, self.connect)
+        return shared.cursor(self.layout, self._damages, self.connect)
+
+    def mend(self, since: int | None = None) -> bool:
+        """Write missing empty files again, and leave out owners with damaged files, after a query failed.
+
+        Return whether that, here or in another thread, changed anything `since` a version of the known damage.
+        """
+        version = self._damages.version if since is None else since
+        self._check_marker()
+        with storage_errors(self.layout.root):
+            if restore_empties(self.layout, self._fs):
+                self._damages.note_change()
+            else:
+                self._damages.find(self._fs, self._states())
+        return self._damages.version != version
+
+    @property
+    def filesystem(self) -> Any:
+        return self._fs
+
+    @property
+    def damage_version(self) -> int:
+        """A number that changes with the known damage."""
+        return self._damages.version
+
+    def left_out(self) -> list[Damage]:
+        """Return the damaged files that this process has found; queries leave out their owners."""
+        return self._damages.of()
+
+    def verify(self, owners: Iterable[str], tables: Collection[str] = TABLES.keys()) -> None:
+        """Verify the owners' files in these tables, once per process and state of a file.
+
+        Raise StorageError for a damaged file. A decision or a table of results must not rest on other values than those
+        that were written.
+        """
+        names, states = set(owners), self._known_states()
+        for damage in self._damages.of(names):
+            raise damage.error
+        # parsing every path would take longer than most queries
+        mentioned = (path for path in states if path.split("/")[-2].partition("=")[2] in names)
+        files = [file for path in mentioned if (file := StoredFile.at(path)) and file.table in tables]
+        sealed = {(file.table, file.owner) for file in files if file.is_sealed}
+        for file in files:
+            if file.is_sealed or (file.table, file.owner) not in sealed:
+                verify(self._fs, file.path, states[file.path])
+
+    def verify_table(self, table: str) -> list[Damage]:
+        """Verify all files of a table of few, small files. Return the damaged ones, which queries then leave out."""
+        self._damages.find_in(self._fs, self._known_states(), table)
+        return [damage for damage in self._damages.of() if damage.file.table == table]
+
+    def _known_states(self) -> dict[str, object]:
+        return self._steady.get() or self._states()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query, repeated if an owner was sealed meanwhile."""
-        return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchall)
+        """Return the rows of a query, repeated if an owner was sealed meanwhile.
+
+        The files of owners among the parameters are verified before: raise StorageError for a damaged one.
+        """
+
+        def read() -> list[tuple[Any, ...]]:
+            self.verify(texts_in(parameters), set(re.findall(r"\bsource\.(\w+)", sql)))
+            return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchall)
+
+        return self.steady(read)
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
-        """Return the columns of a query as numpy arrays, ten times faster than rows for millions of rows."""
+        """Return the columns of a query as numpy arrays, ten times faster than rows for millions of rows.
+
+        No file is verified.
+        """
         return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchnumpy)
 
     def _fetch(
@@ -148,28 +216,26 @@ class Store:
 
         All queries within `read` see one consistent state of the store.
         """
-        if self._steady.get():
+        if self._steady.get() is not None:
             return read()
-        token = self._steady.set(True)
-        try:
-            while True:
-                before = self._states()
-                try:
-                    result = read()
-                except duckdb.Error:
-                    if self._states() == before:
-                        raise
-                else:
-                    if self._states() == before:
-                        return result
-        finally:
-            self._steady.reset(token)
+        while True:
+            before, version = self._states(), self._damages.version
+            self._damages.forget_changed(before)
+            token = self._steady.set(before)
+            try:
+                result = read()
+            except duckdb.Error:
+                if self._states() == before and not self.mend(since=version):
+                    raise
+            else:
+                if self._states() == before:
+                    return result
+            finally:
+                self._steady.reset(token)
 
     def _prepare(self) -> None:
         """Write the empty files, and the marker last: a store with a marker is complete."""
-        for name, table in TABLES.items():
-            for path in self.layout.empties(name):
-                write_file(self.layout, self._fs, path, schema_of(table.record).empty_table())
+        restore_empties(self.layout, self._fs, all_of_them=True)
         self._fs.pipe_file(self.layout.marker, _MARK)
 
     def _is_prepared(self) -> bool:
@@ -185,8 +251,13 @@ class Store:
     def _newest(self, table: str, paths: list[str]) -> pa.Table:
         if not paths:
             return to_arrow(table, [])
-        with self.cursor() as connection:
-            return _as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
+        for path in paths:
+            verify(self._fs, path, state_of(self.layout, self._fs, path))
+        try:
+            with self.cursor() as connection:
+                return as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
+        except duckdb.Error as error:  # files from before checksums, or removed meanwhile
+            raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
 
     def _last_recorded(self, paths: list[str]) -> datetime | None:
         with self.cursor() as connection:
@@ -195,18 +266,14 @@ class Store:
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
         self._fs.invalidate_cache()
-        paths = sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet"))
+        found = sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet"))
+        paths = [path for path in found if StoredFile.at(path)]
         if parts is not None:
             paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in paths]
 
     def _states(self) -> dict[str, object]:
-        """Return the files, with their modification times."""
-        if self.layout.is_local:
-            return _local_states(Path(self.layout.root))
-        self._fs.invalidate_cache()
-        details = self._fs.glob(f"{self.layout.root}/*/*/*/*.parquet", detail=True)
-        return {path: next((info[key] for key in _SINCE if key in info), None) for path, info in details.items()}
+        return states_of(self.layout, self._fs)
 
     def _exists(self, path: str) -> bool:
         self._fs.invalidate_cache()
@@ -221,29 +288,9 @@ class Store:
     def _write(self, path: str, data: pa.Table) -> None:
         """Write a file. Raise StorageError if that fails, also if somebody removed the store meanwhile."""
         with storage_errors(path):
-            if not self._exists(self.layout.marker):
-                raise FileNotFoundError(errno.ENOENT, "the store is gone", self.layout.marker)
+            self._check_marker()
             write_file(self.layout, self._fs, path, data)
 
-
-def _local_states(root: Path) -> dict[str, object]:
-    """Return the files of a local folder with their modification times, five times faster than with fsspec."""
-    while True:
-        with suppress(FileNotFoundError):  # a file or a folder was removed meanwhile: list again
-            return {str(path): path.stat().st_mtime_ns for path in root.glob("*/*/*/*.parquet")}
-
-
-def _owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
-    """Return rows after checking that their owner matches their folder, which DuckDB relies on."""
-    data = _as_arrow(table, rows)
-    others = set(data.column(TABLES[table].owner).unique().to_pylist()) - {owner}
-    if others:
-        raise ValueError(f"{table}: got a row of {TABLES[table].owner} {others.pop()!r}, wanted only {owner!r}")
-    return data
-
-
-def _as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:
-    if not isinstance(rows, pa.Table):
-        return to_arrow(table, rows)
-    schema = schema_of(TABLES[table].record)
-    return rows.select(schema.names).cast(schema)
+    def _check_marker(self) -> None:
+        if not self._exists(self.layout.marker):
+            raise StorageError(f"{self.layout.marker}: the store is gone")

@@ -1,18 +1,20 @@
 """Parquet files with the store's format: written whole or not at all, and errors of the disk named with their path."""
 
+import io
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.specs.errors import StorageError, describe
+from evalflows.store.checksums import BLANK, CHECKSUM_KEY, put_checksum
 from evalflows.store.layout import Layout
 
 ROWS_PER_GROUP = 50_000
@@ -54,13 +56,16 @@ def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: p
     if layout.is_local:
         _write_durably(Path(path), data)
     else:
-        sink = pa.BufferOutputStream()
+        sink = io.BytesIO()
         _write_parquet(data, sink)
-        fs.pipe_file(path, sink.getvalue().to_pybytes())
+        put_checksum(sink)
+        fs.pipe_file(path, sink.getvalue())
 
 
-def _write_parquet(data: pa.Table, sink: Any) -> None:
-    data = data.replace_schema_metadata({**(data.schema.metadata or {}), FORMAT_KEY: str(FORMAT).encode()})
+def _write_parquet(data: pa.Table, sink: IO[bytes]) -> None:
+    """Write a Parquet file with the format and the place of the checksum in its metadata."""
+    own = {FORMAT_KEY: str(FORMAT).encode(), CHECKSUM_KEY: BLANK}
+    data = data.replace_schema_metadata({**(data.schema.metadata or {}), **own})
     pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
 
 
@@ -69,8 +74,9 @@ def _write_durably(target: Path, data: pa.Table) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("w+b") as file:
             _write_parquet(data, file)
+            put_checksum(file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)

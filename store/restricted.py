@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+import os
 import resource
 import sys
 import threading
@@ -84,11 +85,9 @@ def time_limit(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> 
         timer.cancel()
 
 
-def memory_limit_bytes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the memory that DuckDB may use."""
-    ((text,),) = connection.execute("select current_setting('memory_limit')").fetchall()
-    number, unit = text.split()
-    return int(float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit))
+def memory_limit_bytes() -> int:
+    """Return the memory that a restricted query may use."""
+    return int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def peak_memory_bytes() -> int:

@@ -144,3 +144,19 @@ def _arrow_type(hint: Any) -> pa.DataType:
     if hint == records.Json:
         return pa.string()
     return _TYPES[hint]
+
+
+def owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
+    """Return rows after checking that their owner matches their folder, which DuckDB relies on."""
+    data = as_arrow(table, rows)
+    others = set(data.column(TABLES[table].owner).unique().to_pylist()) - {owner}
+    if others:
+        raise ValueError(f"{table}: got a row of {TABLES[table].owner} {others.pop()!r}, wanted only {owner!r}")
+    return data
+
+
+def as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:
+    if not isinstance(rows, pa.Table):
+        return to_arrow(table, rows)
+    schema = schema_of(TABLES[table].record)
+    return rows.select(schema.names).cast(schema)

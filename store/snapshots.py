@@ -90,12 +90,13 @@ def freeze(
 
 
 def current_snapshot(store: Store, name: str) -> str | None:
-    """Return the id of a dataset's current snapshot; None if there is none."""
+    """Return the id of a dataset's current snapshot; None if there is none. Damaged versions are left out."""
     return _current_version(store, name)[0]
 
 
 def _current_version(store: Store, name: str) -> tuple[str | None, datetime | None]:
     """Return the id of a dataset's current snapshot, and since when it is current; None if there is none."""
+    store.verify_table("dataset_versions")
     query = "select snapshot_id, recorded_at from source.dataset_versions where name = ? order by recorded_at desc"
     rows = store.query(query, [name])
     return rows[0] if rows else (None, None)

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from evalflows.store.damage import Damages
 from evalflows.store.layout import Layout
 from evalflows.store.restricted import WithoutParents
 from evalflows.store.schemas import TABLES
@@ -29,12 +30,14 @@ def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) ->
     return connection
 
 
-def connect_source(layout: Layout, filesystem: Any, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB with the schema `source`."""
+def connect_source(
+    layout: Layout, filesystem: Any, damages: Damages, *, restricted: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """Return an in-memory DuckDB with the schema `source`, without the owners of damaged files."""
     connection = open_duckdb(layout, filesystem, restricted=restricted)
     connection.execute("create schema source")
-    for table in TABLES:
-        connection.execute(f"create view source.{table} as {layout.every_row(table)}")
+    for name, table in TABLES.items():
+        connection.execute(f"create view source.{name} as {layout.every_row(name, damages.owners(table.owner))}")
     return connection
 
 
@@ -46,15 +49,15 @@ class Shared:
     """
 
     def __init__(self) -> None:
-        self._databases: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
-        self._lock = threading.Lock()
+        self._databases: dict[tuple[int, str, int], duckdb.DuckDBPyConnection] = {}
+        self._lock = threading.RLock()  # making a database may find damaged files
 
     def cursor(
-        self, layout: Layout, filesystem: Any, make: Callable[[], duckdb.DuckDBPyConnection]
+        self, layout: Layout, damages: Damages, make: Callable[[], duckdb.DuckDBPyConnection]
     ) -> duckdb.DuckDBPyConnection:
-        """Return a new connection to the database of a root, which `make` creates if needed."""
-        key = (os.getpid(), layout.root)  # a database does not survive a fork
+        """Return a new connection to the database of a root, which `make` creates if needed or if damage was found."""
         with self._lock:
+            key = (os.getpid(), layout.root, damages.version)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
                     self._databases.pop(next(iter(self._databases)))

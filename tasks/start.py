@@ -13,7 +13,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import newest_start
-from evalflows.store.queries.progress import open_work
+from evalflows.store.queries.progress import has_all_files, open_work
 from evalflows.store.records import ExperimentRow, to_json
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.spool import ENDING_S, recover
@@ -105,9 +105,10 @@ def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
     forget_experiment(identity, row.run_group)
     recover(store, identity, ENDING_S)
     if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
-        (finished,) = store.read("experiments", identity)
-        if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
-            return finished  # type: ignore[no-any-return]
+        finished: ExperimentRow = store.read("experiments", identity)[0]
+        # A version that went by a clock that was set back sealed experiments as running.
+        if finished.state != "running" and has_all_files(store, finished):
+            return finished
     store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
     store.append("experiments", identity, "start", [row])
     return row

@@ -114,7 +114,8 @@ def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) 
     forget_comparison(identity)
     recover(store, identity, ENDING_S)
     same = before is not None and before.spec == row.spec  # otherwise there may be more pairs, or other slices
-    if store.is_sealed("comparison_sets", identity) and same and not open_judgements(store, identity, UNREACHABLE):
+    is_sealed = all(store.is_sealed(table, identity) for table in ("comparison_sets", "comparisons"))
+    if is_sealed and same and not open_judgements(store, identity, UNREACHABLE):
         (finished,) = store.read("comparison_sets", identity)
         if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
             return finished  # type: ignore[no-any-return]

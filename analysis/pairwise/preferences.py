@@ -54,6 +54,7 @@ def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[Examp
 
     Planned pairs without a row, as in an interrupted comparison, count as missing.
     """
+    store.verify(row.experiments, {"outputs"})
     outcomes = _drop_unused_own_names(ask_arrow(store, _OUTCOMES, [row.comparison_id]).to_pandas())
     judgements = ask_arrow(store, _JUDGEMENTS, [row.comparison_id]).to_pandas()
     return [

@@ -22,7 +22,12 @@ class Approval:
 
 
 def approved(store: Store, name: str) -> BaselineRow | None:
-    """Return the latest approval of a name; None if there is none."""
+    """Return the latest approval of a name; None if there is none.
+
+    Raise StorageError if any approval is damaged: it may be the latest one.
+    """
+    for damage in store.verify_table("baselines"):
+        raise damage.error
     query = """select baseline_id from source.baselines
                where name = ? order by recorded_at desc, baseline_id desc limit 1"""
     latest = store.query(query, [name])

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
+from evalflows.store.schemas import TABLES
 
 
 def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
     """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
 
     A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
-    that name), or a spec's name (its newest run group). Raise InputError if it means none, or too many.
+    that name), or a spec's name (its newest run group). Raise InputError if it means none, or too many,
+    and StorageError if it may mean one whose files are damaged.
     """
     rows = store.query(
         """select experiment_id, name, run_group, spec ->> 'name'
@@ -51,7 +53,15 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
         return str(matches[0])
     if matches:
         raise InputError(f"{kind} {reference!r}: got the prefix of {len(matches)} ids, wanted a longer one")
+    check_left_out(store, f"{kind} {reference!r}", f"{kind}_id")
     raise InputError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
+
+
+def check_left_out(store: Store, what: str, *columns: str) -> None:
+    """Raise StorageError if owners in these columns were left out as damaged: one of them may be what was not found."""
+    for damage in store.left_out():
+        if TABLES[damage.file.table].owner in columns:
+            raise StorageError(f"{what}: not among those that can be read; {damage.error}")
 
 
 def _known(rows: list[tuple[Any, ...]]) -> str:

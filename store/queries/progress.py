@@ -1,5 +1,6 @@
 """The progress of an experiment: missing rows, retryable rows, and cost."""
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,6 +55,12 @@ def open_work(store: Store, experiment_id: str, transient: Collection[str]) -> i
                    union all select status, error_kind from source.scores where experiment_id = $1)
                where status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))"""
     return int(store.query(query, [experiment_id, sorted(transient)])[0][0])
+
+
+def has_all_files(store: Store, experiment: ExperimentRow) -> bool:
+    """Return whether a sealed experiment has its files of outputs and scores; a damaged one may have been deleted."""
+    tables = ["outputs", *(["scores"] if json.loads(experiment.evaluators) else [])]
+    return all(store.is_sealed(table, experiment.experiment_id) for table in tables)
 
 
 def whats_missing(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+import evalflows.store.damage
 from evalflows.specs.errors import InputError
-from evalflows.store import parquet
 from evalflows.store.catalog import connect
 from evalflows.store.layout import DEFAULT_ROOT, Layout
 from evalflows.store.parquet import Store
@@ -101,7 +101,7 @@ def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None
 
 def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_root.mkdir()  # where there is a folder, a new store is no copy
-    write, written = parquet.write_file, list[str]()
+    write, written = evalflows.store.damage.write_file, list[str]()
 
     def break_off(layout: Layout, fs: Any, path: str, data: Any) -> None:
         if len(written) == 3:
@@ -110,7 +110,7 @@ def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypa
         write(layout, fs, path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parquet, "write_file", break_off)
+        patch.setattr(evalflows.store.damage, "write_file", break_off)
         with pytest.raises(KeyboardInterrupt):
             Store(store_root)
     assert len(written) == 3

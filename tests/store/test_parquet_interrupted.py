@@ -245,7 +245,7 @@ def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
 
 WRITER = """
 import sys
-from evalflows.store.parquet import REOPENED, Store
+from evalflows.store.parquet import Store
 from evalflows.store.records import OutputRow
 
 me = sys.argv[1]

@@ -1,0 +1,90 @@
+"""Checksums of the store's files: each has the SHA-256 of its content in its own metadata.
+
+The checksum is computed while 64 zeros stand in its place, so it covers every other byte: pages, headers and footer.
+Being part of the file, it is written and renamed together with it. Parquet's page checksums would not cover the footer,
+and DuckDB does not verify them. Files from before checksums have none, and are only known to be readable.
+"""
+
+import hashlib
+import os
+import re
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+CHECKSUM_KEY = b"evalflows.sha256"
+"""The key of the checksum in a file's metadata."""
+BLANK = b"0" * 64
+_ALTERED_KEY = re.compile(
+    b"|".join(re.escape(CHECKSUM_KEY[:i]) + b"." + re.escape(CHECKSUM_KEY[i + 1 :]) for i in range(len(CHECKSUM_KEY))),
+    re.DOTALL,
+)
+"""The key with one byte altered, so that a flipped bit cannot make a file one without a checksum."""
+_TAIL = 1 << 16  # the metadata are the end of the footer
+_BLOCK = 1 << 20
+_LENGTHS = 2  # bytes of the Thrift encoding between a key and its value
+
+
+def put_checksum(file: IO[bytes]) -> None:
+    """Replace the blank checksum of a complete Parquet file by its own. The file must be readable and writable."""
+    place = _place(file)
+    if place is None:
+        raise ValueError("got a file without a place for its checksum")
+    checksum = _checksum(file, place)
+    file.seek(place)
+    file.write(checksum)
+    file.seek(0, os.SEEK_END)
+
+
+def has_checksum(file: IO[bytes]) -> bool:
+    return _place(file) is not None
+
+
+def damage_of(file: IO[bytes], *, thoroughly: bool = True) -> str | None:
+    """Return what is wrong with a Parquet file, or None; unless `thoroughly`, look only at its footer."""
+    size = file.seek(0, os.SEEK_END)
+    if size < 12:
+        return f"got {size} bytes, too few for a Parquet file"
+    place = _place(file) if thoroughly else None
+    if place is not None:
+        file.seek(place)
+        if file.read(len(BLANK)) != _checksum(file, place):
+            return "its content does not match its checksum"
+    try:
+        file.seek(0)
+        pq.read_metadata(file)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return f"its footer cannot be read: {' '.join(str(error).split())[:120]}"
+    return None
+
+
+def _place(file: IO[bytes]) -> int | None:
+    """Return the position of the checksum, or None if there is none."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - _TAIL)
+    file.seek(start)
+    tail = file.read()
+    found = tail.rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too
+    if found < 0:
+        found = max((match.start() for match in _ALTERED_KEY.finditer(tail)), default=-1)
+    place = start + found + len(CHECKSUM_KEY) + _LENGTHS
+    return None if found < 0 or place + len(BLANK) > size else place
+
+
+def _checksum(file: IO[bytes], place: int) -> bytes:
+    """Return the SHA-256 of a file with zeros in the place of its checksum."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    before = place
+    while before:
+        block = file.read(min(before, _BLOCK))
+        if not block:
+            break
+        digest.update(block)
+        before -= len(block)
+    file.seek(place + len(BLANK))
+    digest.update(BLANK)
+    while block := file.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest().encode()

@@ -1,0 +1,198 @@
+"""Examining a store: every file is read, and everything that is damaged, missing, repeated or foreign is named."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from evalflows.store.checksums import damage_of, has_checksum
+from evalflows.store.damage import restore_empties
+from evalflows.store.file_states import states_of
+from evalflows.store.layout import StoredFile
+from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
+from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.spool import spool_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found in a store. `damaged`: rows are lost or wrong. `repaired`: nothing needs to be done.
+    `note`: rows are as they were written."""
+
+    severity: Literal["damaged", "repaired", "note"]
+    path: str
+    problem: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found in a store."""
+
+    findings: list[Finding]
+    n_files: int
+    n_without_checksum: int
+
+    @property
+    def is_sound(self) -> bool:
+        return all(finding.severity != "damaged" for finding in self.findings)
+
+
+class _Examiner:
+    """Reads the files of a store, each once."""
+
+    def __init__(self, store: Store, fs: Any) -> None:
+        self._store, self._fs = store, fs
+        self._rows: dict[tuple[str, str], int] = {}  # rows of the sealed files, by table and owner
+        self._unreadable: set[tuple[str, str]] = set()
+        self._completed: list[tuple[StoredFile, dict[str, Any]]] = []
+        self.n_files = self.n_without_checksum = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield everything that is found."""
+        with storage_errors(self._store.layout.root):
+            restored = restore_empties(self._store.layout, self._fs)
+        for path in restored:
+            yield Finding("repaired", path, "the empty file of the table was missing or damaged", "written again")
+        files = [file for path in sorted(states_of(self._store.layout, self._fs)) if (file := StoredFile.at(path))]
+        sealed = {(file.table, file.owner) for file in files if file.is_sealed}
+        for file in files:
+            if not file.is_sealed and (file.table, file.owner) in sealed:
+                problem = "an open part of a sealed owner, left by an interrupted seal"
+                yield Finding("note", file.path, problem, "it is not read; delete it")
+            else:
+                yield from self._of_file(file)
+        yield from self._missing_rows()
+        yield from self._foreign({file.path for file in files})
+        yield from self._spooled()
+
+    def _of_file(self, file: StoredFile) -> Iterator[Finding]:
+        self.n_files += 1
+        problem = None
+        try:
+            with self._fs.open(file.path, "rb") as opened:
+                problem = damage_of(opened)
+                self.n_without_checksum += not has_checksum(opened)
+                if problem is None:
+                    opened.seek(0)
+                    rows = pq.read_table(opened)
+        except FileNotFoundError:
+            return  # sealed or removed meanwhile
+        except (pa.ArrowException, OSError, ValueError) as error:
+            problem = " ".join(str(error).split())[:120]
+        if problem is not None:
+            self._unreadable.add((file.table, file.owner))
+            yield Finding("damaged", file.path, problem, advice(file))
+            return
+        for problem in _problems(file, rows):
+            yield Finding("damaged", file.path, problem, advice(file))
+        if file.is_sealed:
+            self._rows[file.table, file.owner] = rows.num_rows
+            if file.table == "experiments":
+                self._completed += [(file, row) for row in rows.to_pylist() if row["state"] == "completed"]
+
+    def _missing_rows(self) -> Iterator[Finding]:
+        """Find files that were deleted: a completed experiment has an output per example and repetition."""
+        for file, row in self._completed:
+            planned = row["n_examples"] * row["repetitions"]
+            wanted = {("outputs", file.owner): planned, ("examples", row["snapshot_id"]): row["n_examples"]}
+            if json.loads(row["evaluators"]):
+                wanted["scores", file.owner] = 1  # at least
+            for (table, owner), count in wanted.items():
+                there = self._rows.get((table, owner), 0)
+                if there < count and (table, owner) not in self._unreadable:
+                    problem = f"{file.owner} is completed, but has {there} rows here, wanted {count}"
+                    lost = StoredFile(self._store.layout.sealed(table, owner), table, True, owner)
+                    yield Finding("damaged", lost.path, problem, advice(lost, is_there=False))
+
+    def _foreign(self, own: set[str]) -> Iterator[Finding]:
+        """Find files that this program did not write, and those that an interrupted write has left."""
+        layout = self._store.layout
+        root = self._fs._strip_protocol(layout.root)
+        known = {self._fs._strip_protocol(path) for name in TABLES for path in layout.empties(name)}
+        known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own)}
+        for path in sorted(self._fs.find(root, withdirs=False)):
+            if path in known or path.startswith(f"{root}/spool/"):
+                continue
+            if path.endswith(".tmp"):
+                yield Finding("note", path, "left by an interrupted write", "it is not read; delete it")
+            else:
+                yield Finding("note", path, "not a file of the store", "it is not read; move it elsewhere")
+
+    def _spooled(self) -> Iterator[Finding]:
+        for path in sorted(spool_folder(self._store).glob("*/*")):
+            owner = path.parent.name
+            if path.suffix == ".jsonl":
+                problem = "rows of a running or interrupted run"
+                yield Finding("note", str(path), problem, f"`evalflows resume {owner}`, unless it is still running")
+            elif path.suffix == ".damaged":
+                problem = "lines of the spool that cannot be read"
+                yield Finding(
+                    "note", str(path), problem, f"`evalflows resume {owner}` repeats them; then delete the file"
+                )
+
+
+def examine(store: Store) -> Examination:
+    """Read every file of a store. Only missing or damaged empty files are written again, which loses nothing.
+
+    Raise StorageError if they cannot be written.
+    """
+    examiner = _Examiner(store, store.filesystem)
+    findings = list(examiner.findings())
+    return Examination(findings, examiner.n_files, examiner.n_without_checksum)
+
+
+def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
+    """Return what is wrong with the rows of a readable file."""
+    table = TABLES[file.table]
+    written = (rows.schema.metadata or {}).get(FORMAT_KEY, b"none").decode(errors="replace")
+    if written != str(FORMAT):
+        yield f"got format {written}, wanted {FORMAT}"
+    schema = schema_of(table.record)
+    for field in schema:
+        if field.name not in rows.column_names:
+            if not field.nullable:
+                yield f"has no column {field.name}"
+        elif rows.schema.field(field.name).type != field.type:
+            yield f"column {field.name}: got {rows.schema.field(field.name).type}, wanted {field.type}"
+    if not {table.owner, *table.key} <= set(rows.column_names):
+        return
+    others = set(rows.column(table.owner).unique().to_pylist()) - {file.owner}
+    if others:
+        yield f"has rows of {table.owner} {sorted(map(str, others))[0]}, wanted only {file.owner}"
+    if file.is_sealed:
+        keys = rows.select(list(table.key)).group_by(list(table.key)).aggregate([([], "count_all")])
+        repeated = rows.num_rows - keys.num_rows
+        if repeated:
+            first = keys.filter(pc.greater(keys.column("count_all"), 1)).slice(0, 1).to_pylist()[0]
+            yield f"{repeated} rows repeat a key, such as {first[table.key[-1]]}"
+
+
+_RESUMED = {
+    "outputs": "calls already paid come from the ledger",
+    "scores": "calls already paid come from the ledger",
+    "comparisons": "calls already paid come from the ledger",
+    "calls": "calls that it needs again are paid again",
+    "limits": "nothing else is lost",
+    "estimates": "they are computed again",
+    "verdicts": "they are computed again",
+    "ratings": "they are computed again",
+}
+
+
+def advice(file: StoredFile, *, is_there: bool = True) -> str:
+    """Return what to do about a damaged or lost file."""
+    start = f"restore {file.path.rpartition('/')[2]} from a backup, or "
+    delete = "delete it and " if is_there else ""
+    if file.table in _RESUMED:
+        return f"{start}{delete}`evalflows resume {file.owner}`: {_RESUMED[file.table]}"
+    if file.table in ("snapshots", "examples"):
+        return f"{start}delete {file.owner} in snapshots/ and examples/, and add the same rows: the id stays the same"
+    if file.table in ("experiments", "comparison_sets"):
+        return f"{start}delete it: without it, {file.owner} cannot be shown or resumed"
+    return f"{start}{'delete it' if is_there else 'do it again'}: its rows are lost"

@@ -12,6 +12,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.decide import decide, why_gates_stop
+from evalflows.tasks.deployed_run import restrict_deployed_run
 from evalflows.tasks.differences import compute_differences
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_chunk
@@ -38,6 +39,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         spec: The experiment to run.
         resume: Id of a run group to resume instead of starting a new one.
     """
+    restrict_deployed_run(spec)
     spec = freeze_dataset(spec)
     validate_snapshot(spec)
     experiments = start_experiments(spec, resume)

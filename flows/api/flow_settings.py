@@ -1,0 +1,19 @@
+"""The settings under which a program runs a flow in its own process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+from evalflows.execution.server_access import server_access
+
+
+@contextmanager
+def flow_settings() -> Iterator[None]:
+    """Run flows of this block without heartbeats, and on a server that requires a secret if evalflows starts it.
+
+    Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole seconds:
+    the run waits for their thread, which sleeps for a second at a time.
+    """
+    with server_access(), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield

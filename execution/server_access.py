@@ -116,7 +116,7 @@ def _protected() -> Mapping[Any, Any]:
     )
 
     secret = new_secret()
-    settings = {
+    settings: dict[Any, Any] = {
         PREFECT_API_AUTH_STRING: secret,
         PREFECT_SERVER_API_AUTH_STRING: secret,
         PREFECT_SERVER_CORS_ALLOWED_ORIGINS: NO_ORIGIN,

@@ -22,6 +22,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 NO_ORIGIN = "http://127.0.0.1"
 """The origin that may call a temporary server: it has no UI, and an empty setting would allow every origin."""
 
+DENIED = (401, 403)
+"""HTTP status codes of denied access."""
+
 _lock = threading.Lock()
 _temporary: dict[str, Any] = {}  # settings of this process's temporary server, once there is one
 
@@ -62,10 +65,6 @@ def access_denied(url: str | None) -> InputError:
     """Return the error for an API that refuses our requests (401 or 403)."""
     wanted = "PREFECT_API_AUTH_STRING as `evalflows up` prints it, or PREFECT_API_KEY"
     return InputError(f"PREFECT_API_URL={url}: access denied, wanted {wanted}")
-
-
-DENIED = (401, 403)
-"""HTTP status codes of denied access."""
 
 
 @contextmanager

@@ -75,9 +75,11 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
 
     with one_line_errors(verbose):
         with prepared(verbose, experiment):
+            from evalflows.flows.api.flow_settings import flow_settings
             from evalflows.flows.validate_judge import compare_with_people
 
-            batch = compare_with_people(experiment, metric, people)
+            with flow_settings():
+                batch = compare_with_people(experiment, metric, people)
         for report in judge_reports(Store(), batch):
             _print(report)
 

@@ -1,6 +1,7 @@
 """Run flows from Prefect: `up` starts a server and a worker, `deploy` registers the deployments of prefect.yaml."""
 
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ import evalflows
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.processes import Process, Processes
 from evalflows.cli.terminal import echo
+from evalflows.execution.server_access import new_secret, secret_file, write_secret
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import one_line
 
@@ -59,14 +61,22 @@ def _up(port: int | None, verbose: bool, processes: Processes) -> None:
     url = deployments.api_url()
     if url and port is not None:
         raise InputError(f"--port {port}: PREFECT_API_URL is set to {url}, so no server is started")
-    url = url or _start_server(processes, _port(port), logs)
-    with deployments.client_of(url) as client:
+    secret = None
+    if not url:
+        secret = deployments.server_secret() or new_secret()
+        url, login = _start_server(processes, _port(port), secret, deployments.home(), logs)
+    with deployments.client_of(url, secret) as client:
         deployments.create_pools(client, file.pools)
         for pool in file.pools:
-            _start_worker(processes, pool, url, logs)
+            _start_worker(processes, pool, deployments.environment(), logs)
         _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
         _say("UI", deployments.ui_url())
-    _say("API", f"export PREFECT_API_URL={url}")
+    if secret is None:
+        _say("API", f"export PREFECT_API_URL={url}")
+    else:
+        show = f"cat {shlex.quote(str(login))}"
+        _say("login", f"with the line that `{show}` prints")
+        _say("API", f'export PREFECT_API_URL={url} PREFECT_API_AUTH_STRING="$({show})"')
     _say("worker", f"runs in {Path.cwd()}")
     _say("logs", str(logs) if logs else "here")
     echo(f"Ctrl-C stops {' and '.join(dict.fromkeys(process.name for process in processes.running))}.")
@@ -79,19 +89,34 @@ def _say(what: str, *lines: str) -> None:
         what = ""
 
 
-def _start_server(processes: Processes, port: int, logs: Path | None) -> str:
-    """Start a server and wait until it answers. Return the URL of its API."""
-    url = f"http://{HOST}:{port}/api"
+def _start_server(processes: Processes, port: int, secret: str, home: Path, logs: Path | None) -> tuple[str, Path]:
+    """Start a server that requires a secret, and wait until it answers. Return its API's URL and the secret's file.
+
+    The secret is given to processes in their environment, which other users of the machine cannot see.
+    """
+
+    def end(server: Process) -> None:
+        file.unlink(missing_ok=True)
+        processes.end(server, signal.SIGTERM)
+
+    url, file = f"http://{HOST}:{port}/api", secret_file(home, port)
     echo(f"starting a Prefect server at {url.removesuffix('/api')}")
     command = [*PREFECT, "server", "start", "--host", HOST, "--port", str(port)]
-    environment = {**os.environ, "PREFECT_API_URL": url}
-    log = logs / "server.log" if logs else None
-    processes.start("server", command, environment, log, lambda server: processes.end(server, signal.SIGTERM))
+    environment = {
+        # Only the UI, under both of its addresses, may read answers from another origin.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port},http://localhost:{port}",
+        **os.environ,
+        "PREFECT_API_URL": url,
+        "PREFECT_SERVER_API_AUTH_STRING": secret,
+        "PREFECT_API_AUTH_STRING": secret,
+    }
+    write_secret(file, secret)
+    processes.start("server", command, environment, logs / "server.log" if logs else None, end)
     processes.wait(lambda: _answers(url))
-    return url
+    return url, file
 
 
-def _start_worker(processes: Processes, pool: str, url: str, logs: Path | None) -> None:
+def _start_worker(processes: Processes, pool: str, environment: dict[str, str], logs: Path | None) -> None:
     """Start a worker in this folder."""
 
     def end(worker: Process) -> None:
@@ -101,7 +126,7 @@ def _start_worker(processes: Processes, pool: str, url: str, logs: Path | None) 
         processes.end(worker, signal.SIGINT)
 
     # Pick up runs started in the UI after 2 s instead of 10 s.
-    environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **os.environ, "PREFECT_API_URL": url}
+    environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **environment}
     log = logs / f"worker-{pool}.log" if logs else None
     processes.start("worker", [*PREFECT, "worker", "start", "--pool", pool], environment, log, end)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evalflows.execution.server_access import server_access
 from evalflows.llm.connections import block_name, key_of, plain_key
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError, describe
@@ -30,8 +31,9 @@ def _block(block: str, missing: str, where: str) -> Any:
     from prefect.exceptions import ObjectNotFound
 
     try:
-        # Without `_sync` this returns a coroutine if an event loop runs, as in a notebook or an async flow.
-        return Secret.load(block, _sync=True)  # type: ignore[call-arg]
+        with server_access():
+            # Without `_sync` this returns a coroutine if an event loop runs, as in a notebook or an async flow.
+            return Secret.load(block, _sync=True)  # type: ignore[call-arg]
     except Exception as error:
         if isinstance(error.__cause__, ObjectNotFound):
             raise InputError(missing) from None

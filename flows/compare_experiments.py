@@ -7,6 +7,7 @@ from evalflows.execution.chunks import CHUNKS_AT_ONCE
 from evalflows.execution.pair_chunks import PairChunk, pair_chunks, planned_pairs
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import compare_chunk
+from evalflows.tasks.deployed_run import restrict_deployed_run
 from evalflows.tasks.finish import calls_end_with_the_flow, raise_failures
 from evalflows.tasks.finish_comparison import finish_comparison
 from evalflows.tasks.leases import lease_of_comparison
@@ -30,6 +31,7 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         spec: The experiments to compare, and the judges.
         resume: Id of a comparison to resume instead of starting a new one.
     """
+    restrict_deployed_run(spec)
     spec = resolve_comparison(spec)
     with lease_of_comparison(spec, resume) as lease:
         comparison = start_comparison(spec, resume)

@@ -17,9 +17,16 @@ from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterNam
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
-from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_REQUEST_TIMEOUT,
+    PREFECT_API_URL,
+    get_current_settings,
+    temporary_settings,
+)
 from prefect.workers.process import ProcessWorker
 
+from evalflows.execution.server_access import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
@@ -76,25 +83,44 @@ def ui_url() -> str:
     return get_current_settings().ui_url or ""
 
 
+def server_secret() -> str | None:
+    """The auth string that the user has set for servers started here (PREFECT_SERVER_API_AUTH_STRING), if any."""
+    secret = get_current_settings().server.api.auth_string
+    return secret.get_secret_value() if secret else None
+
+
 def home() -> Path:
     """Prefect's home folder, which holds its database."""
     return get_current_settings().home
 
 
 @contextmanager
-def client_of(url: str) -> Iterator[SyncPrefectClient]:
+def client_of(url: str, secret: str | None = None) -> Iterator[SyncPrefectClient]:
     """Yield a client of the API at a URL. Everything else in the block uses the same API.
+
+    Without a secret, use the configured one (PREFECT_API_AUTH_STRING), or that of `evalflows up` at this URL.
 
     Raise InputError if the API does not answer or denies access.
     """
-    settings = {PREFECT_API_URL: url, PREFECT_API_REQUEST_TIMEOUT: 10.0}
-    with temporary_settings(settings), get_client(sync_client=True) as client:
+    settings: dict[Any, Any] = {PREFECT_API_URL: url, PREFECT_API_REQUEST_TIMEOUT: 10.0}
+    if secret is not None:
+        settings[PREFECT_API_AUTH_STRING] = secret
+    with temporary_settings(settings), server_access(), get_client(sync_client=True) as client:
         if fault := client.api_healthcheck():
             raise InputError(f"PREFECT_API_URL={url}: no Prefect API answers there: {_short(fault)}") from fault
         try:
             yield client
         except PrefectHTTPStatusError as error:
+            if error.response.status_code in DENIED:
+                raise access_denied(url) from error
             raise InputError(f"PREFECT_API_URL={url}: {_short(error)}") from error
+
+
+def environment() -> dict[str, str]:
+    """The environment of a command that uses the same API as the block of `client_of` around this call."""
+    api = get_current_settings().api
+    access = {"PREFECT_API_AUTH_STRING": api.auth_string.get_secret_value()} if api.auth_string else {}
+    return {**os.environ, "PREFECT_API_URL": api.url or "", **access}
 
 
 def create_pools(client: SyncPrefectClient, pools: Sequence[str]) -> None:
@@ -115,11 +141,10 @@ def deploy(client: SyncPrefectClient, file: PrefectFile) -> list[str]:
     """Register the deployments of a prefect.yaml and create their work pools. Return a description of each."""
     create_pools(client, file.pools)
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.path)]
-    environment = os.environ | {"PREFECT_API_URL": str(client.api_url), "COLUMNS": "1000"}
     completed = subprocess.run(
         command,
         cwd=file.path.parent,
-        env=environment,
+        env=environment() | {"COLUMNS": "1000"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.announce import announce, raise_if_failed
 from evalflows.tasks.check_gates import check_gates, recalibrations
 from evalflows.tasks.decide import latest_decisions
+from evalflows.tasks.deployed_run import restrict_deployed_run
 
 
 @flow(name="gate_release", flow_run_name="{spec.name}")
@@ -23,6 +24,7 @@ def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
         spec: The experiment to run, with its gates.
         resume: Id of a run group to resume instead of starting a new one.
     """
+    restrict_deployed_run(spec)
     spec = check_gates(spec)
     for recalibrate in recalibrations(spec):
         run_experiment(recalibrate)

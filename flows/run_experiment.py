@@ -11,6 +11,7 @@ from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.decide import decide, why_gates_stop
+from evalflows.tasks.deployed_run import restrict_deployed_run
 from evalflows.tasks.differences import compute_differences
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_chunk
@@ -39,6 +40,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         spec: The experiment to run.
         resume: Id of a run group to resume instead of starting a new one.
     """
+    restrict_deployed_run(spec)
     spec = freeze_dataset(spec)
     validate_snapshot(spec)
     with lease_of_run(spec, resume) as lease:

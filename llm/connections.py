@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from evalflows.llm.connections_file import read_connections
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
 from evalflows.specs.errors import InputError, first_problem
-from evalflows.specs.paths import located
+from evalflows.specs.paths import expanded
 
 FILE = "connections.yaml"
 """The shared connections file in the current folder, unless EVALFLOWS_CONNECTIONS names another."""
@@ -52,7 +52,7 @@ def shared() -> dict[str, ConnectionSpec]:
     Raises InputError if the file is invalid, or EVALFLOWS_CONNECTIONS names one that does not exist.
     """
     named = os.environ.get("EVALFLOWS_CONNECTIONS")
-    path = located(named or FILE)
+    path = expanded(named or FILE)
     if not path.exists():
         if named:
             raise InputError(f"EVALFLOWS_CONNECTIONS: no file at {named!r}")

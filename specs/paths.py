@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.permitted import permitted_path
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -22,6 +23,14 @@ def filled(text: str, where: str) -> str:
 
 
 def located(path: str | os.PathLike[str]) -> Path:
+    """Return a path of a spec with its environment variables and `~` expanded.
+
+    Raise InputError if a variable is not set, or if a deployment's run may not name the path: see `permitted.py`.
+    """
+    return permitted_path(expanded(path), os.fspath(path))
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
     """Return a path with its environment variables and `~` expanded. Raise InputError if a variable is not set."""
     text = os.fspath(path)
     try:

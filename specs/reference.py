@@ -14,6 +14,7 @@ from types import CellType, CodeType
 from typing import Any
 
 from evalflows.specs.errors import InputError, describe
+from evalflows.specs.permitted import check_code, check_module
 
 FILES = "files"
 """The attribute of a function that lists its settings that name files, whose content is part of its version."""
@@ -22,12 +23,16 @@ _live: dict[str, Callable[..., Any]] = {}
 
 
 def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
-    """Return the object of a reference, by default a callable. Raise InputError, in one line, if there is none."""
+    """Return the object of a reference, by default a callable.
+
+    Raise InputError, in one line, if there is none, or if a deployment's run may not name it: see `permitted.py`.
+    """
     if reference.startswith("live:"):
         return _load_live(reference)
     module_name, _, name = reference.partition(":")
     if not module_name or not name:
         raise InputError(f"{reference!r}: wanted 'module:name'")
+    check_module(reference, module_name)
     try:
         loaded: Any = importlib.import_module(module_name)
     except Exception as error:  # a user's module may raise anything on import
@@ -36,6 +41,7 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
         if not hasattr(loaded, part):
             raise InputError(f"{reference!r}: {module_name!r} has no {name!r}")
         loaded = getattr(loaded, part)
+    check_code(reference, loaded)
     if not fits(loaded):
         raise InputError(f"{reference!r}: got {type(loaded).__name__}, wanted a callable")
     return loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-import os
 import resource
 import sys
 import threading
@@ -87,7 +86,11 @@ def time_limit(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> 
 
 def memory_limit_bytes() -> int:
     """Return the memory that a restricted query may use."""
-    return int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with duckdb.connect() as connection:  # it knows the limits of containers
+        connection.execute(f"set memory_limit = '{MEMORY_SHARE:.0%}'")
+        ((text,),) = connection.execute("select current_setting('memory_limit')").fetchall()
+    number, unit = text.split()
+    return int(float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit))
 
 
 def peak_memory_bytes() -> int:

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import ValidationError
 
 from evalflows.execution.resolve import named_reference
 from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.flows.api.flow_settings import flow_settings
 from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, first_problem
@@ -36,7 +36,7 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
     """
     refuse_if_running(spec, resume)
     checked = check_and_resolve(spec)
-    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    with watched(watch), flow_settings():
         return compare_experiments(checked, resume)
 
 

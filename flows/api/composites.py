@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
+from evalflows.flows.api.flow_settings import flow_settings
 from evalflows.flows.check_robustness import check_robustness
 from evalflows.reports.robustness import RobustnessReport, robustness_report
 from evalflows.store.parquet import Store
@@ -23,6 +22,6 @@ def robustness(
 
     Raise InputError if the experiment, a composite or a metric does not exist.
     """
-    with temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    with flow_settings():
         group = check_robustness(experiment, list(composites), change, list(over))
     return robustness_report(Store(), group)

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import ValidationError
 
 from evalflows.execution.resolve import named_reference
 from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
 from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.flows.api.flow_settings import flow_settings
 from evalflows.flows.gate_release import gate_release
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.dataset import DatasetSpec
@@ -44,9 +44,7 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
     """
     refuse_if_running(spec, resume)
     frozen = check_and_freeze(spec)
-    # Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole
-    # seconds: the run waits for their thread, which sleeps for a second at a time.
-    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    with watched(watch), flow_settings():
         return run_experiment(frozen, resume)
 
 
@@ -57,7 +55,7 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
     """
     refuse_if_running(spec, resume)
     checked = check_gates.fn(spec)
-    with watched(watch), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    with watched(watch), flow_settings():
         return gate_release(checked, resume)
 
 

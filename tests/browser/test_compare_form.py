@@ -73,7 +73,7 @@ def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
     store = {"EVALFLOWS_STORE": str(place / "kept"), "EVALFLOWS_SPOOL": str(place / "spool")}
     own = {"PREFECT_HOME": str(home), "PREFECT_API_URL": "", **store}
     with running_up(place, "--port", "0", environment=own) as one:
-        there = os.environ | own | {"PREFECT_API_URL": one.url}
+        there = os.environ | own | one.environment
         subprocess.run([EVALFLOWS, "run", "spec.yaml"], cwd=place, env=there, check=True, capture_output=True)
         yield one
 
@@ -99,7 +99,7 @@ def test_a_comparison_is_started_in_the_form(browser: Chrome, up: Up, screenshot
 
 
 def test_the_form_of_what_ships_is_filled_in(browser: Chrome, up: Up, screenshots: Path) -> None:
-    own = os.environ | {"PREFECT_API_URL": up.url}
+    own = os.environ | up.environment
     subprocess.run([EVALFLOWS, "deploy"], cwd=ROOT, env=own, check=True, capture_output=True)
     open_form(browser, up, "compare", NAME)
     picture(browser, screenshots / "form-compare-demo.png", height=5800)

@@ -65,7 +65,7 @@ def test_a_run_is_started_in_the_form(browser: Chrome, up: Up, screenshots: Path
 
 
 def test_the_form_of_the_demo_is_filled_in(browser: Chrome, up: Up, screenshots: Path) -> None:
-    own = os.environ | {"PREFECT_API_URL": up.url}
+    own = os.environ | up.environment
     subprocess.run([EVALFLOWS, "deploy"], cwd=ROOT, env=own, check=True, capture_output=True)
     open_form(browser, up, "demo")
     picture(browser, screenshots / "form-demo.png", height=8000)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
+from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 
 from evalflows.cli import up as command
 from evalflows.specs.errors import InputError
@@ -46,8 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 def start_a_run(up: Up) -> str:
     """Start a run of the slow deployment, and wait until it is under way. Returns its id."""
-    (deployment,) = ask(up.url, "/deployments/filter", deployments={"name": {"any_": ["slow"]}})
-    run = ask(up.url, f"/deployments/{deployment['id']}/create_flow_run")
+    (deployment,) = up.ask("/deployments/filter", deployments={"name": {"any_": ["slow"]}})
+    run = up.ask(f"/deployments/{deployment['id']}/create_flow_run")
     until((up.output.parent / "under_way").exists, 90)
     return str(run["id"])
 

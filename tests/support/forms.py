@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from running_up import Up, ask, until
+from running_up import Up, until
 from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -20,9 +20,18 @@ HOW_IT_ENDED = (
 
 def open_form(browser: Chrome, up: Up, deployment: str, filled: str = "Name") -> None:
     """The page on which a run of a deployment is made, with parameters to be changed, when this field is filled in."""
-    (found,) = ask(up.url, "/deployments/filter", deployments={"name": {"any_": [deployment]}})
+    (found,) = up.ask("/deployments/filter", deployments={"name": {"any_": [deployment]}})
+    log_in(browser, up)
     browser.get(f"{up.ui}/deployments/deployment/{found['id']}/run")
     until(lambda: value(browser, filled), 60)
+
+
+def log_in(browser: Chrome, up: Up) -> None:
+    """Type the secret that `up` says where to find into the UI's page for it."""
+    browser.get(f"{up.ui}/login")
+    find(browser, "//input[@type='password']").send_keys(up.secret)
+    steady(lambda: find(browser, "//button[normalize-space(.)='Login']").click())
+    until(lambda: not browser.current_url.endswith("/login"), 60)
 
 
 def submit(browser: Chrome) -> None:

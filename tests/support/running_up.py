@@ -1,8 +1,10 @@
 """`evalflows up` for tests: begun in a folder, ended with the block, and nothing of it may be left."""
 
+import base64
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -50,6 +52,22 @@ class Up:
     @property
     def ui(self) -> str:
         return re.findall(r"^UI +(\S+)$", self.printed, flags=re.M)[0]
+
+    @property
+    def secret(self) -> str | None:
+        """What the server wants to be told, read as the printed line says; None if it is not a server of `up`."""
+        line = re.findall(r"^login +with the line that `cat (.+)` prints$", self.printed, flags=re.M)
+        return Path(shlex.split(line[0])[0]).read_text().strip() if line else None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of commands that use the API."""
+        access = {} if self.secret is None else {"PREFECT_API_AUTH_STRING": self.secret}
+        return {"PREFECT_API_URL": self.url, **access}
+
+    def ask(self, path: str, **content: Any) -> Any:
+        """What the API answers to a POST of somebody who has the secret."""
+        return ask(self.url, path, self.secret, **content)
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
         """Ask it to end. Returns its exit code."""
@@ -100,11 +118,12 @@ def until(condition: Any, seconds: float) -> Any:
     raise TimeoutError(f"waited {seconds} s for nothing")
 
 
-def ask(url: str, path: str, **content: Any) -> Any:
+def ask(url: str, path: str, secret: str | None = None, /, **content: Any) -> Any:
     """What a Prefect API answers to a POST."""
-    request = urllib.request.Request(
-        url + path, data=json.dumps(content).encode(), headers={"content-type": "application/json"}
-    )
+    headers = {"content-type": "application/json"}
+    if secret is not None:
+        headers["authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
+    request = urllib.request.Request(url + path, data=json.dumps(content).encode(), headers=headers)
     for _ in range(20):
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

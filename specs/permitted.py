@@ -1,0 +1,153 @@
+"""What the spec of a deployment's run may name: modules and files of the worker's folder.
+
+Such a spec comes from a form or from Prefect's API. Elsewhere the user gives the spec, and nothing is restricted.
+"""
+
+import inspect
+import os
+import sys
+import sysconfig
+import tomllib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evalflows.specs.errors import InputError, short
+
+OURS = "evalflows.evaluators"
+"""The package of evalflows whose functions any spec may name."""
+
+SETTING = "allowed_modules"
+"""The list in `[tool.evalflows]` of the folder's pyproject.toml: further modules and packages that a spec may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    folder: Path
+    listed: tuple[str, ...]
+
+
+_limits: _Limits | None = None
+
+
+def restrict(folder: Path) -> None:
+    """From now on, let specs in this process name only modules and files below a folder, and the modules it lists.
+
+    Raise InputError if the folder's pyproject.toml cannot be read.
+    """
+    global _limits
+    _limits = _Limits(folder.absolute(), _listed_modules(folder / "pyproject.toml"))
+
+
+def check_module(reference: str, module: str) -> None:
+    """Raise InputError if a spec may not name code of this module. The module is not imported."""
+    if _limits is None or _is_listed(module, _limits) or _is_within(module, OURS):
+        return
+    top = module.partition(".")[0]
+    if top != "evalflows" and (not _is_found(top) or any(_is_in_folder(path, _limits) for path in _locations(top))):
+        return
+    raise InputError(f"{reference!r}: the module {module!r} is not in {_limits.folder}; {_wanted(top, _limits)}")
+
+
+def check_code(reference: str, code: object) -> None:
+    """Raise InputError if a function or class that a spec names is from a module that the spec may not name.
+
+    Modules of the folder import others: `mine:os.system` is code of `os`. An object that is neither function nor class
+    was made by the module that holds it.
+    """
+    if _limits is None:
+        return
+    if any(part.startswith("__") for part in reference.partition(":")[2].split(".")):
+        raise InputError(f"{reference!r}: got a name that begins with '__', {_wanted(None, _limits)}")
+    if not (inspect.isroutine(code) or inspect.isclass(code)):
+        return
+    module = _module_of(code)
+    file = getattr(sys.modules.get(module), "__file__", None)
+    is_own = not _is_within(module, "evalflows") and file is not None and _is_in_folder(Path(file), _limits)
+    if not is_own and not _is_listed(module, _limits) and not _is_within(module, OURS):
+        top = module.partition(".")[0]
+        raise InputError(f"{reference!r}: its code is in the module {module!r}; {_wanted(top, _limits)}")
+
+
+def permitted_path(path: Path, given: str) -> Path:
+    """Return a path that a spec names; without `..`, if specs are restricted. Raise InputError if it may not name it.
+
+    Symbolic links in the folder may lead out of it: the folder's owner made them.
+    """
+    if _limits is None:
+        return path
+    normal = Path(os.path.normpath(path.absolute()))
+    if not _is_below(normal, _limits.folder):
+        raise InputError(f"{given}: not below {_limits.folder}, wanted a file there: a deployment's run reads no other")
+    return normal if ".." in path.parts else path
+
+
+def _listed_modules(file: Path) -> tuple[str, ...]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+    own: Any = content.get("tool", {}).get("evalflows", {})
+    listed = own.get(SETTING, []) if isinstance(own, dict) else own
+    if not isinstance(listed, list) or not all(isinstance(name, str) and name for name in listed):
+        raise InputError(f"{file}: tool.evalflows.{SETTING}: got {short(listed)}, wanted a list of module names")
+    return tuple(listed)
+
+
+def _wanted(module: str | None, limits: _Limits) -> str:
+    more = f"{module!r}" if module else "its module"
+    return (
+        f"in a deployment's run wanted code of that folder or an evaluator of evalflows, or {more} under {SETTING} of "
+        f"[tool.evalflows] in {limits.folder / 'pyproject.toml'}"
+    )
+
+
+def _is_listed(module: str, limits: _Limits) -> bool:
+    return any(_is_within(module, name) for name in limits.listed)
+
+
+def _is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _is_found(top: str) -> bool:
+    """Whether there is such a module; if not, the error on import says so."""
+    try:
+        return find_spec(top) is not None
+    except (ImportError, ValueError):  # ValueError: a module without a spec, such as __main__
+        return True
+
+
+def _locations(top: str) -> list[Path]:
+    """The files or folders of a module; none if it is built in."""
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    if spec is None:
+        return []
+    if spec.has_location and spec.origin:
+        return [Path(spec.origin)]
+    return [Path(path) for path in spec.submodule_search_locations or ()]
+
+
+def _module_of(code: object) -> str:
+    """The module that defines a function or a class; for a built-in method, that of the object's class."""
+    name = getattr(code, "__module__", None)
+    return name if isinstance(name, str) else type(getattr(code, "__self__", code)).__module__
+
+
+def _is_in_folder(path: Path, limits: _Limits) -> bool:
+    """Whether a module's file is the folder's own, and not of an environment that lies in the folder."""
+    path = Path(os.path.normpath(path.absolute()))
+    installed = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    if {"site-packages", "dist-packages"} & {*path.parts} or any(path.is_relative_to(lib) for lib in installed):
+        return False
+    return _is_below(path, limits.folder)
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder) or path.is_relative_to(folder.resolve())

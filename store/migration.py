@@ -13,7 +13,7 @@ import pyarrow as pa
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, write_file
+from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, storage_errors, write_file
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import read_verified
 
@@ -76,7 +76,8 @@ def _migrate_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, writ
         return False
     for number in range(since, FORMAT):
         rows = STEPS.get(number, {}).get(name, _unchanged)(rows)
-    write_file(layout, fs, path, _conformed(name, rows))
+    with storage_errors(path):
+        write_file(layout, fs, path, _conformed(name, rows))
     return True
 
 

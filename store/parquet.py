@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
@@ -234,7 +235,9 @@ class Store:
                 self._steady.reset(token)
 
     def _prepare(self) -> None:
-        """Write the empty files, and the marker last: a store with a marker is complete."""
+        """Write the empty files, and the marker last: a store with a marker is complete. A new folder is private."""
+        if self.layout.is_local:
+            Path(self.layout.root).mkdir(mode=0o700, parents=True, exist_ok=True)
         restore_empties(self.layout, self._fs, all_of_them=True)
         self._fs.pipe_file(self.layout.marker, _MARK)
 

@@ -54,7 +54,7 @@ def format_of(marker: bytes) -> int:
 def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: pa.Table) -> None:
     """Write one Parquet file atomically; on a local disk, also durably."""
     if layout.is_local:
-        _write_durably(Path(path), data)
+        _write_durably(Path(path), data, file_mode(Path(layout.root)))
     else:
         sink = io.BytesIO()
         _write_parquet(data, sink)
@@ -69,12 +69,20 @@ def _write_parquet(data: pa.Table, sink: IO[bytes]) -> None:
     pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
 
 
-def _write_durably(target: Path, data: pa.Table) -> None:
+def file_mode(root: Path) -> int:
+    """Return the permissions of a store's files: the owner's alone, and those that its folder gives to others.
+
+    A new store's folder is private, since the files hold texts; `chmod g+rx` on it shares what is written from then on.
+    """
+    return 0o600 | (root.stat().st_mode & 0o066)
+
+
+def _write_durably(target: Path, data: pa.Table, mode: int) -> None:
     """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with temporary.open("w+b") as file:
+        with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "w+b") as file:
             _write_parquet(data, file)
             put_checksum(file)
             file.flush()

@@ -123,7 +123,7 @@ def _locked(path: Path) -> IO[bytes]:
     while True:
         with suppress(FileNotFoundError, FileExistsError):  # another part removed the folder: create it again
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("ab", buffering=0)
+            file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
             fcntl.flock(file, fcntl.LOCK_EX)
             if path.exists():  # else `recover` took the empty file before it was locked
                 return file

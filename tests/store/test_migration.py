@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalflows.cli.main import cli
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import migration, parquet_files
 from evalflows.store.migration import migrate
 from evalflows.store.parquet import Store
@@ -67,7 +67,7 @@ def test_an_interrupted_migration_is_continued(older: Path, monkeypatch: pytest.
 
     with monkeypatch.context() as patch:
         patch.setattr(migration, "write_file", broken)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(StorageError, match="No space left"):
             migrate()
     assert migrate() == (OLDER, 2)
     assert names() == [("b0", None), ("b1", None)]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -19,6 +19,7 @@ from evalflows.specs.running import (
     ConfidenceLevel,
     Connections,
     MaxCalls,
+    Metadata,
     RunKey,
     UseCache,
 )
@@ -81,7 +82,7 @@ class _Compared(BaseModel):
 
     name: str = Field("", description="The comparison's name; default: made from the experiments' names")
     description: str = Field("", description="The purpose of the comparison")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to store with it")
+    metadata: Metadata
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     experiments: list[str] = Field(
         min_length=1, description="Existing experiments, by name or id; a run group means all of its experiments"

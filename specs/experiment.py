@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -23,6 +23,7 @@ from evalflows.specs.running import (
     ConfidenceLevel,
     Connections,
     MaxCalls,
+    Metadata,
     RunKey,
     UseCache,
 )
@@ -45,7 +46,7 @@ class ExperimentSpec(BaseModel):
 
     name: str = Field(description="The experiment's name", min_length=1)
     description: str = Field("", description="The purpose of the experiment")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Any further information to store with it")
+    metadata: Metadata
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(

@@ -1,8 +1,9 @@
 """Fields shared by experiment and comparison specs: budget, concurrency, failure handling, and statistics."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticSerializationError, to_json
 
 from evalflows.specs.connection import ConnectionSpec
 from evalflows.specs.gate import Adjustment
@@ -47,4 +48,19 @@ UseCache = Annotated[
     Field(
         description="Reuse identical model calls of other runs from the ledger; if false, make and pay for every call"
     ),
+]
+
+
+def _is_json(metadata: dict[str, Any]) -> dict[str, Any]:
+    try:
+        to_json(metadata)
+    except PydanticSerializationError as error:
+        raise ValueError(f"not JSON: {' '.join(str(error).split())}") from error
+    return metadata
+
+
+Metadata = Annotated[
+    dict[str, Any],
+    AfterValidator(_is_json),
+    Field(default_factory=dict, description="Any further information to store with it"),
 ]

@@ -1,11 +1,12 @@
 """Spec files that repeat keys, or whose aliases grow without bound, are refused in one line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.experiment import load_experiment
+from evalflows.specs.experiment import ExperimentSpec, load_experiment
 
 BASE = """
 name: a
@@ -44,3 +45,11 @@ def test_merged_keys_may_be_overridden(tmp_path: Path) -> None:
 def test_a_run_has_a_number_of_repetitions_that_ends(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="repetitions: Input should be less than or equal to 10000, got 1000000000"):
         load(tmp_path, "repetitions: 1000000000\n")
+
+
+def test_metadata_that_is_no_json_is_refused() -> None:
+    metadata: dict[str, Any] = {"a": 1}
+    metadata["itself"] = metadata
+    spec = {"name": "a", "dataset": {"rows": [{"inputs": "q"}]}, "targets": [{"kind": "recorded", "column": "a"}]}
+    with pytest.raises(ValueError, match="metadata\n.*not JSON: .*Circular reference"):
+        ExperimentSpec.model_validate({**spec, "evaluators": ["contains"], "metadata": metadata})

@@ -51,5 +51,5 @@ def test_metadata_that_is_no_json_is_refused() -> None:
     metadata: dict[str, Any] = {"a": 1}
     metadata["itself"] = metadata
     spec = {"name": "a", "dataset": {"rows": [{"inputs": "q"}]}, "targets": [{"kind": "recorded", "column": "a"}]}
-    with pytest.raises(ValueError, match="metadata\n.*not JSON: .*Circular reference"):
+    with pytest.raises(ValueError, match=r"metadata\n.*not JSON: .*Circular reference"):
         ExperimentSpec.model_validate({**spec, "evaluators": ["contains"], "metadata": metadata})

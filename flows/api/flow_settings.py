@@ -1,12 +1,19 @@
 """The settings under which a program runs a flow in its own process."""
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_settings, temporary_settings
 
 from evalflows.execution.server_access import DENIED, access_denied, server_access
+from evalflows.specs.errors import InputError
+
+REACHED_WITHIN_S = 10.0
+"""Seconds that a server may take to answer that it is there."""
 
 
 @contextmanager
@@ -14,8 +21,11 @@ def flow_settings() -> Iterator[None]:
     """Run flows of this block without heartbeats, and on a server that requires a secret if evalflows starts it.
 
     Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole seconds:
-    the run waits for their thread, which sleeps for a second at a time. Raise InputError if the server denies access.
+    the run waits for their thread, which sleeps for a second at a time. Raise InputError if the server denies access or
+    cannot be reached: Prefect's client would try for minutes.
     """
+    if url := get_current_settings().api.url:
+        _check_reachable(url)
     try:
         with server_access(), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             yield
@@ -23,3 +33,17 @@ def flow_settings() -> Iterator[None]:
         if error.response.status_code not in DENIED:
             raise
         raise access_denied(get_current_settings().api.url) from error
+
+
+def _check_reachable(url: str) -> None:
+    """Raise InputError if nothing answers at a server's address. How it answers does not matter here."""
+    try:
+        with urlopen(f"{url.rstrip('/')}/health", timeout=REACHED_WITHIN_S):
+            pass
+    except HTTPError:
+        pass
+    except (OSError, ValueError) as error:  # TimeoutError and URLError are OSErrors
+        why = error.reason if isinstance(error, URLError) else error
+        if not isinstance(why, ssl.SSLError):  # Prefect may know other certificates
+            text = getattr(why, "strerror", None) or why
+            raise InputError(f"PREFECT_API_URL={url}: {text}, wanted a running Prefect server") from error

@@ -172,11 +172,21 @@ def test_bad_arguments_are_one_line_and_exit_2(arguments: tuple[str, ...], messa
     assert message in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_fault_of_ours_is_exit_70_and_one_line(folder: Path, prefect_environment: dict[str, str]) -> None:
+def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("a bug\nof ours")
+
+    monkeypatch.setattr("evalflows.cli.main.Store", broken)
+    done = CliRunner().invoke(cli, ["show", "x"])
+    message = "internal error in evalflows: ZeroDivisionError: a bug of ours (--verbose shows the traceback)"
+    assert (done.exit_code, done.stderr) == (70, f"evalflows: {message}\n")
+    assert "Traceback" in CliRunner().invoke(cli, ["show", "x", "--verbose"]).stderr
+
+
+def test_a_damaged_file_is_exit_4_and_named(folder: Path, prefect_environment: dict[str, str]) -> None:
     freeze(Store(), to_examples(enumerate(ROWS), "rows"), name=None, source="rows")
-    for path in Path(os.environ["EVALFLOWS_STORE"]).glob("examples/sealed/*/rows.parquet"):
-        path.write_bytes(b"not Parquet")
+    (path,) = Path(os.environ["EVALFLOWS_STORE"]).glob("examples/sealed/*/rows.parquet")
+    path.write_bytes(b"not Parquet")
     done = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
-    assert done.returncode == 70
-    assert done.stderr.startswith("evalflows: internal error in evalflows") and done.stderr.count("\n") == 1
-    assert "Traceback" in evalflows("run", "spec.yaml", "--verbose", cwd=folder, environment=prefect_environment).stderr
+    assert done.returncode == 4
+    assert str(path) in done.stderr and "`evalflows doctor`" in done.stderr and done.stderr.count("\n") == 1

@@ -123,7 +123,7 @@ def test_what_each_returns_is_what_it_declares() -> None:
 def test_the_first_sentence_of_each_is_there() -> None:
     found = listed()
     assert found["exact_match"]["about"] == "Whether the answer equals the reference."
-    assert found["regex"]["about"].startswith("Whether the pattern (of Python's `re`) occurs in the answer or, with")
+    assert found["regex"]["about"].startswith("Whether the pattern (as of Python's `re`) occurs in the answer or, with")
     for name, one in found.items():
         assert one["about"].endswith((".", ":")) and len(one["about"]) < 200, name
 

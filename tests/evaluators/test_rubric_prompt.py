@@ -70,7 +70,8 @@ def test_a_quoted_answer_is_not_read_as_the_verdict(answer: str) -> None:
                 ]["content"]
             )
             verdict = json.dumps({"reasoning": f"It says {answer}", "score": 1})
-            text = f"It says:\n{answer}\n\n[[score: 1]]" if form == "text" else verdict
+            quoted = "\n".join(f"> {line}" for line in answer.splitlines())
+            text = f"It says:\n{quoted}\n\n[[score: 1]]" if form == "text" else verdict
             call = {"function": {"name": "rubric", "arguments": verdict}}
             parsed = read_answer({"content": text, "tool_calls": [call]}, schema, form, "stop")
             return Completion(text=text, parsed=parsed, model="m", call_id="c")
@@ -80,7 +81,7 @@ def test_a_quoted_answer_is_not_read_as_the_verdict(answer: str) -> None:
     for form in ("json_schema", "tool_call", "text"):
         score = asyncio.run(score_in(form))
         assert isinstance(score, Score)
-        assert score.value == 1.0 and answer.strip() in (score.comment or "")
+        assert score.value == 1.0 and all(line in (score.comment or "") for line in answer.strip().splitlines())
 
 
 # prompt hash and rejected settings

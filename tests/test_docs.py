@@ -30,6 +30,7 @@ def blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text(name), flags=re.S)
 
 
+@pytest.mark.slow
 def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     program = tmp_path / "program.py"
     program.write_text(blocks("README.md", "python")[0])

@@ -57,6 +57,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) -> None:
     run = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
     assert (run.returncode, run.stderr) == (0, "")

@@ -55,6 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_endpoints_error_is_shown_escaped(folder: Path, prefect_environment: dict[str, str]) -> None:
     with serving(Endpoint(answer=attack)) as endpoint:  # type: ignore[arg-type]
         spec = {
@@ -74,6 +75,7 @@ def test_an_endpoints_error_is_shown_escaped(folder: Path, prefect_environment: 
         assert not ACTIVE.search(printed)
 
 
+@pytest.mark.slow
 def test_names_are_shown_escaped(folder: Path, store: Store, make: Callable[..., Any]) -> None:
     rows = [{"id": BAD, "inputs": {"q": BAD}, "outputs": {"a": BAD}, "split": BAD}]
     freeze(store, to_examples(enumerate(rows), "rows"), name=BAD, source=BAD)

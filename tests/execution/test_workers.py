@@ -107,7 +107,7 @@ def test_quick_plain_work_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -
 
 def test_plain_work_that_is_found_quick_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked after several times on the way."""
-    monkeypatch.setattr(module, "QUICK_S", 0.05)
+    monkeypatch.setattr(module, "QUICK_S", 5.0)
     work = Seen(0.001)
     run(Workers(8), work, range(100), is_async=False)
     assert work.done == list(range(100)) and len({*work.threads}) == 1

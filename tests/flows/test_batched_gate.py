@@ -67,6 +67,7 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
     ]
 
 
+@pytest.mark.slow
 def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
         fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"contains": 0.02}}], old=[True] * 600)

@@ -1,64 +1,29 @@
 """The spool: what a dead process had finished is kept, and nothing is counted twice."""
 
-import errno
 import fcntl
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
-from zlib import crc32
 
 import pytest
+from spool_files import OWNER, content_of, leave_behind, lines, runs, spooled
 
 from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.records import OutputRow
-from evalflows.store.spool import RESERVED, Spool, _read, recover, spool_folder
+from evalflows.store.spool import Spool, recover, spool_folder
 
 Make = Callable[..., Any]
-OWNER = "exp-1"
 
 
 @pytest.fixture
 def output(make: Make) -> Make:
     return lambda run_id, **fields: make("outputs", **{"run_id": run_id, "experiment_id": OWNER} | fields)
-
-
-def spooled() -> list[Path]:
-    """The files that are there now."""
-    return sorted((spool_folder(Store()) / OWNER).glob("*.jsonl"))
-
-
-def lines() -> int:
-    return sum(path.read_bytes().count(b"\n") for path in spooled())
-
-
-def runs(store: Store) -> list[str]:
-    return sorted(row.run_id for row in store.read("outputs", OWNER))
-
-
-def leave_behind(part: str, content: bytes) -> Path:
-    """What a dead process has left."""
-    path = spool_folder(Store()) / OWNER / f"{part}.dead.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def content_of(store: Store, *rows: tuple[str, object]) -> bytes:
-    """What the spool holds of rows on disk before their block is left. Their part is not written."""
-    with pytest.MonkeyPatch.context() as patch, Spool(store, "elsewhere", "p") as spool:
-        patch.setattr(Store, "append", lambda *_: None)
-        for table, row in rows:
-            spool.add(table, row)
-        (path,) = (spool_folder(Store()) / "elsewhere").glob("*.jsonl")
-        return path.read_bytes()
 
 
 # While it lives
@@ -224,118 +189,6 @@ def test_recovered_rows_equal_those_that_were_added(store: Store, output: Make, 
     assert recover(store, OWNER) == 3
     assert sorted(store.read("outputs", OWNER), key=lambda row: row.run_id) == [full, bare]
     assert store.read("experiments", OWNER) == [experiment]
-
-
-def aside() -> bytes:
-    """The lines that were set aside."""
-    return (spool_folder(Store()) / OWNER / "p.dead.damaged").read_bytes()
-
-
-@pytest.mark.parametrize("cut", [1, 20, 200])
-def test_a_torn_last_line_is_set_aside_and_named(
-    store: Store, output: Make, cut: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = content_of(store, ("outputs", output("a")))
-    torn = content_of(store, ("outputs", output("b")))[:-cut]
-    leave_behind("p", first + torn)
-    assert recover(store, OWNER) == 1
-    assert runs(store) == ["a"]
-    assert spooled() == []
-    assert aside() == torn
-    expected = "evalflows: set aside 1 line of the spool that cannot be read, in /"
-    assert capsys.readouterr().err.startswith(expected)
-
-
-def test_control_characters_in_the_spools_path_are_shown_as_escapes(
-    store: Store,
-    output: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("EVALFLOWS_SPOOL", str(tmp_path / "a\x1b[2Jb"))
-    leave_behind("p", b"torn")
-    recover(store, OWNER)
-    assert "/a\\x1b[2Jb/" in capsys.readouterr().err
-
-
-def test_every_flipped_bit_is_noticed_and_the_rows_beside_it_are_recovered(store: Store, output: Make) -> None:
-    row = content_of(store, ("outputs", output("b", outputs='{"output":"12"}', tokens_in=7)))
-    for bit in range(8 * (len(row) - 1)):
-        flipped = bytearray(row)
-        flipped[bit // 8] ^= 1 << bit % 8
-        rows, unreadable = _read(BytesIO(bytes(flipped)))
-        assert (rows, b"".join(unreadable)) == ({}, bytes(flipped)), bit
-    beside = [content_of(store, ("outputs", output(run))) for run in ("a", "c")]
-    leave_behind("p", beside[0] + bytes(flipped) + beside[1])
-    assert recover(store, OWNER) == 2
-    assert runs(store) == ["a", "c"]
-
-
-def test_lines_of_unknown_tables_and_columns_are_set_aside(store: Store, output: Make) -> None:
-    known = content_of(store, ("outputs", output("a")))
-    texts = [b'{"table":"tomorrow","row":{}}\n', b'{"table":"outputs","row":{"run":"b"}}\n', b'"a"\n', b"[]\n", b"{}\n"]
-    unknown = b"".join(b"%08x " % crc32(text) + text for text in texts)
-    leave_behind("p", unknown + known)
-    assert recover(store, OWNER) == 1
-    assert aside() == unknown
-
-
-# On a disk that fails
-
-
-class FailingFile(BytesIO):
-    """A file on a disk with room for some bytes; a write may be short."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room = room
-
-    def write(self, data: Any) -> int:
-        if not self.room:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        written = super().write(bytes(data)[: self.room])
-        self.room -= written
-        return written
-
-    def truncate(self, size: int | None = None) -> int:
-        self.seek(super().truncate(size))
-        return self.tell()
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> FailingFile:
-    """A disk that has room for the first row and half of the second."""
-    file = FailingFile(RESERVED)
-    monkeypatch.setattr("evalflows.store.spool._locked", lambda _: file)
-    monkeypatch.setattr(file, "close", lambda: None)
-    return file
-
-
-def test_a_full_disk_refuses_the_block_before_its_first_row(store: Store, disk: FailingFile) -> None:
-    disk.room = RESERVED // 2
-    full = pytest.raises(StorageError, match=r"/spool/exp-1/p\..*jsonl: No space left on device")
-    with full, Spool(store, OWNER, "p"):
-        pytest.fail("the block was entered")
-
-
-def test_a_failed_write_leaves_whole_lines_and_refuses_every_later_row_but_paid_calls(
-    store: Store, output: Make, make: Make, disk: FailingFile
-) -> None:
-    with pytest.raises(StorageError, match="No space left on device"), Spool(store, OWNER, "p") as spool:
-        disk.room = 1000
-        spool.add("outputs", output("a"))
-        first, disk.room = disk.getvalue(), 20
-        for table, row in (
-            ("calls", make("calls", call_id="c", experiment_id=OWNER)),
-            ("outputs", output("swallowed", status="failed", error="No space left on device")),
-            ("calls", make("calls", call_id="d", experiment_id=OWNER)),
-        ):
-            with suppress(StorageError):  # as user code may do
-                spool.add(table, row)
-        assert disk.getvalue() == first
-    assert runs(store) == ["a"]
-    assert sorted(row.call_id for row in store.read("calls", OWNER)) == ["c", "d"]
 
 
 def test_an_empty_file_is_cleared_away(store: Store) -> None:

@@ -36,7 +36,9 @@ def log_in(browser: Chrome, up: Up) -> None:
 
 def submit(browser: Chrome) -> None:
     """Start the run, and go to its page."""
-    steady(lambda: find(browser, "//button[normalize-space(.)='Submit']").click())
+    button = "//button[normalize-space(.)='Submit']"
+    # A click at a place is lost if the page is laid out anew meanwhile, as after a change of the window's height.
+    steady(lambda: browser.execute_script("arguments[0].click()", find(browser, button)))
     until(lambda: not browser.current_url.endswith("/run"), 60)
     steady(lambda: find_reloading(browser, "//a[contains(@href, '/runs/flow-run/')]").click())
 

@@ -82,6 +82,7 @@ def time_limit(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> 
         raise InputError(f"sql: stopped after {seconds:g} s, wanted a faster query or a longer timeout") from error
     finally:
         timer.cancel()
+        timer.join()  # its thread holds the connection, which DuckDB would report as a leak if the process ended before
 
 
 def memory_limit_bytes() -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.safe_text import print_note
 from evalflows.store.parquet import Store
 from evalflows.store.records import CallRow, Json, to_json
 
@@ -94,7 +94,7 @@ class Ledger:
         except StorageError as error:
             if payer == self._experiment_id:
                 raise
-            print(f"evalflows: the calls of {payer} are not reused: {error}", file=sys.stderr)
+            print_note(f"the calls of {payer} are not reused: {error}")
             return []
 
 

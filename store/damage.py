@@ -1,13 +1,13 @@
 """What a process knows of damaged files in a store: the views leave out their owners, and everything else goes on."""
 
 import os
-import sys
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.safe_text import print_note
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.parquet_files import write_file
 from evalflows.store.schemas import TABLES, schema_of
@@ -80,7 +80,7 @@ class Damages:
     def _add(self, damage: Damage) -> None:
         self._by_path[damage.file.path] = damage
         self.version += 1
-        print(f"evalflows: left out {damage.file.owner}: {damage.error}", file=sys.stderr)
+        print_note(f"left out {damage.file.owner}: {damage.error}")
 
 
 _of_root: dict[tuple[int, str], Damages] = {}

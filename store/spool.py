@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import secrets
-import sys
 import threading
 import time
 import zlib
@@ -24,7 +23,7 @@ from typing import IO, Any, get_args, get_type_hints
 import orjson
 
 from evalflows.specs.errors import StorageError
-from evalflows.specs.safe_text import one_line
+from evalflows.specs.safe_text import print_note
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
@@ -151,8 +150,7 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
                 aside = path.with_suffix(".damaged")
                 aside.write_bytes(b"".join(unreadable))
                 n_lines = "1 line" if len(unreadable) == 1 else f"{len(unreadable)} lines"
-                message = f"evalflows: set aside {n_lines} of the spool that cannot be read, in {aside}"
-                print(one_line(message), file=sys.stderr)
+                print_note(f"set aside {n_lines} of the spool that cannot be read, in {aside}")
             path.unlink(missing_ok=True)
     return recovered
 

@@ -1,6 +1,5 @@
 """Leases: one process at a time works on the experiments of a run group, or on a comparison."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Protocol
 import fsspec
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import print_note
 from evalflows.store.leases.file_lease import FileLease
 from evalflows.store.leases.holder import Holder
 from evalflows.store.leases.object_lease import ObjectLease
@@ -56,7 +56,7 @@ def leased(
         if (holder := lease.take()) is not None:
             if not wait:
                 raise _in_use(work, holder)
-            print(f"evalflows: {work}: waiting for {holder}, which works on it", file=sys.stderr, flush=True)
+            print_note(f"{work}: waiting for {holder}, which works on it")
             while lease.take() is not None:
                 time.sleep(lease.poll_s)
         yield lease

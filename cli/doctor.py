@@ -9,8 +9,7 @@ from evalflows.cli.errors import INCOMPLETE, one_line_errors
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
 from evalflows.specs.safe_text import json_text, one_line
-from evalflows.store.doctor import Examination, examine
-from evalflows.store.parquet import Store
+from evalflows.store.doctor import Examination, examine, existing_store
 
 
 @click.command()
@@ -25,7 +24,7 @@ def doctor(form: str, verbose: bool) -> None:
     write missing empty files again, which loses nothing. Exit code 0: sound; 4: something is damaged.
     """
     with one_line_errors(verbose):
-        examination = examine(Store())
+        examination = examine(existing_store())
         for finding in examination.findings:
             if form == "json":
                 echo(json_text(asdict(finding)))

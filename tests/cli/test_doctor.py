@@ -52,7 +52,7 @@ def test_a_sound_store(filled: Store) -> None:
     assert done.stdout == "read 6 files: sound\n"
 
 
-def test_an_empty_store_is_sound(store_root: Path) -> None:
+def test_an_empty_store_is_sound(store: Store) -> None:
     assert asked("doctor").stdout == "read 0 files: sound\n"
 
 
@@ -193,3 +193,12 @@ def test_commands_go_on_beside_a_damaged_experiment_and_the_advice_repairs_it(tm
 
 def _flipped(data: bytes) -> bytes:
     return data[:100] + bytes([data[100] ^ 1]) + data[101:]
+
+
+def test_a_store_that_is_not_there_is_not_called_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = tmp_path / "mistyped"
+    monkeypatch.setenv("EVALFLOWS_STORE", str(missing))
+    done = CliRunner().invoke(cli, ["doctor"])
+    message = f"evalflows: store {str(missing)!r}: not found, wanted an existing store\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", message)
+    assert not missing.exists()

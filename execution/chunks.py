@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.records import ExampleRow, ExperimentRow
+from evalflows.store.examples import Examples
+from evalflows.store.records import ExperimentRow
 
 CHUNKS_AT_ONCE = 4
 """Chunks that a flow run handles at the same time."""
@@ -68,15 +69,15 @@ def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iter
         yield [chunk for chunk in chunks if chunk.start == start]
 
 
-def in_running_order(row: ExperimentRow, examples: Sequence[ExampleRow]) -> list[ExampleRow]:
+def in_running_order(row: ExperimentRow, examples: Examples) -> Examples:
     """Return the examples in running order: that of the snapshot, or whole clusters in random order by the experiment's
     seed, so that each batch is a random sample.
     """
     if row.seed is None:
-        return list(examples)
-    by_cluster: dict[str, list[ExampleRow]] = {}
-    for example in examples:
-        by_cluster.setdefault(example.cluster or f"alone {example.example_id}", []).append(example)
+        return examples
+    by_cluster: dict[str, list[int]] = {}
+    for number, (identity, cluster) in enumerate(zip(examples.ids, examples.clusters, strict=True)):
+        by_cluster.setdefault(cluster or f"alone {identity}", []).append(number)
     order = np.random.default_rng(row.seed).permutation(len(by_cluster))
     clusters = list(by_cluster.values())
-    return [example for index in order for example in clusters[index]]
+    return examples.select(number for index in order for number in clusters[index])

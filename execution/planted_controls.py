@@ -18,13 +18,15 @@ FORGERIES = (
 
 def control_pairs(examples: Sequence[ExampleRow], count: int) -> list[tuple[ExampleRow, str]]:
     """Return up to `count` examples, each with a wrong answer: a different reference of another example."""
-    candidates = [example for example in examples if example.reference_outputs is not None]
-    candidates.sort(key=lambda example: hashlib.sha256(example.example_id.encode()).digest())
+    candidates = [(number, example.example_id) for number, example in enumerate(examples) if example.reference_outputs]
+    candidates.sort(key=lambda candidate: hashlib.sha256(candidate[1].encode()).digest())
+    numbers = [number for number, _ in candidates]
     pairs = []
-    for place, example in enumerate(candidates):
-        others = (candidates[(place + step) % len(candidates)].reference_outputs for step in range(1, len(candidates)))
+    for place, number in enumerate(numbers):
+        example = examples[number]
+        others = (examples[other].reference_outputs for other in (*numbers[place + 1 :], *numbers[:place]))
         wrong = next((other for other in others if other != example.reference_outputs), None)
-        if wrong is not None and example.reference_outputs is not None:
+        if wrong is not None:
             pairs.append((example, wrong))
         if len(pairs) == count:
             break

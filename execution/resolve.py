@@ -1,5 +1,6 @@
 """Resolve a spec to code: load and check its targets and evaluators, and compute their versions."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isclass
@@ -52,7 +53,7 @@ def recording_of(spec: RecordedTarget, store: Store) -> Target:
         return recorded_column(spec.column)
     if spec.experiment is not None:
         (identity,) = find_experiments(store, spec.experiment)
-        return replayed(store.read("outputs", identity), f"experiment {identity}")
+        return replayed(store.rows("outputs", identity), f"experiment {identity}")
     where = spec.path or ""
     return recorded(_answers(spec, where), where)
 
@@ -74,7 +75,7 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
         case HttpTarget():
             return version_of(http, settings)
         case RecordedTarget():
-            return version_of(recorded, settings, located(spec.path).read_bytes() if spec.path else b"")
+            return version_of(recorded, settings, _file_digest(spec.path) if spec.path else "")
         case ChatTarget():
             return version_of(chat, settings, served(spec.connection, connections, spec.model))
 
@@ -145,7 +146,15 @@ def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:
     return version_of(combined, composite.model_dump(exclude={"name", "function"}), bounds, *own)
 
 
+def _file_digest(path: str) -> str:
+    with located(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def shared_fields(examples: Sequence[ExampleRow]) -> frozenset[str]:
     """Return the fields that the inputs of all examples have in common."""
-    fields = [frozenset(json.loads(example.inputs)) for example in examples]
-    return frozenset.intersection(*fields) if fields else frozenset()
+    common: frozenset[str] | None = None
+    for example in examples:
+        fields = frozenset(json.loads(example.inputs))
+        common = fields if common is None else common & fields
+    return common or frozenset()

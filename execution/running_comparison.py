@@ -20,6 +20,7 @@ from evalflows.store.queries.comparisons import item_metrics, paid
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, OutputRow, now
 from evalflows.store.row_specs import comparison_spec
+from evalflows.store.spilled_lines import SpilledRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class RunningComparison:
     spec: ComparisonSpec
     experiments: Mapping[str, ExperimentRow]
     examples: Sequence[ExampleRow]  # shared by all experiments
-    outputs: Mapping[str, OutputRow]  # by run
+    outputs: SpilledRows[str, OutputRow]  # by run
     evaluators: Sequence[RunnableEvaluator]
     item_metrics: frozenset[str]  # names that no preference may have
     judging: Workers
@@ -78,13 +79,21 @@ def _make(comparison_id: str) -> RunningComparison:
         spec=spec,
         experiments={experiment.experiment_id: experiment for experiment in experiments},
         examples=shared_examples(store, experiments).examples,
-        outputs={output.run_id: output for identity in row.experiments for output in store.read("outputs", identity)},
+        outputs=_outputs(store, row.experiments),
         evaluators=evaluators,
         item_metrics=frozenset(item_metrics(store, row.experiments)),
         judging=Workers(spec.max_concurrency),
         judging_on=endpoints_of(evaluators),
         made_at=now(),
     )
+
+
+def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, OutputRow]:
+    outputs = SpilledRows[str, OutputRow]()
+    for identity in experiments:
+        for output in store.rows("outputs", identity):
+            outputs[output.run_id] = output
+    return outputs
 
 
 def _budget(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:

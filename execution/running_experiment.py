@@ -33,6 +33,7 @@ from evalflows.specs.metric import MetricSpec
 from evalflows.specs.protocols import Complete, Embed
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.specs.target import ChatTarget
+from evalflows.store.examples import Examples
 from evalflows.store.parquet import Store
 from evalflows.store.queries.progress import spent_by_group
 from evalflows.store.records import ExampleRow, ExperimentRow, now
@@ -87,7 +88,7 @@ class RunningExperiment:
 
     row: ExperimentRow
     store: Store
-    examples: Sequence[ExampleRow]  # in running order
+    examples: Examples  # in running order
     target: Target
     target_complete: Complete | None
     target_breaker: Breaker

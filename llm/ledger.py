@@ -13,6 +13,7 @@ from evalflows.specs.errors import StorageError
 from evalflows.specs.safe_text import print_note
 from evalflows.store.parquet import Store
 from evalflows.store.records import CallRow, Json, to_json
+from evalflows.store.spilled_lines import SpilledRows
 
 
 def call_key(identity: str, request: Mapping[str, Any], repeat: int, kind: str = "chat") -> str:
@@ -30,13 +31,13 @@ class Ledger:
     """The calls that may be reused: those of all experiments or, with `fresh`, only this experiment's own.
 
     Use it on one event loop only. Keys are read once, as numbers (12 bytes per call). Answers are read on first use,
-    all those of the experiment that paid for them at once.
+    all those of the experiment that paid for them at once, and kept on disk, since they may be larger than memory.
     """
 
     def __init__(self, store: Store, experiment_id: str, *, fresh: bool = False) -> None:
         self._store, self._experiment_id, self._fresh = store, experiment_id, fresh
         self._keys, self._payer_of, self._payers = self._index()
-        self._rows: dict[str, CallRow] = {}
+        self._rows = SpilledRows[str, CallRow]()
         self._read: set[str] = set()
         self._reading = asyncio.Lock()
         self.in_flight: dict[str, asyncio.Future[CallRow]] = {}  # by call key
@@ -84,18 +85,17 @@ class Ledger:
         if payer not in self._read:
             self._read.add(payer)
             for row in self._calls_of(payer):
-                if row.reusable:
-                    self._rows.setdefault(row.call_key, _lean(row))
+                if row.reusable and row.call_key not in self._rows:
+                    self._rows[row.call_key] = _lean(row)
 
-    def _calls_of(self, payer: str) -> list[CallRow]:
-        """Return an experiment's calls; none if its file is damaged and it is another experiment's."""
+    def _calls_of(self, payer: str) -> Iterator[CallRow]:
+        """Yield an experiment's calls; none if its file is damaged and it is another experiment's."""
         try:
-            return self._store.read("calls", payer)
+            yield from self._store.rows("calls", payer)
         except StorageError as error:
             if payer == self._experiment_id:
                 raise
             print_note(f"the calls of {payer} are not reused: {error}")
-            return []
 
 
 def _lean(row: CallRow) -> CallRow:

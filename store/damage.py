@@ -100,6 +100,6 @@ def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> li
     for name, table in TABLES.items():
         for path in layout.empties(name):
             if all_of_them or not fs.exists(path) or file_damage(fs, path):
-                write_file(layout, fs, path, schema_of(table.record).empty_table())
+                write_file(layout, fs, path, schema_of(table.record), [])
                 written.append(path)
     return written

@@ -115,14 +115,16 @@ class StoredFile:
 def newest(table: str, source: str) -> str:
     """Return SQL for the rows of a source, each key once: success beats failure, then the latest row wins."""
     columns = ", ".join(schema_of(_table(table).record).names)
+    return f"select {columns} from {source} qualify row_number() over ({latest_first(table)}) = 1"
+
+
+def latest_first(table: str) -> str:
+    """Return the SQL of a window over the rows of one key, the row that wins first."""
     statuses = ", ".join(map(quoted, TABLES[table].settled))
     settled = f"(status in ({statuses})) desc, " if statuses else ""
     # The owner does not change the result, but lets DuckDB push a filter on the owner below the window.
     key = ", ".join(dict.fromkeys((TABLES[table].owner, *TABLES[table].key)))
-    return (
-        f"select {columns} from {source} "
-        f"qualify row_number() over (partition by {key} order by {settled}recorded_at desc) = 1"
-    )
+    return f"partition by {key} order by {settled}recorded_at desc"
 
 
 def files(urls: list[str]) -> str:

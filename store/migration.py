@@ -77,7 +77,7 @@ def _migrate_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, writ
     for number in range(since, FORMAT):
         rows = STEPS.get(number, {}).get(name, _unchanged)(rows)
     with storage_errors(path):
-        write_file(layout, fs, path, _conformed(name, rows))
+        write_file(layout, fs, path, schema_of(TABLES[name].record), [_conformed(name, rows)])
     return True
 
 

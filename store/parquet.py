@@ -8,14 +8,11 @@ an owner that is sealed between the listings: `Store.query` detects this, a plai
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
@@ -25,16 +22,17 @@ import pyarrow as pa
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
 from evalflows.store.file_states import state_of, states_of
-from evalflows.store.layout import Layout, StoredFile, files, newest
-from evalflows.store.parquet_files import FORMAT, format_of, storage_errors, write_file
+from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.marker import prepare
+from evalflows.store.merge import last_recorded, merged, row_groups
+from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.restricted import restrict
-from evalflows.store.schemas import TABLES, as_arrow, owned, recorded_after, to_arrow, to_rows
+from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
 from evalflows.store.source import connect_source, shared
-from evalflows.store.verification import read_verified, texts_in, verify
+from evalflows.store.verification import texts_in, verify
 
 Result = TypeVar("Result")
 
-_MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
 REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
 
@@ -51,8 +49,7 @@ class Store:
         self._damages = damages_of(self.layout)
         try:
             self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
-            if not self._is_prepared():
-                self._prepare()
+            prepare(self.layout, self._fs)
         except (OSError, ValueError, ImportError) as error:
             raise InputError(f"store {self.layout.root!r}: {error}") from error
 
@@ -61,7 +58,12 @@ class Store:
 
         Raise ValueError for a row of another owner, and StorageError if they cannot be written.
         """
-        self._write(self.layout.sealed(table, owner), owned(table, owner, rows))
+        self.publish_tables(table, owner, [owned(table, owner, rows)])
+
+    def publish_tables(self, table: str, owner: str, tables: Iterable[pa.Table]) -> None:
+        """Write and seal all rows of an owner in a table, with no more of them in memory than one Arrow table."""
+        checked = (owned(table, owner, rows) for rows in tables)
+        self._write(table, self.layout.sealed(table, owner), checked)
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
         """Add rows to an open owner; without rows, write nothing.
@@ -73,22 +75,34 @@ class Store:
         data = owned(table, owner, rows)
         if data.num_rows:
             if TABLES[table].settled and (earlier := self._open_files(table, owner, [part])):
-                data = recorded_after(data, self._last_recorded(earlier))
-            self._write(f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", data)
+                with self.cursor() as connection:
+                    data = recorded_after(data, last_recorded(connection, earlier))
+            self._write(table, f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", [data])
 
-    def read(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[Any]:
+    def read(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> list[Any]:
         """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
 
-        Rows that were sealed before the owner was reopened belong to every part. Raise StorageError for a damaged file.
+        Rows that were sealed before the owner was reopened belong to every part. Without `texts`, the columns that may
+        hold long texts are null. Raise StorageError for a damaged file.
         """
-        return to_rows(table, self.read_arrow(table, owner, parts))
+        return [*self.rows(table, owner, parts, texts=texts)]
 
-    def read_arrow(self, table: str, owner: str, parts: Sequence[str] | None = None) -> pa.Table:
-        """Return the same rows as an Arrow table."""
+    def rows(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> Iterator[Any]:
+        """Yield the same records, with no more than a row group of them in memory."""
+        for data in self.scan(table, owner, parts, texts=texts):
+            yield from to_rows(table, data)
+
+    def scan(
+        self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True
+    ) -> Iterator[pa.Table]:
+        """Yield the same rows as Arrow tables, of at most a row group each. Without `texts`, they lack some columns."""
+        columns = columns_of(table, texts=texts)
         if self.is_sealed(table, owner):
             path = self.layout.sealed(table, owner)
-            return read_verified(self._fs, path, state_of(self.layout, self._fs, path))
-        return self._newest(table, self._open_files(table, owner, parts))
+            verify(self._fs, path, state_of(self.layout, self._fs, path))
+            yield from row_groups(self._fs, path, table, columns)
+        else:
+            yield from self._merged(table, self._open_files(table, owner, parts), columns)
 
     def is_sealed(self, table: str, owner: str) -> bool:
         return self._exists(self.layout.sealed(table, owner))
@@ -98,7 +112,7 @@ class Store:
         for table in tables:
             parts = self._open_files(table, owner)
             if parts and not self.is_sealed(table, owner):
-                self.publish(table, owner, self._newest(table, parts))
+                self.publish_tables(table, owner, self._merged(table, parts, columns_of(table)))
             self._remove_open(table, owner)
 
     def reopen(self, owner: str, tables: Sequence[str]) -> None:
@@ -234,38 +248,9 @@ class Store:
             finally:
                 self._steady.reset(token)
 
-    def _prepare(self) -> None:
-        """Write the empty files, and the marker last: a store with a marker is complete. A new folder is private."""
-        if self.layout.is_local:
-            Path(self.layout.root).mkdir(mode=0o700, parents=True, exist_ok=True)
-        restore_empties(self.layout, self._fs, all_of_them=True)
-        self._fs.pipe_file(self.layout.marker, _MARK)
-
-    def _is_prepared(self) -> bool:
-        """Return whether the store has all tables. Raise ValueError for a store of another format."""
-        if not self._exists(self.layout.marker):
-            return False
-        mark = self._fs.cat_file(self.layout.marker)
-        written = format_of(mark)
-        if written < FORMAT:
-            raise ValueError(f"got format {written}, wanted {FORMAT}: `evalflows migrate` rewrites an older store")
-        return bool(mark == _MARK)
-
-    def _newest(self, table: str, paths: list[str]) -> pa.Table:
-        if not paths:
-            return to_arrow(table, [])
-        for path in paths:
-            verify(self._fs, path, state_of(self.layout, self._fs, path))
-        try:
-            with self.cursor() as connection:
-                return as_arrow(table, connection.sql(newest(table, files(paths))).to_arrow_table())
-        except duckdb.Error as error:  # files from before checksums, or removed meanwhile
-            raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
-
-    def _last_recorded(self, paths: list[str]) -> datetime | None:
+    def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         with self.cursor() as connection:
-            newest = connection.execute(f"select max(recorded_at) from {files(paths)}").fetchone()
-        return newest[0] if newest else None
+            yield from merged(connection, self.layout, self._fs, table, paths, columns)
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
         self._fs.invalidate_cache()
@@ -288,11 +273,11 @@ class Store:
             with storage_errors(folder):
                 self._fs.rm(folder, recursive=True)
 
-    def _write(self, path: str, data: pa.Table) -> None:
+    def _write(self, table: str, path: str, tables: Iterable[pa.Table]) -> None:
         """Write a file. Raise StorageError if that fails, also if somebody removed the store meanwhile."""
         with storage_errors(path):
             self._check_marker()
-            write_file(self.layout, self._fs, path, data)
+            write_file(self.layout, self._fs, path, schema_of(TABLES[table].record), tables)
 
     def _check_marker(self) -> None:
         if not self._exists(self.layout.marker):

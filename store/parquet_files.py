@@ -4,7 +4,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -17,7 +17,8 @@ from evalflows.specs.errors import StorageError, describe
 from evalflows.store.checksums import BLANK, CHECKSUM_KEY, put_checksum
 from evalflows.store.layout import Layout
 
-ROWS_PER_GROUP = 50_000
+ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
+"""The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""
 FORMAT = 5
 """Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
 OLDEST = 5
@@ -51,22 +52,48 @@ def format_of(marker: bytes) -> int:
     return written
 
 
-def write_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, data: pa.Table) -> None:
-    """Write one Parquet file atomically; on a local disk, also durably."""
+def write_file(
+    layout: Layout, fs: fsspec.AbstractFileSystem, path: str, schema: pa.Schema, tables: Iterable[pa.Table]
+) -> None:
+    """Write one Parquet file from tables atomically; on a local disk, also durably."""
     if layout.is_local:
-        _write_durably(Path(path), data, file_mode(Path(layout.root)))
+        _write_durably(Path(path), schema, tables, file_mode(Path(layout.root)))
     else:
         sink = io.BytesIO()
-        _write_parquet(data, sink)
+        _write_parquet(schema, tables, sink)
         put_checksum(sink)
         fs.pipe_file(path, sink.getvalue())
 
 
-def _write_parquet(data: pa.Table, sink: IO[bytes]) -> None:
+def _write_parquet(schema: pa.Schema, tables: Iterable[pa.Table], sink: IO[bytes]) -> None:
     """Write a Parquet file with the format and the place of the checksum in its metadata."""
     own = {FORMAT_KEY: str(FORMAT).encode(), CHECKSUM_KEY: BLANK}
-    data = data.replace_schema_metadata({**(data.schema.metadata or {}), **own})
-    pq.write_table(data, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
+    with pq.ParquetWriter(sink, schema.with_metadata({**(schema.metadata or {}), **own}), compression="zstd") as writer:
+        for group in _row_groups(tables):
+            writer.write_table(group, row_group_size=group.num_rows)
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of the tables as row groups."""
+    pending: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        for piece in _pieces(table):
+            pending.append(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+            if rows >= ROWS_PER_GROUP or size >= BYTES_PER_GROUP:
+                yield pa.concat_tables(pending)
+                pending, rows, size = [], 0, 0
+    if pending:
+        yield pa.concat_tables(pending)
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield slices of a table that are no larger than a row group."""
+    fitting = table.num_rows * BYTES_PER_GROUP // max(table.nbytes, 1)
+    step = max(1, min(ROWS_PER_GROUP, fitting))
+    for start in range(0, table.num_rows, step):
+        yield table.slice(start, step)
 
 
 def file_mode(root: Path) -> int:
@@ -77,13 +104,13 @@ def file_mode(root: Path) -> int:
     return 0o600 | (root.stat().st_mode & 0o066)
 
 
-def _write_durably(target: Path, data: pa.Table, mode: int) -> None:
+def _write_durably(target: Path, schema: pa.Schema, tables: Iterable[pa.Table], mode: int) -> None:
     """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "w+b") as file:
-            _write_parquet(data, file)
+            _write_parquet(schema, tables, file)
             put_checksum(file)
             file.flush()
             os.fsync(file.fileno())

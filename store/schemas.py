@@ -22,6 +22,7 @@ class Table:
     key: tuple[str, ...]
     owner: str  # the column whose value names the file; an owner's rows are sealed and reopened together
     settled: tuple[str, ...] = ()  # statuses that take precedence over others of the same key
+    texts: tuple[str, ...] = ()  # columns that may hold long texts
 
 
 TABLES: dict[str, Table] = {
@@ -36,13 +37,21 @@ TABLES: dict[str, Table] = {
             owner="dataset_version_id",
         ),
         Table(name="experiments", record=records.ExperimentRow, key=("experiment_id",), owner="experiment_id"),
-        Table(name="outputs", record=records.OutputRow, key=("run_id",), owner="experiment_id", settled=("ok",)),
+        Table(
+            name="outputs",
+            record=records.OutputRow,
+            key=("run_id",),
+            owner="experiment_id",
+            settled=("ok",),
+            texts=("outputs", "steps"),
+        ),
         Table(
             name="scores",
             record=records.ScoreRow,
             key=("score_id",),
             owner="experiment_id",
             settled=("scored", "not_applicable", "sampled_out"),
+            texts=("comment", "metadata"),
         ),
         Table(name="comparison_sets", record=records.ComparisonSetRow, key=("comparison_id",), owner="comparison_id"),
         Table(
@@ -57,7 +66,14 @@ TABLES: dict[str, Table] = {
         Table(name="verdicts", record=records.VerdictRow, key=("verdict_id",), owner="run_group"),
         Table(name="decisions", record=records.DecisionRow, key=("decision_id",), owner="decision_id"),
         Table(name="baselines", record=records.BaselineRow, key=("baseline_id",), owner="baseline_id"),
-        Table(name="calls", record=records.CallRow, key=("call_id",), owner="experiment_id", settled=("ok",)),
+        Table(
+            name="calls",
+            record=records.CallRow,
+            key=("call_id",),
+            owner="experiment_id",
+            settled=("ok",),
+            texts=("request", "response"),
+        ),
         Table(name="labels", record=records.LabelRow, key=("label_id",), owner="batch_id"),
         Table(name="checks", record=records.CheckRow, key=("check_id",), owner="batch_id"),
         Table(name="limits", record=records.LimitRow, key=("limit_id",), owner="experiment_id"),
@@ -78,6 +94,12 @@ def schema_of(record: type) -> pa.Schema:
     return pa.schema([_field(f.name, hints[f.name]) for f in fields(record)])
 
 
+def columns_of(table: str, *, texts: bool = True) -> list[str]:
+    """Return the columns of a table, in order; without `texts`, those that hold no long texts."""
+    left_out = () if texts else TABLES[table].texts
+    return [name for name in schema_of(TABLES[table].record).names if name not in left_out]
+
+
 def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
     """Convert records to an Arrow table. Raise TypeError for a row of another record."""
     record, rows = TABLES[table].record, list(rows)
@@ -92,10 +114,10 @@ def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
 
 
 def to_rows(table: str, data: pa.Table) -> list[Any]:
-    """Convert an Arrow table to records."""
+    """Convert an Arrow table to records. Columns that it lacks are null."""
     record = TABLES[table].record
-    columns = [data.column(name).to_pylist() for name in schema_of(record).names]
-    names = schema_of(record).names
+    names = [name for name in schema_of(record).names if name in data.column_names]
+    columns = [data.column(name).to_pylist() for name in names]
     return [record(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
 
 

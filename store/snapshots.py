@@ -2,32 +2,47 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from evalflows.specs.errors import InputError
+from evalflows.store.examples import Examples, content_line, draft, in_blocks, size_of, stored
+from evalflows.store.file_states import state_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
+from evalflows.store.schemas import to_arrow
+from evalflows.store.spilled_lines import SpilledLines
+from evalflows.store.verification import verify
 
 INPUTS = ("inputs", "input")
 REFERENCES = ("reference_outputs", "outputs", "expected_output")
 KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachments")
 
+HEAD = 96
+"""Bytes of a line to sort by: its keys are sorted too, so the id stands near its start."""
 
-def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> list[ExampleRow]:
+
+def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Examples:
     """Convert numbered rows to examples, not yet of any snapshot.
 
     An example's id is its own `id`, else a hash of its content. A value that is not a mapping is wrapped: inputs as
     `{"input": …}`, reference outputs as `{"output": …}`. Raise InputError, with the row's number, for a row without
     inputs, an unknown field, or a duplicate id.
     """
-    examples: list[ExampleRow] = []
+    examples = draft(_distinct(rows, where))
+    if not examples:
+        raise InputError(f"{where}: got no rows, wanted at least one example")
+    return examples
+
+
+def _distinct(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Iterator[ExampleRow]:
     seen: dict[str, int] = {}
     repeats: Counter[str] = Counter()
     for number, row in rows:
-        example = _to_example(row, len(examples), f"{where}:{number}")
+        example = _to_example(row, len(seen), f"{where}:{number}")
         if row.get("id") is None:
             repeats[example.example_id] += 1
             if repeats[example.example_id] > 1:  # a repeated row is another example
@@ -37,24 +52,33 @@ def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> li
                 f"{where}:{number}: duplicate id {example.example_id!r}, first in row {seen[example.example_id]}"
             )
         seen[example.example_id] = number
-        examples.append(example)
-    if not examples:
-        raise InputError(f"{where}: got no rows, wanted at least one example")
-    return examples
+        yield example
 
 
 def snapshot_id(examples: Iterable[ExampleRow]) -> str:
     """Return a hash of the examples' content, independent of their order."""
+    lines, heads = SpilledLines(), list[bytes]()
+    for example in examples:
+        line = content_line(example)
+        lines.append(line)
+        heads.append(line[:HEAD])
     digest = hashlib.sha256()
-    for line in sorted(to_json(content_of(example)) for example in examples):
-        digest.update(line.encode())
+    for number in _sorted(lines, heads):
+        digest.update(lines[number])
         digest.update(b"\n")
     return "snap-" + digest.hexdigest()[:24]
 
 
+def _sorted(lines: SpilledLines, heads: Sequence[bytes]) -> Iterator[int]:
+    """Yield the numbers of the lines in their sorted order, reading only those whose heads are equal."""
+    for _, numbers in groupby(sorted(range(len(heads)), key=heads.__getitem__), key=heads.__getitem__):
+        same = list(numbers)
+        yield from same if len(same) == 1 else sorted(same, key=lines.__getitem__)
+
+
 def freeze(
     store: Store,
-    examples: list[ExampleRow],
+    examples: Sequence[ExampleRow],
     *,
     name: str | None,
     source: str,
@@ -65,7 +89,9 @@ def freeze(
     identity = snapshot_id(examples)
     if not store.is_sealed("snapshots", identity):
         splits = Counter(example.split for example in examples if example.split is not None)
-        store.publish("examples", identity, [replace(example, snapshot_id=identity) for example in examples])
+        of_snapshot = (replace(example, snapshot_id=identity) for example in examples)
+        blocks = in_blocks(of_snapshot, size_of)
+        store.publish_tables("examples", identity, (to_arrow("examples", block) for block in blocks))
         store.publish(
             "snapshots",
             identity,
@@ -102,11 +128,13 @@ def _current_version(store: Store, name: str) -> tuple[str | None, datetime | No
     return rows[0] if rows else (None, None)
 
 
-def load_snapshot(store: Store, identity: str) -> list[ExampleRow]:
+def load_snapshot(store: Store, identity: str) -> Examples:
     """Return the examples of a snapshot, in their original order. Raise InputError for an unknown id."""
     if not store.is_sealed("snapshots", identity):
         raise InputError(f"snapshot {identity!r}: not in the store {store.layout.root}")
-    return sorted(store.read("examples", identity), key=lambda example: example.position)
+    path = store.layout.sealed("examples", identity)
+    verify(store.filesystem, path, state_of(store.layout, store.filesystem, path))
+    return stored(store.filesystem, path)
 
 
 def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow:
@@ -133,14 +161,8 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: not JSON: {error}") from error
     if row.get("id") is None:
-        return replace(example, example_id=derived_id(to_json(content_of(example)))[:20])
+        return replace(example, example_id=derived_id(content_line(example).decode())[:20])
     return replace(example, example_id=_valid_text(str(row["id"]), "id", where))
-
-
-def content_of(example: ExampleRow) -> dict[str, Any]:
-    """Return all fields that identify an example: all but the snapshot and the position."""
-    names = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
-    return {name: getattr(example, name) for name in names}
 
 
 def _one_of(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:

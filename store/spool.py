@@ -33,6 +33,8 @@ ENDING_S = 60.0
 """Seconds that a process may take to write its parts after it has given up an owner's lease."""
 RESERVED = 1 << 20
 """Bytes that must be free when a chunk starts."""
+IN_MEMORY = 8 << 20
+"""Characters of long texts that may wait for the part."""
 
 
 def spool_folder(store: Store) -> Path:
@@ -48,6 +50,8 @@ class Spool:
     writes RESERVED bytes and removes them, so that a full or read-only disk is noticed before the first paid call.
     After a failed write, every further row is refused with the same StorageError, except paid calls, which are kept for
     the part: user code may have caught the error, and what it returned then is not a result.
+
+    If the rows have long texts, the part is written in several files, so that they need not all be in memory.
     """
 
     def __init__(self, store: Store, owner: str, part: str) -> None:
@@ -56,6 +60,7 @@ class Spool:
         self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._lock = threading.Lock()
         self._broken: StorageError | None = None
+        self._waiting = 0  # characters of long texts in the rows
 
     def add(self, table: str, row: object, *, flush: bool = True) -> None:
         """Add a row to the part; with `flush`, it is on disk when this returns.
@@ -70,6 +75,11 @@ class Spool:
         if flush:
             with self._lock:
                 self._write(_line(table, row))
+        self._waiting += sum(len(getattr(row, name) or "") for name in TABLES[table].texts)
+        if self._waiting > IN_MEMORY:
+            with self._lock:
+                if self._waiting > IN_MEMORY:  # else another thread has just written them
+                    self._write_part()
 
     def __enter__(self) -> "Spool":
         with storage_errors(self._path):
@@ -87,14 +97,26 @@ class Spool:
     ) -> None:
         with self._lock:
             try:
-                for table, rows in self._rows.items():
-                    self._store.append(table, self._owner, self._part, rows)
+                self._write_part()
             except BaseException:
                 self._file.close()  # `recover` reads it
                 raise
             self._remove()
         if self._broken is not None and error is None:
             raise self._broken
+
+    def _write_part(self) -> None:
+        """Write the rows as a file of the part, and clear the spool. Other threads may add rows meanwhile."""
+        self._waiting = 0
+        for table, rows in list(self._rows.items()):
+            count = len(rows)
+            try:
+                self._store.append(table, self._owner, self._part, rows[:count])
+            except StorageError as error:
+                self._broken = self._broken or error
+                raise
+            del rows[:count]
+        self._file.truncate(0)
 
     def _write(self, line: bytes) -> None:
         """Write a whole line or nothing. Raise StorageError if that fails."""

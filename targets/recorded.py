@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evalflows.specs.errors import InputError
-from evalflows.store.records import OutputRow, to_json
+from evalflows.store.records import OutputRow, derived_id, to_json
+from evalflows.store.spilled_lines import SpilledRows
 from evalflows.targets.target import Answer, Target
 
 
@@ -14,8 +15,8 @@ class NoRecordedAnswerError(LookupError):
     """The recording has no answer for this example, or an error in its place."""
 
 
-Answers = Mapping[str, tuple[int, Mapping[str, Any]]]
-"""Numbered rows by the key of their example: its id or its inputs."""
+Answers = SpilledRows[str, Mapping[str, Any]]
+"""Rows by the key of their example: its id or its inputs."""
 
 
 def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Target:
@@ -24,12 +25,13 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
     `answers` are numbered rows of {"id" or "inputs", "outputs" or "error", "latency_s"}. Raise InputError, with the
     row's number, for a row of another shape and for a second row with the same example.
     """
-    known: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    known, numbers = Answers(), dict[str, int]()
     for number, row in answers:
         key = _key(row, f"{where}:{number}")
-        if key in known:
-            raise InputError(f"{where}:{number}: answers the same example as line {known[key][0]}")
-        known[key] = number, row
+        if key in numbers:
+            raise InputError(f"{where}:{number}: answers the same example as line {numbers[key]}")
+        numbers[key] = number
+        known[key] = row
 
     def call(available: Mapping[str, Any]) -> Answer:
         row = _row_of(known, available)
@@ -62,7 +64,9 @@ def recorded_column(column: str) -> Target:
 
 def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
     """Build a target that returns the outputs of another experiment, by example and repetition, and their cost."""
-    known = {(row.example_id, row.repetition): row for row in outputs}
+    known = SpilledRows[tuple[str, int], OutputRow]()
+    for output in outputs:
+        known[output.example_id, output.repetition] = output
 
     def call(available: Mapping[str, Any]) -> Answer:
         row = known.get((available["example_id"], available["repetition"]))
@@ -87,8 +91,7 @@ def _reference(available: Mapping[str, Any]) -> Any:
 
 
 def _row_of(known: Answers, available: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    numbered = known.get(f"id:{available['example_id']}") or known.get(_inputs_key(available["inputs"]))
-    return numbered[1] if numbered else None
+    return known.get(f"id:{available['example_id']}") or known.get(_inputs_key(available["inputs"]))
 
 
 def _key(row: Mapping[str, Any], where: str) -> str:
@@ -105,7 +108,7 @@ def _key(row: Mapping[str, Any], where: str) -> str:
 
 
 def _inputs_key(inputs: Any) -> str:
-    return "inputs:" + to_json(inputs if isinstance(inputs, Mapping) else {"input": inputs})
+    return derived_id("inputs", to_json(inputs if isinstance(inputs, Mapping) else {"input": inputs}))
 
 
 def _seconds(value: Any) -> float | None:

@@ -42,7 +42,7 @@ def _combine(experiment: RunningExperiment, judges: Sequence[RunnableEvaluator])
     if not experiment.spec.composites and not judges:
         return
     identity = experiment.row.experiment_id
-    outputs: list[OutputRow] = experiment.store.read("outputs", identity)
+    outputs: list[OutputRow] = experiment.store.read("outputs", identity, texts=bool(judges))
     of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
     for score in experiment.store.read("scores", identity):
         of_run[score.run_id or ""].append(score)

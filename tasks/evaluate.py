@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 from prefect import task
@@ -18,7 +18,9 @@ from evalflows.execution.running_experiment import RunnableEvaluator, RunningExp
 from evalflows.execution.views import evaluator_inputs
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE
+from evalflows.store.examples import in_blocks, size_of
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow
+from evalflows.store.schemas import to_rows
 from evalflows.store.spool import Spool
 from evalflows.tasks.execute import FLUSH_AFTER_S, RETRYABLE
 from evalflows.tasks.provider_limit import within_provider_limits
@@ -39,23 +41,33 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
-    examples = {example.example_id: example for example in experiment.examples[chunk.start : chunk.stop]}
-    outputs: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part])
-    runs = [(examples[row.example_id], row) for row in outputs if in_chunk(row, chunk, examples)]
     scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
+    n_runs = chunk.stop - chunk.start
     with (
-        within_provider_limits(experiment.judging_on, len(runs) * len(experiment.evaluators), n_chunks(experiment.row)),
+        within_provider_limits(experiment.judging_on, n_runs * len(experiment.evaluators), n_chunks(experiment.row)),
         Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
     ):
+        tally.begin(chunk, "judgements", 0)
         judging = _Judging(experiment, chunk, spool, scores)
-        loop.run(judging.judge(runs))
+        for runs in in_blocks(_runs(experiment, chunk), _size):
+            loop.run(judging.judge(runs))
     if judging.transient and not last:
-        raise TransientFailuresError(f"{judging.transient} judgements of {len(runs)} answers failed transiently")
+        raise TransientFailuresError(f"{judging.transient} judgements of {n_runs} answers failed transiently")
     return chunk
 
 
-def in_chunk(row: OutputRow, chunk: Chunk, examples: dict[str, ExampleRow]) -> bool:
-    return row.repetition == chunk.repetition and row.example_id in examples
+def _runs(experiment: RunningExperiment, chunk: Chunk) -> Iterator[Run]:
+    """Yield the runs of a chunk that were made, with their examples, as they are read."""
+    numbers = dict(zip(experiment.examples.ids[chunk.start : chunk.stop], range(chunk.start, chunk.stop), strict=True))
+    for data in experiment.store.scan("outputs", chunk.experiment_id, [chunk.part]):
+        outputs: list[OutputRow] = to_rows("outputs", data)
+        made = [row for row in outputs if row.repetition == chunk.repetition and row.example_id in numbers]
+        yield from zip(experiment.examples.rows(numbers[row.example_id] for row in made), made, strict=True)
+
+
+def _size(run: Run) -> int:
+    example, output = run
+    return size_of(example) + len(output.outputs or "") + len(output.steps or "")
 
 
 def is_final(row: ScoreRow) -> bool:
@@ -82,7 +94,6 @@ class _Judging:
         return sum(not evaluator.breaker.gave_up for evaluator in self._retryable)
 
     async def judge(self, runs: list[Run]) -> None:
-        tally.begin(self._chunk, "judgements", 0)
         last = [e for e in self._experiment.evaluators if e.asks_for_scores]
         for evaluators in ([e for e in self._experiment.evaluators if e not in last], last):
             await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))

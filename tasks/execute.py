@@ -1,7 +1,7 @@
 """Target execution: call the target on every example of a chunk."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from inspect import isawaitable
 from typing import Any
@@ -18,6 +18,7 @@ from evalflows.llm import loop
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind, StorageError
+from evalflows.store.examples import in_blocks, size_of
 from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_json
 from evalflows.store.spool import Spool
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
@@ -40,28 +41,25 @@ def execute_chunk(chunk: Chunk) -> Chunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
-    stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part])
+    stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
     done = {row.run_id for row in stored if is_final(row)}
-    pending = [
-        example for example in experiment.examples[chunk.start : chunk.stop] if run_id(chunk, example) not in done
-    ]
+    ids = experiment.examples.ids
+    pending = [number for number in range(chunk.start, chunk.stop) if run_id(chunk, ids[number]) not in done]
     tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
     with (
         within_provider_limits(experiment.answering_on, len(pending), n_chunks(experiment.row)),
         Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
     ):
         answering = _Answering(experiment, chunk, spool)
-        # If the breaker is open, try one call before all others.
-        first = 1 if experiment.target_breaker.is_open else 0
-        for batch in (pending[:first], pending[first:]):
-            loop.run(experiment.answering.run(answering.answer, batch, is_async=experiment.target.is_async))
+        for block in in_blocks(experiment.examples.rows(pending), size_of):
+            answering.answer_all(block)
     if answering.transient and not last and not experiment.target_breaker.gave_up:
         raise TransientFailuresError(f"{answering.transient} of {len(pending)} answers failed transiently")
     return chunk
 
 
-def run_id(chunk: Chunk, example: ExampleRow) -> str:
-    return derived_id(chunk.experiment_id, example.example_id, chunk.repetition)
+def run_id(chunk: Chunk, example_id: str) -> str:
+    return derived_id(chunk.experiment_id, example_id, chunk.repetition)
 
 
 def is_final(row: OutputRow) -> bool:
@@ -76,8 +74,14 @@ class _Answering:
         self._experiment, self._chunk, self._spool = experiment, chunk, spool
         self.transient = 0
 
+    def answer_all(self, examples: Sequence[ExampleRow]) -> None:
+        """Answer the examples. If the breaker is open, try one call before all others."""
+        first = 1 if self._experiment.target_breaker.is_open else 0
+        for batch in (examples[:first], examples[first:]):
+            loop.run(self._experiment.answering.run(self.answer, batch, is_async=self._experiment.target.is_async))
+
     async def answer(self, example: ExampleRow) -> None:
-        identity = run_id(self._chunk, example)
+        identity = run_id(self._chunk, example.example_id)
         recorder = Recorder(
             keep=lambda call: self._spool.add("calls", call),
             experiment_id=self._chunk.experiment_id,

@@ -1,9 +1,12 @@
 """Data validation: Great Expectations checks the snapshot before anything is paid."""
 
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -23,6 +26,9 @@ from evalflows.tasks.start_columns import flow_run_id
 
 TEXTS = ("inputs", "reference_outputs", "metadata")
 """The columns that hold JSON."""
+
+LONG, SHOWN = 2000, 200
+"""Characters from which a text is checked by a stand-in, and how many of them that shows."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -52,7 +58,7 @@ def run_expectations(examples: Sequence[ExampleRow], own: Sequence[Expectation],
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
-    frame = as_frame(examples)
+    frame = as_frame(examples, own)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_pandas("snapshot").add_dataframe_asset("examples")
@@ -64,8 +70,12 @@ def run_expectations(examples: Sequence[ExampleRow], own: Sequence[Expectation],
     return [_row(result.to_json_dict(), examples[0].snapshot_id, batch) for result in results.results]
 
 
-def as_frame(examples: Sequence[ExampleRow]) -> pd.DataFrame:
-    """One row per example: its columns, and each field of inputs, references and metadata. Blank text is null."""
+def as_frame(examples: Iterable[ExampleRow], own: Sequence[Expectation] = ()) -> pd.DataFrame:
+    """One row per example: its columns, and each field of inputs, references and metadata. Blank text is null.
+
+    Long texts have stand-ins, so that a dataset may be larger than memory, except in columns that `own` name.
+    """
+    whole = "\n".join(to_json(expectation.kwargs) for expectation in own)
     rows = []
     for example in examples:
         row: dict[str, Any] = {
@@ -74,8 +84,30 @@ def as_frame(examples: Sequence[ExampleRow]) -> pd.DataFrame:
         for name in TEXTS:
             row |= {f"{name}.{field}": value for field, value in _fields(getattr(example, name)).items()}
         row["filled_inputs"] = sum(value is not None for value in _fields(example.inputs).values())
-        rows.append(row)
+        rows.append({name: value if _is_named(name, whole) else _stand_in(name, value) for name, value in row.items()})
     return pd.DataFrame(rows).astype(object).where(lambda frame: frame.notna(), None)
+
+
+@cache
+def _is_named(column: str, whole: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(column)}(?![\w.])", whole) is not None
+
+
+def _stand_in(column: str, value: Any) -> Any:
+    """Return a short text for a long one: equal for equal texts, and JSON for JSON where the column holds that."""
+    if not isinstance(value, str) or len(value) < LONG:
+        return value
+    digest = hashlib.sha256(value.encode()).hexdigest()
+    short = f"{value[:SHOWN]}… ({len(value):,} characters, SHA-256 {digest})"
+    return to_json(short) if column in TEXTS and _is_json(value) else short
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fields(text: str | None) -> dict[str, Any]:

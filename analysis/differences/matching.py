@@ -9,8 +9,8 @@ import numpy.typing as npt
 from evalflows.analysis.differences.metric_pairs import Clusters
 from evalflows.store.parquet import Store
 from evalflows.store.queries.metric_values import MetricValues
-from evalflows.store.queries.shared_examples import Shared, shared_examples
-from evalflows.store.records import ExperimentRow
+from evalflows.store.queries.shared_examples import shared_examples, with_same
+from evalflows.store.records import ExampleRow, ExperimentRow
 from evalflows.store.snapshots import load_snapshot
 
 Places = npt.NDArray[np.intp]
@@ -54,8 +54,10 @@ def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> 
     if candidate.snapshot_id == baseline.snapshot_id:
         places = np.arange(len(ours), dtype=np.intp)
         return MatchedExamples(example_ids=ours, candidate=places, baseline=places, is_whole=True)
-    shared = _with_same_references(store, shared_examples(store, [candidate, baseline]), baseline)
-    names = [example.example_id for example in shared.examples]
+    shared = shared_examples(store, [candidate, baseline])
+    # scores against different references are not comparable
+    shared = with_same(shared, load_snapshot(store, baseline.snapshot_id), _references)
+    names = shared.examples.ids
     return MatchedExamples(
         example_ids=names,
         candidate=_places(ours, names),
@@ -78,13 +80,8 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
     )
 
 
-def _with_same_references(store: Store, shared: Shared, baseline: ExperimentRow) -> Shared:
-    """Drop examples whose references differ: scores against different references are not comparable."""
-    references = {
-        example.example_id: example.reference_outputs for example in load_snapshot(store, baseline.snapshot_id)
-    }
-    same = [example for example in shared.examples if references[example.example_id] == example.reference_outputs]
-    return replace(shared, examples=same, changed=shared.changed + len(shared.examples) - len(same))
+def _references(example: ExampleRow) -> str | None:
+    return example.reference_outputs
 
 
 def _example_ids(store: Store, snapshot_id: str) -> list[str]:

@@ -51,14 +51,14 @@ def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimA
     row = rows[0]
     examples = load_snapshot(store, row.snapshot_id)
     running = in_running_order(row, examples)
-    rank = {example.example_id: place for place, example in enumerate(running)}
-    done = min(_n_done(store, row, [example.example_id for example in running]) for row in rows)
+    rank = {example_id: place for place, example_id in enumerate(running.ids)}
+    done = min(_n_done(store, row, running.ids) for row in rows)
     batches = [*range(row.chunk_size, done + 1, row.chunk_size), *([done] if done == len(running) else [])]
     if row.seed is None:  # without batches, the first examples are not a random sample
         batches = [done] if done == len(running) else []
-    clusters = [example.cluster for example in running]
+    clusters = running.clusters
     after = sorted({_cluster_boundary(clusters, batch) for batch in batches} - {0})
-    ranks = np.array([rank[example.example_id] for example in examples], dtype=np.intp)
+    ranks = np.array([rank[example_id] for example_id in examples.ids], dtype=np.intp)
     return InterimAnalyses(ranks=ranks, after=after, n_examples=len(examples)) if after else None
 
 

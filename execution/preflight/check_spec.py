@@ -1,7 +1,7 @@
 """Check a spec against its examples before anything is written or paid."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from evalflows.execution.evaluator_sample import draw
@@ -35,9 +35,11 @@ Spec = ExperimentSpec | ComparisonSpec
 
 def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], store: Store) -> None:
     """Raise InputError, in one line, for the first part of a spec that cannot work on these examples."""
-    spec, inputs = prepared.spec, {example.example_id: _inputs(example) for example in examples}
+    spec = prepared.spec
+    for example in examples:
+        _inputs(example)
     for target in spec.targets:
-        _check_target(target, spec, examples, inputs, store)
+        _check_target(target, spec, examples, store)
     for evaluator in prepared.evaluators:
         _check_evaluator(evaluator, spec)
         draw(evaluator.spec, examples)
@@ -95,16 +97,15 @@ def _check_target(
     target: TargetSpec,
     spec: ExperimentSpec,
     examples: Sequence[ExampleRow],
-    inputs: Mapping[str, dict[str, Any]],
     store: Store,
 ) -> None:
     if isinstance(target, ChatTarget):
         _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
-        for identity, fields in inputs.items():
-            check_fields(target, fields, f"example {identity!r}")
+        for example in examples:
+            check_fields(target, _inputs(example), f"example {example.example_id!r}")
     if isinstance(target, HttpTarget):
-        for identity, fields in inputs.items():
-            check_body(target, fields, f"example {identity!r}")
+        for example in examples:
+            check_body(target, _inputs(example), f"example {example.example_id!r}")
     made = make_target(target, _never, examples, store)
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])

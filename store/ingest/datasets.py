@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,11 +13,12 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, describe
 from evalflows.specs.paths import located
 from evalflows.specs.reference import load
+from evalflows.store.examples import Examples, content_line, draft
 from evalflows.store.ingest.conversations import conversation_rows
 from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import content_of, current_snapshot, freeze, load_snapshot, to_examples
+from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, to_examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +27,8 @@ class Loaded:
 
     name: str | None
     source: str
-    examples: list[ExampleRow]
-    selected: list[ExampleRow]
+    examples: Examples
+    selected: Examples
 
     def keep(self, store: Store) -> str:
         """Freeze all examples and the selected ones. Return the snapshot id of the selected ones."""
@@ -45,22 +46,31 @@ def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
     return Loaded(name=name, source=source, examples=examples, selected=_selected(examples, spec))
 
 
-def merge_examples(old: Sequence[ExampleRow], new: Iterable[ExampleRow], where: str) -> list[ExampleRow]:
+def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:
     """Return the old examples followed by the new ones that are not among them.
 
     Raises InputError if a new example has the id of an old one but different content.
     """
-    known = {example.example_id: content_of(example) for example in old}
-    merged = [replace(example, snapshot_id="") for example in old]
-    first = max((example.position for example in old), default=-1) + 1
+    return draft(_merged(old, new, where))
+
+
+def _merged(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Iterator[ExampleRow]:
+    known: dict[str, bytes] = {}
+    for example in old:
+        known[example.example_id] = _digest(example)
+        yield example
     for example in new:
         if example.example_id not in known:
-            merged.append(replace(example, position=first + len(merged) - len(old)))
-        elif known[example.example_id] != content_of(example):
+            yield example
+        elif known[example.example_id] != _digest(example):
             raise InputError(
                 f"{where}: got example {example.example_id!r}, in the dataset with other content, wanted a new id"
             )
-    return merged
+
+
+def _digest(example: ExampleRow) -> bytes:
+    """Return a hash of an example's content."""
+    return hashlib.blake2b(content_line(example), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +83,9 @@ class Difference:
     same: int
 
 
-def compare_examples(old: Sequence[ExampleRow], new: Sequence[ExampleRow]) -> Difference:
+def compare_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow]) -> Difference:
     """Return how the new examples differ from the old ones."""
-    before, after = ({example.example_id: content_of(example) for example in side} for side in (old, new))
+    before, after = ({example.example_id: _digest(example) for example in side} for side in (old, new))
     both = [identity for identity in after if identity in before]
     changed = [identity for identity in both if before[identity] != after[identity]]
     return Difference(
@@ -96,7 +106,7 @@ def find_snapshot(store: Store, reference: str) -> str:
     raise InputError(f"dataset {reference!r}: not in the store, wanted one of: {known or 'none yet'}")
 
 
-def _examples(store: Store, spec: DatasetSpec) -> list[ExampleRow]:
+def _examples(store: Store, spec: DatasetSpec) -> Examples:
     if spec.path is not None:
         return to_examples(_mapped(read_rows(spec.path), spec, spec.path), spec.path)
     if spec.function is not None:
@@ -140,22 +150,29 @@ def _iterable(returned: Any) -> Iterable[Any]:
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 
-def _selected(examples: list[ExampleRow], spec: DatasetSpec) -> list[ExampleRow]:
+def _selected(examples: Examples, spec: DatasetSpec) -> Examples:
     """Return the sample of the examples in the wanted splits, in the dataset's order."""
     if not examples:
         raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")
-    eligible = [example for example in examples if spec.splits is None or example.split in spec.splits]
-    if not eligible:
-        known = sorted({example.split for example in examples if example.split is not None})
-        wanted = f"some of {known}" if known else "no splits, as the dataset has none"
-        raise InputError(f"dataset: splits: got {spec.splits}, wanted {wanted}")
+    eligible = examples if spec.splits is None else _of_splits(examples, spec.splits)
     if spec.sample is None or spec.sample >= len(eligible):
         return eligible
-    by_rank = sorted(eligible, key=lambda example: _rank(example, spec.seed))
-    drawn = {example.example_id for example in by_rank[: spec.sample]}
-    return [example for example in eligible if example.example_id in drawn]
+    ranks = [_rank(identity, spec.seed) for identity in eligible.ids]
+    drawn = sorted(range(len(ranks)), key=ranks.__getitem__)[: spec.sample]
+    return eligible.select(sorted(drawn))
 
 
-def _rank(example: ExampleRow, seed: int) -> bytes:
+def _of_splits(examples: Examples, wanted: Sequence[str]) -> Examples:
+    """Return the examples of these splits. Raise InputError if there are none."""
+    splits = [example.split for example in examples]
+    eligible = examples.select(number for number, split in enumerate(splits) if split in wanted)
+    if not eligible:
+        known = sorted({split for split in splits if split is not None})
+        expected = f"some of {known}" if known else "no splits, as the dataset has none"
+        raise InputError(f"dataset: splits: got {wanted}, wanted {expected}")
+    return eligible
+
+
+def _rank(example_id: str, seed: int) -> bytes:
     """Return a sort key that depends only on the seed and the id, so that new examples hardly change the sample."""
-    return hashlib.sha256(f"{seed}:{example.example_id}".encode()).digest()
+    return hashlib.sha256(f"{seed}:{example_id}".encode()).digest()

@@ -1,8 +1,10 @@
 """The examples that experiments share: only these can be compared."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 
+from evalflows.store.examples import Examples
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow, ExperimentRow
 from evalflows.store.snapshots import load_snapshot
@@ -12,7 +14,7 @@ from evalflows.store.snapshots import load_snapshot
 class Shared:
     """Examples that all experiments have with the same inputs, from the first snapshot, and counts of the others."""
 
-    examples: Sequence[ExampleRow]
+    examples: Examples
     absent: int  # examples that some experiments lack
     changed: int  # examples whose inputs differ
 
@@ -23,12 +25,31 @@ class Shared:
 
 def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> Shared:
     """Return the examples with the same id and the same inputs in all experiments."""
-    snapshots = {row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}
-    first, *others = snapshots.values()
-    inputs = [{example.example_id: example.inputs for example in other} for other in others]
-    everywhere = [example for example in first if all(example.example_id in by_id for by_id in inputs)]
-    examples = [
-        example for example in everywhere if all(by_id[example.example_id] == example.inputs for by_id in inputs)
+    snapshots = [*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()]
+    first, *others = snapshots
+    known = [frozenset(other.ids) for other in others]
+    everywhere = [number for number, name in enumerate(first.ids) if all(name in ids for ids in known)]
+    n_known = len(frozenset(first.ids).union(*known))
+    shared = Shared(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
+    for other in others:
+        shared = with_same(shared, other, _inputs)
+    return shared
+
+
+def with_same(shared: Shared, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]) -> Shared:
+    """Drop the shared examples that have another text in another snapshot."""
+    texts = {example.example_id: _digest(text(example)) for example in other}
+    same = [
+        number for number, example in enumerate(shared.examples) if texts[example.example_id] == _digest(text(example))
     ]
-    known = {example.example_id for snapshot in snapshots.values() for example in snapshot}
-    return Shared(examples=examples, absent=len(known) - len(everywhere), changed=len(everywhere) - len(examples))
+    changed = len(shared.examples) - len(same)
+    return replace(shared, examples=shared.examples.select(same), changed=shared.changed + changed)
+
+
+def _inputs(example: ExampleRow) -> str:
+    return example.inputs
+
+
+def _digest(text: str | None) -> bytes | None:
+    """Return a hash of a text, so that the texts of a whole snapshot need not be in memory."""
+    return None if text is None else blake2b(text.encode(), digest_size=16).digest()

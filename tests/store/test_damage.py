@@ -82,7 +82,7 @@ def result_table(store: Store) -> Any:
 
 
 def snapshot_of(store: Store) -> Any:
-    return load_snapshot(store, file_of(store, "examples").parent.name.partition("=")[2])
+    return list(load_snapshot(store, file_of(store, "examples").parent.name.partition("=")[2]))
 
 
 DECIDING: list[tuple[str, str | None, Callable[[Store], Any]]] = [
@@ -136,7 +136,8 @@ def test_no_flipped_bit_changes_a_gates_decision(store_root: Path, table: str) -
         archive.extractall(store_root)
     store = Store()
     for path in store_root.glob("*/sealed/*/rows.parquet"):  # written before checksums
-        write_file(store.layout, store.filesystem, str(path), pq.read_table(path))
+        rows = pq.read_table(path)
+        write_file(store.layout, store.filesystem, str(path), rows.schema, [rows])
     decision: str = store.query("select decision_id from source.decisions")[0][0]
     read = store.query("select candidate_experiment_id, snapshot_id from source.decisions d join source.experiments e "
                        "on e.experiment_id = d.candidate_experiment_id")[0]  # fmt: skip

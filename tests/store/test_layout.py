@@ -103,11 +103,11 @@ def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypa
     store_root.mkdir()  # where there is a folder, a new store is no copy
     write, written = evalflows.store.damage.write_file, list[str]()
 
-    def break_off(layout: Layout, fs: Any, path: str, data: Any) -> None:
+    def break_off(layout: Layout, fs: Any, path: str, *rows: Any) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
         written.append(path)
-        write(layout, fs, path, data)
+        write(layout, fs, path, *rows)
 
     with monkeypatch.context() as patch:
         patch.setattr(evalflows.store.damage, "write_file", break_off)

@@ -4,6 +4,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from open_store import EARLY, LATE, OWNER, Make, open_parts, runs, seen
 
@@ -45,7 +46,7 @@ def test_published_rows_are_sealed_and_replace_what_was_published_before(any_sto
 
 def test_an_arrow_table_is_taken_for_rows(store: Store, output: Make) -> None:
     store.publish("outputs", OWNER, [output("a")])
-    store.append("outputs", OWNER, "p", store.read_arrow("outputs", OWNER))
+    store.append("outputs", OWNER, "p", pa.concat_tables(store.scan("outputs", OWNER)))
     store._fs.rm(store.layout.sealed("outputs", OWNER))
     assert runs(store) == ["a"]
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
@@ -118,8 +118,8 @@ def test_a_broken_write_leaves_the_old_file_and_nothing_else(
     assert seen(any_store) == ["old"]
 
 
-def half_a_file(error: BaseException) -> Callable[[pa.Table, Any], None]:
-    def write(data: pa.Table, sink: Any) -> None:
+def half_a_file(error: BaseException) -> Callable[..., None]:
+    def write(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any) -> None:
         sink.write(b"PAR1 and then")
         raise error
 
@@ -131,7 +131,7 @@ def test_what_is_being_written_is_no_parquet_file_yet(
 ) -> None:
     during: list[list[tuple[str]]] = []
 
-    def look_midway(data: pa.Table, sink: Any) -> None:
+    def look_midway(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any) -> None:
         sink.write(b"PAR1 and then")
         during.append(Store(store_root).query("select run_id from source.outputs"))
         raise OSError("disk full")

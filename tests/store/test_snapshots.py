@@ -183,7 +183,7 @@ def test_a_frozen_dataset_is_loaded_as_it_was_in_its_order(any_store: Store) -> 
     given_examples = examples([C, A, B])
     snapshot = freeze(any_store, given_examples, name=None, source="rows")
     wanted = [replace(example, snapshot_id=snapshot) for example in given_examples]
-    assert load_snapshot(any_store, snapshot) == wanted
+    assert list(load_snapshot(any_store, snapshot)) == wanted
     assert [example.position for example in wanted] == [0, 1, 2]
 
 

@@ -1,0 +1,159 @@
+"""Examples that are read from disk when they are needed, so that a dataset may be larger than memory."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalflows.store.parquet_files import storage_errors
+from evalflows.store.records import ExampleRow, now, to_json
+from evalflows.store.schemas import to_rows
+from evalflows.store.spilled_lines import SpilledLines
+
+Item = TypeVar("Item")
+
+BLOCK_BYTES = 8 << 20
+"""Bytes of texts that are handled at a time."""
+
+CACHED_BYTES = 4 * BLOCK_BYTES
+"""Bytes of a snapshot that stay in memory, at least one row group."""
+
+CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
+"""The fields that identify an example: all but the snapshot and the position."""
+
+
+def content_line(example: ExampleRow) -> bytes:
+    """Return the fields that identify an example as one line of canonical JSON."""
+    return to_json({name: getattr(example, name) for name in CONTENT}).encode()
+
+
+def in_blocks(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield the items in lists of at most about BLOCK_BYTES, so that only one list need be in memory."""
+    block: list[Item] = []
+    total = 0
+    for item in items:
+        block.append(item)
+        total += size(item)
+        if total >= BLOCK_BYTES:
+            yield block
+            block, total = [], 0
+    if block:
+        yield block
+
+
+def size_of(example: ExampleRow) -> int:
+    """Return the characters of an example's texts."""
+    texts = (example.inputs, example.reference_outputs, example.metadata, example.attachments)
+    return sum(len(text) for text in texts if text is not None)
+
+
+class Examples(Sequence[ExampleRow]):
+    """Examples in a given order. Each access reads from disk; iteration reads ahead by at most BLOCK_BYTES."""
+
+    def __init__(
+        self,
+        rows: Callable[[Sequence[int]], Iterator[ExampleRow]],
+        ids: Sequence[str],
+        clusters: Sequence[str | None],
+        places: Sequence[int] | None = None,
+    ) -> None:
+        self._rows, self._ids, self._clusters = rows, ids, clusters
+        self._places: Sequence[int] = range(len(ids)) if places is None else places
+
+    @property
+    def ids(self) -> list[str]:
+        """The examples' ids, in order, without reading their texts."""
+        return [self._ids[place] for place in self._places]
+
+    @property
+    def clusters(self) -> list[str | None]:
+        """The examples' clusters, in order, without reading their texts."""
+        return [self._clusters[place] for place in self._places]
+
+    def select(self, numbers: Iterable[int]) -> "Examples":
+        """Return the examples with these numbers, in this order, without reading them."""
+        return Examples(self._rows, self._ids, self._clusters, [self._places[number] for number in numbers])
+
+    def rows(self, numbers: Iterable[int]) -> Iterator[ExampleRow]:
+        """Yield the examples with these numbers, in this order."""
+        return self._rows([self._places[number] for number in numbers])
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[ExampleRow]:
+        return self._rows(self._places)
+
+    @overload
+    def __getitem__(self, number: int) -> ExampleRow: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[ExampleRow]: ...
+    def __getitem__(self, number: int | slice) -> ExampleRow | list[ExampleRow]:
+        if isinstance(number, slice):
+            return list(self._rows(self._places[number]))
+        return next(self._rows([self._places[number]]))
+
+
+def draft(examples: Iterable[ExampleRow]) -> Examples:
+    """Return examples that are not in the store yet, kept in a temporary file."""
+    lines, ids, clusters, recorded_at = SpilledLines(), list[str](), list[str | None](), now()
+    for example in examples:
+        lines.append(content_line(example))
+        ids.append(example.example_id)
+        clusters.append(example.cluster)
+
+    def rows(places: Sequence[int]) -> Iterator[ExampleRow]:
+        for place in places:
+            content = orjson.loads(lines[place])
+            yield ExampleRow(snapshot_id="", position=place, recorded_at=recorded_at, **content)
+
+    return Examples(rows, ids, clusters)
+
+
+def stored(fs: Any, path: str) -> Examples:
+    """Return the examples of a snapshot's file, in their original order."""
+    file = _File(fs, path)
+    ids, clusters, positions = (file.column(name) for name in ("example_id", "cluster", "position"))
+    order = np.argsort(positions, kind="stable").tolist()  # another program may have written them in another order
+    return Examples(file.rows, ids, clusters, order)
+
+
+class _File:
+    """A file of examples. The row groups read last stay in memory, since stages and targets read the same chunk."""
+
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs, self._path = fs, path
+        self._cached: OrderedDict[int, pa.Table] = OrderedDict()
+        self._lock = threading.Lock()
+        with storage_errors(path), fs.open(path, "rb") as file:
+            metadata = pq.read_metadata(file)
+        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self._starts = np.cumsum([0, *counts])
+
+    def column(self, name: str) -> list[Any]:
+        with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
+            return pq.ParquetFile(file).read(columns=[name]).column(0).to_pylist()  # type: ignore[no-any-return]
+
+    def rows(self, places: Sequence[int]) -> Iterator[ExampleRow]:
+        for group, numbered in groupby(places, key=self._group_of):
+            within = [place - int(self._starts[group]) for place in numbered]
+            yield from to_rows("examples", self._group(group).take(within))
+
+    def _group_of(self, place: int) -> int:
+        return int(np.searchsorted(self._starts, place, "right")) - 1
+
+    def _group(self, group: int) -> pa.Table:
+        with self._lock:
+            if group not in self._cached:
+                with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
+                    self._cached[group] = pq.ParquetFile(file).read_row_group(group)
+                while len(self._cached) > 1 and sum(t.nbytes for t in self._cached.values()) > CACHED_BYTES:
+                    self._cached.popitem(last=False)
+            self._cached.move_to_end(group)
+            return self._cached[group]

@@ -1,0 +1,88 @@
+"""Merging an owner's parts: each key once, one row group in memory at a time."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from evalflows.specs.errors import StorageError
+from evalflows.store.file_states import state_of
+from evalflows.store.layout import Layout, files, latest_first, quoted
+from evalflows.store.parquet_files import storage_errors
+from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.verification import verify
+
+
+def merged(
+    connection: duckdb.DuckDBPyConnection,
+    layout: Layout,
+    fs: Any,
+    table: str,
+    paths: Sequence[str],
+    columns: Sequence[str],
+) -> Iterator[pa.Table]:
+    """Yield the rows of the parts, in their order, without those that a later row of the same key replaces.
+
+    Raise StorageError if a part is damaged, gone, or cannot be read.
+    """
+    for path in paths:
+        verify(fs, path, state_of(layout, fs, path))
+    try:
+        for path, numbers in _kept(connection, table, paths):
+            yield from row_groups(fs, path, table, columns, numbers)
+    except (duckdb.Error, pa.ArrowException) as error:  # files from before checksums, or removed meanwhile
+        raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
+
+
+def row_groups(
+    fs: Any, path: str, table: str, columns: Sequence[str], numbers: NDArray[np.int64] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file, or only those with these numbers, one row group at a time."""
+    schema = pa.schema([schema_of(TABLES[table].record).field(name) for name in columns])
+    start = 0
+    with storage_errors(path), fs.open(path, "rb") as file:
+        parquet = pq.ParquetFile(file)
+        for group in range(parquet.num_row_groups):
+            stop = start + parquet.metadata.row_group(group).num_rows
+            within = None if numbers is None else numbers[(numbers >= start) & (numbers < stop)] - start
+            if within is None or len(within):
+                rows = parquet.read_row_group(group, columns=list(columns))
+                kept = rows if within is None or len(within) == stop - start else rows.take(within)
+                yield kept.select(columns).cast(schema)
+            start = stop
+
+
+def last_recorded(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> datetime | None:
+    """Return the newest time of recording in these parts."""
+    newest = connection.execute(f"select max(recorded_at) from {files(list(paths))}").fetchone()
+    return newest[0] if newest else None
+
+
+def _kept(
+    connection: duckdb.DuckDBPyConnection, table: str, paths: Sequence[str]
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield each part with the numbers of its rows that no later row replaces, in order.
+
+    Only the keys are read, since a query that compares whole rows would hold all of them in memory.
+    """
+    if not paths:
+        return
+    listed = ", ".join(map(quoted, paths))
+    found = connection.sql(
+        f"""select filename, file_row_number from (
+                select * from read_parquet([{listed}], filename = true, file_row_number = true,
+                                           hive_partitioning = false))
+            qualify row_number() over ({latest_first(table)}, filename desc, file_row_number desc) = 1"""
+    ).fetchnumpy()
+    names, numbers = np.asarray(found["filename"], dtype=object), np.asarray(found["file_row_number"])
+    for path in paths:
+        of_path = np.sort(numbers[names == path])
+        if len(of_path):
+            yield path, of_path

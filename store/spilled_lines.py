@@ -1,0 +1,60 @@
+"""Lines and rows kept on disk instead of in memory."""
+
+import pickle
+import tempfile
+import threading
+from array import array
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row")
+
+IN_MEMORY = 16 << 20
+"""Bytes up to which the lines stay in memory."""
+
+
+class SpilledLines:
+    """Lines in a temporary file without a name, so that nothing is left behind however the process ends.
+
+    Any thread may append and read. The file is in the folder for temporary files, which TMPDIR names.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (lives as long as the object)
+        self._starts = array("Q", [0])
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def append(self, line: bytes) -> int:
+        """Add a line. Return its number, from 0. Raise OSError if the disk is full."""
+        with self._lock:
+            self._file.seek(self._starts[-1])
+            self._file.write(line)
+            self._starts.append(self._starts[-1] + len(line))
+            return len(self) - 1
+
+    def __getitem__(self, number: int) -> bytes:
+        start, stop = self._starts[number], self._starts[number + 1]
+        with self._lock:
+            self._file.seek(start)
+            return self._file.read(stop - start)
+
+
+class SpilledRows(Generic[Key, Row]):
+    """Rows by key, kept on disk instead of in memory; the last one of a key counts."""
+
+    def __init__(self) -> None:
+        self._lines, self._numbers = SpilledLines(), dict[Key, int]()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._numbers
+
+    def __setitem__(self, key: Key, row: Row) -> None:
+        self._numbers[key] = self._lines.append(pickle.dumps(row))
+
+    def get(self, key: Key) -> Row | None:
+        number = self._numbers.get(key)
+        return None if number is None else pickle.loads(self._lines[number])

@@ -1,0 +1,46 @@
+"""Lines and rows that are kept on disk."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalflows.store import spilled_lines
+from evalflows.store.spilled_lines import SpilledLines, SpilledRows
+
+
+@given(st.lists(st.binary()))
+def test_lines_come_back_by_number(given_lines: list[bytes]) -> None:
+    lines = SpilledLines()
+    assert [lines.append(line) for line in given_lines] == list(range(len(given_lines)))
+    assert len(lines) == len(given_lines)
+    assert [lines[number] for number in reversed(range(len(lines)))] == given_lines[::-1]
+
+
+def test_many_lines_go_to_disk() -> None:
+    lines, line = SpilledLines(), b"x" * (1 << 20)
+    for _ in range(spilled_lines.IN_MEMORY // len(line) + 2):
+        lines.append(line)
+    assert lines._file._rolled  # type: ignore[attr-defined]  # a file on disk by now
+    assert lines[0] == lines[len(lines) - 1] == line
+
+
+def test_threads_read_and_write_at_once() -> None:
+    lines = SpilledLines()
+    texts = [f"{number}-" * (number % 50) for number in range(2000)]
+
+    def there_and_back(text: str) -> bool:
+        return lines[lines.append(text.encode())] == text.encode()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(there_and_back, texts))
+
+
+def test_the_last_row_of_a_key_counts() -> None:
+    rows = SpilledRows[tuple[str, int], dict[str, object]]()
+    rows["a", 0] = {"answer": 1}
+    rows["a", 1] = {"answer": 2}
+    rows["a", 0] = {"answer": 3}
+    assert (rows.get(("a", 0)), rows.get(("a", 1)), rows.get(("b", 0))) == ({"answer": 3}, {"answer": 2}, None)
+    assert ("a", 1) in rows
+    assert ("b", 1) not in rows

@@ -11,6 +11,8 @@ from hypothesis import settings
 from prefect_server import prefect_server
 from store_rows import make_row
 
+import evalflows.store.parquet
+from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 
 # The same examples each time, so that a change is never blamed for what it did not break. HYPOTHESIS_PROFILE=explore
@@ -37,17 +39,17 @@ def empty_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def new_stores_are_copies(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new store in a folder is a copy of an empty one, which takes a tenth of the time of making one."""
-    make = Store._prepare
+    make = evalflows.store.parquet.prepare
 
-    def copy(store: Store) -> None:
-        if store.layout.is_local and not Path(store.layout.root).exists():
-            marker = Path(store.layout.marker)  # last, as whoever sees it takes the store for whole
-            shutil.copytree(empty_root, store.layout.root, ignore=lambda *_: [marker.name], dirs_exist_ok=True)
+    def copy(layout: Layout, fs: Any) -> None:
+        if layout.is_local and not Path(layout.root).exists():
+            marker = Path(layout.marker)  # last, as whoever sees it takes the store for whole
+            shutil.copytree(empty_root, layout.root, ignore=lambda *_: [marker.name], dirs_exist_ok=True)
             shutil.copy(empty_root / marker.name, marker)
         else:
-            make(store)
+            make(layout, fs)
 
-    monkeypatch.setattr(Store, "_prepare", copy)
+    monkeypatch.setattr(evalflows.store.parquet, "prepare", copy)
 
 
 @pytest.fixture(autouse=True)

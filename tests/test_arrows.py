@@ -14,7 +14,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "stats": (),
     "store": ("specs",),
     "evaluators": ("specs", "store.records"),
-    "targets": ("specs", "store.records"),
+    "targets": ("specs", "store.records", "store.spilled_lines"),
     "llm": ("specs", "store"),
     "reports": ("specs", "store"),
     "execution": ("evaluators", "targets", "llm", "store", "specs"),

@@ -18,6 +18,7 @@ from evalflows.cli.migrate import migrate
 from evalflows.cli.plan import plan
 from evalflows.cli.robustness import robustness
 from evalflows.cli.running import prepared
+from evalflows.cli.server import down, status
 from evalflows.cli.show import CHANGES, ls, print_experiments
 from evalflows.cli.show import VERBOSE_RUN as VERBOSE
 from evalflows.cli.sql import sql
@@ -118,7 +119,7 @@ def show(experiment: str, verbose: bool) -> None:
 READING = (ls, sql, dataset, export, connections, evaluators, migrate, doctor)
 COMPARING = (compare, robustness, labels)
 DECIDING = (gate, baseline, explain, plan, backtest)
-SERVING = (up, deploy)
+SERVING = (up, deploy, status, down)
 
 for command in (*READING, *COMPARING, *DECIDING, *SERVING):
     cli.add_command(command)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evalflows.execution.server_access import server_access
+from evalflows.execution.server.access import server_access
 from evalflows.llm.connections import block_name, key_of, plain_key
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError, describe

@@ -18,7 +18,6 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import (
-    PREFECT_API_AUTH_STRING,
     PREFECT_API_REQUEST_TIMEOUT,
     PREFECT_API_URL,
     get_current_settings,
@@ -26,7 +25,7 @@ from prefect.settings import (
 )
 from prefect.workers.process import ProcessWorker
 
-from evalflows.execution.server_access import DENIED, access_denied, server_access
+from evalflows.execution.server.access import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
@@ -83,28 +82,15 @@ def ui_url() -> str:
     return get_current_settings().ui_url or ""
 
 
-def server_secret() -> str | None:
-    """The auth string that the user has set for servers started here (PREFECT_SERVER_API_AUTH_STRING), if any."""
-    secret = get_current_settings().server.api.auth_string
-    return secret.get_secret_value() if secret else None
-
-
-def home() -> Path:
-    """Prefect's home folder, which holds its database."""
-    return get_current_settings().home
-
-
 @contextmanager
-def client_of(url: str, secret: str | None = None) -> Iterator[SyncPrefectClient]:
+def client_of(url: str) -> Iterator[SyncPrefectClient]:
     """Yield a client of the API at a URL. Everything else in the block uses the same API.
 
-    Without a secret, use the configured one (PREFECT_API_AUTH_STRING), or that of `evalflows up` at this URL.
+    Its secret is the configured one (PREFECT_API_AUTH_STRING), or that of the local server at this URL.
 
     Raise InputError if the API does not answer or denies access.
     """
-    settings: dict[Any, Any] = {PREFECT_API_URL: url, PREFECT_API_REQUEST_TIMEOUT: 10.0}
-    if secret is not None:
-        settings[PREFECT_API_AUTH_STRING] = secret
+    settings = {PREFECT_API_URL: url, PREFECT_API_REQUEST_TIMEOUT: 10.0}
     with temporary_settings(settings), server_access(), get_client(sync_client=True) as client:
         if fault := client.api_healthcheck():
             raise InputError(f"PREFECT_API_URL={url}: no Prefect API answers there: {_short(fault)}") from fault

@@ -53,6 +53,12 @@ def new_stores_are_copies(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(autouse=True)
+def server_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that tests start share a local server of their own, which ends after them."""
+    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+
+
+@pytest.fixture(autouse=True)
 def store_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The root of this test's store, which `Store()` and `connect()` use."""
     root = tmp_path / "store"

@@ -32,7 +32,7 @@ WITH_ROOMS = ("stats", "store", "execution", "analysis", "flows")
 """Packages whose sub-packages must not import each other in a circle."""
 
 ONLY_IN = {
-    "prefect": ("flows", "tasks", "execution.secret_blocks", "execution.server_access"),
+    "prefect": ("flows", "tasks", "execution.secret_blocks", "execution.server"),
     "duckdb": ("store",),
     "pyarrow": ("store",),
     "openai": ("llm", "compat"),

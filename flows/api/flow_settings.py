@@ -9,7 +9,7 @@ from urllib.request import urlopen
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_settings, temporary_settings
 
-from evalflows.execution.server_access import DENIED, access_denied, server_access
+from evalflows.execution.server.access import DENIED, access_denied, server_access
 from evalflows.specs.errors import InputError
 
 REACHED_WITHIN_S = 10.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evalflows.flows import SERVER_SETTINGS
+from evalflows.execution.server.settings import SERVER_SETTINGS
 
 
 @contextmanager

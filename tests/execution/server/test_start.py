@@ -1,0 +1,186 @@
+"""The local server: started once, found by everybody, and what happens when it or its users die."""
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from local_servers import living
+from running_up import EVALFLOWS, until
+
+from evalflows.execution.server.home import Home, hold_shared, is_locked, is_used
+
+SHARED = """
+import sys, time
+from evalflows.execution.server.start import local_server
+server = local_server(*map(int, sys.argv[1:]))
+print(server.pid, server.api, flush=True)
+time.sleep(60)
+"""
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """An empty folder, as on a machine that never ran Prefect. Nothing of the server is left after the test."""
+    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
+    here = Home.here()
+    yield here
+    if server := here.find():
+        os.kill(server.pid, signal.SIGKILL)
+
+
+def started(*arguments: object, lasting: bool = True) -> "subprocess.Popen[str]":
+    """A process that uses the local server. A lasting server does not end with its users."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_VERSION")}
+    command = [sys.executable, "-c", SHARED, *map(str, arguments)]
+    own = environment if lasting else os.environ
+    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def used_by(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """The server that a process uses."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    pid, api = (process.stdout.readline() or process.stderr.read()).split()
+    return int(pid), api
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process lives; one that has ended may wait for its parent."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def end(*processes: "subprocess.Popen[str]") -> None:
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run([EVALFLOWS, *arguments], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@SLOW
+def test_two_first_runs_at_once_share_a_server_that_outlives_them(home: Home) -> None:
+    first, second = started(), started()
+    pid, api = used_by(first)
+    assert used_by(second) == (pid, api)
+    end(first, second)  # by SIGKILL
+    with urllib.request.urlopen(f"{api}/health") as answer:
+        assert answer.read() == b"true"
+    third = started()
+    assert used_by(third) == (pid, api)
+    end(third)
+    code, printed = command("status")
+    assert (code, printed.startswith(f"serving at {api.removesuffix('/api')}, since ")) == (0, True), printed
+    assert command("down") == (0, f"stopped the server at {api.removesuffix('/api')}\n")
+    assert not is_locked(home.lock)
+    assert not is_alive(pid)
+    assert command("down") == (0, "no local server is running\n")
+
+
+@SLOW
+def test_after_the_server_was_killed_the_next_run_starts_another(home: Home) -> None:
+    process = started()
+    pid, _ = used_by(process)
+    end(process)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_locked(home.lock), 10)
+    assert command("status") == (0, "no local server is running; the next run starts it\n")
+    again = started(0, lasting=False)
+    assert used_by(again)[0] != pid
+    end(again)
+    until(lambda: not is_locked(home.lock), 20)  # it ends with its last user
+    assert home.find() is None
+    assert home.secret() is None
+
+
+@SLOW
+def test_the_database_is_as_prefects_own_migrations_make_it(home: Home, tmp_path: Path) -> None:
+    process = started(0, lasting=False)
+    used_by(process)
+    end(process)
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "theirs"), "PREFECT_API_URL": ""}
+    upgrade = [sys.executable, "-m", "prefect", "--no-prompt", "server", "database", "upgrade", "-y"]
+    subprocess.run(upgrade, env=environment, check=True, capture_output=True)
+    assert schema(home.database) == schema(tmp_path / "theirs" / "prefect.db")
+
+
+def schema(path: Path) -> dict[tuple[str, str, str], list[object]]:
+    """Tables and indexes with their columns, whose order is that of the migrations; constraints have none."""
+    with sqlite3.connect(path) as database:
+        named = database.execute("select type, name from sqlite_master where name not like 'sqlite_%'").fetchall()
+        found: dict[tuple[str, str, str], list[object]] = {}
+        for kind, name in named:
+            parts = ("table_info", "foreign_key_list", "index_list") if kind == "table" else ("index_xinfo",)
+            for part in parts:
+                skipped = {"foreign_key_list": 2, "index_xinfo": 0}.get(part, 1)
+                rows = database.execute(f"pragma {part}('{name}')").fetchall()
+                found[kind, name, part] = sorted((row[skipped:] for row in rows), key=repr)
+        found["rows", "alembic_version", ""] = database.execute("select * from alembic_version").fetchall()
+    return found
+
+
+def test_a_port_of_another_program_is_told_in_a_line(home: Home) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        process = started(port)
+        _, errors = process.communicate(timeout=60)
+    assert f"--port {port}: in use by another program, wanted a free port (0: any)" in errors.splitlines()[-1]
+
+
+@pytest.mark.parametrize("content", ["newer", "other", "text"])
+def test_a_database_that_prefect_cannot_use_is_told_in_a_line(home: Home, content: str) -> None:
+    home.make()
+    if content == "text":
+        home.database.write_text("not a database, but long enough to be looked at" * 100)
+    else:
+        with sqlite3.connect(home.database) as database:
+            database.execute(
+                "create table t (x)" if content == "other" else "create table alembic_version (version_num)"
+            )
+            if content == "newer":
+                database.execute("insert into alembic_version values ('ffff')")
+    process = started(0)
+    _, errors = process.communicate(timeout=120)
+    last = errors.splitlines()[-1]
+    assert f"{home.database}: " in last
+    assert "move the file away, or name another folder in EVALFLOWS_HOME" in last
+    assert not is_locked(home.lock)
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").touch()
+    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
+    process = started()
+    _, errors = process.communicate(timeout=60)
+    assert "cannot be created: Not a directory; wanted EVALFLOWS_HOME to name a folder" in errors.splitlines()[-1]
+
+
+def test_a_server_is_found_while_it_lives(home: Home) -> None:
+    assert home.find() is None
+    with living(home, port=4200, secret="evalflows:x") as server:
+        assert home.find() == server
+        assert (server.ui, server.api) == ("http://127.0.0.1:4200", "http://127.0.0.1:4200/api")
+        home._record.unlink()
+        assert home.find() is None, "it has not said yet where it is"
+    home.write(server)
+    assert home.find() is None, "a record of a dead server counts"
+
+
+def test_users_are_seen_as_long_as_they_hold_the_lock(home: Home) -> None:
+    home.make()
+    with hold_shared(home.users), hold_shared(home.users):
+        assert is_used(home.users)
+    assert not is_used(home.users)

@@ -85,14 +85,13 @@ def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], v
 
 
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
-    from evalflows.store.records import now
-
-    started_at = now()
     with prepared(verbose, spec.name) as watch:
         from evalflows import run as run_flow
+        from evalflows.llm.recorder import calls_made
 
+        before = calls_made()
         experiment_ids = run_flow(spec, group, watch)
-    print_experiments(experiment_ids, since=started_at)
+    print_experiments(experiment_ids, calls_made() - before)
     print_decisions(decisions_of(Store(), experiment_ids))
     if comparison := comparison_beside(Store(), experiment_ids):
         print_comparison(comparison)

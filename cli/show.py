@@ -9,7 +9,10 @@ from rich.table import Table
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
+from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import ask
+from evalflows.store.existing import is_store, no_experiments
+from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import controls_batch
@@ -30,9 +33,12 @@ CHANGES = click.option(
 def ls(verbose: bool) -> None:
     """List experiments and comparisons, newest first."""
     with one_line_errors(verbose):
-        rows, compared = ask(Store(), (_EXPERIMENTS, []), (_COMPARISONS, []))
+        layout = Layout.at()
+        rows, compared = (
+            ask(Store(layout.root), (_EXPERIMENTS, []), (_COMPARISONS, [])) if is_store(layout) else ([], [])
+        )
         if not rows:
-            echo("no experiments yet: `evalflows run SPEC` creates one")
+            echo(one_line(no_experiments(layout)))
             return
         out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
         for name, identity, state, answered, planned, failed, dataset, started in rows:

@@ -24,6 +24,9 @@ from evalflows.cli.sql import sql
 from evalflows.cli.terminal import Commands
 from evalflows.cli.up import deploy, up
 from evalflows.reports.decisions import decisions_of
+from evalflows.specs.errors import InputError
+from evalflows.store.existing import is_store, no_experiments
+from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 
@@ -85,14 +88,13 @@ def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], v
 
 
 def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
-    from evalflows.store.records import now
-
-    started_at = now()
     with prepared(verbose, spec.name) as watch:
         from evalflows import run as run_flow
+        from evalflows.llm.recorder import calls_made
 
+        before = calls_made()
         experiment_ids = run_flow(spec, group, watch)
-    print_experiments(experiment_ids, since=started_at)
+    print_experiments(experiment_ids, calls_made() - before)
     print_decisions(decisions_of(Store(), experiment_ids))
     if comparison := comparison_beside(Store(), experiment_ids):
         print_comparison(comparison)
@@ -104,6 +106,8 @@ def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
 def show(experiment: str, verbose: bool) -> None:
     """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name, or run group."""
     with one_line_errors(verbose):
+        if not is_store(layout := Layout.at()):
+            raise InputError(f"experiment {experiment!r}: {no_experiments(layout)}")
         store = Store()
         if is_comparison(store, experiment):
             print_comparison(find_comparison(store, experiment))

@@ -88,7 +88,7 @@ class Caller:
         try:
             row = await self._within_budget(row, request, read)
             if recorder := current():
-                recorder.keep(row)
+                recorder.store(row)
                 recorder.failed += [row] if row.status == "failed" else []
             self._ledger.add(row)
             future.set_result(row)

@@ -10,10 +10,11 @@ import httpx2
 import openai
 
 from evalflows.llm.capped_client import MEGABYTE, CappedAioClient
-from evalflows.llm.connections import without_key
+from evalflows.llm.connections import SENT_BY_SDK, without_key
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError, describe
+from evalflows.specs.permitted_environment import may_receive, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class Client:
             timeout=timeout,
             http_client=http,
         )
+        if not all(may_receive(base_url, variable(name)) for name in SENT_BY_SDK):
+            self._sdk.organization = self._sdk.project = None
+            self._sdk._custom_headers = {}
 
     async def close(self) -> None:
         await self._sdk.close()

@@ -11,6 +11,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_sett
 
 from evalflows.execution.server_access import DENIED, access_denied, server_access
 from evalflows.specs.errors import InputError
+from evalflows.tasks.server_watch import server_watched
 
 REACHED_WITHIN_S = 10.0
 """Seconds that a server may take to answer that it is there."""
@@ -22,12 +23,13 @@ def flow_settings() -> Iterator[None]:
 
     Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole seconds:
     the run waits for their thread, which sleeps for a second at a time. Raise InputError if the server denies access or
-    cannot be reached: Prefect's client would try for minutes.
+    cannot be reached, and IncompleteError if it is lost later: Prefect's client would try for minutes.
     """
     if url := get_current_settings().api.url:
         _check_reachable(url)
     try:
-        with server_access(), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        no_heartbeats = temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+        with server_access(), no_heartbeats, server_watched():
             yield
     except PrefectHTTPStatusError as error:
         if error.response.status_code not in DENIED:

@@ -13,6 +13,7 @@ from evalflows.cli.errors import one_line_errors
 from evalflows.cli.evaluators import evaluators
 from evalflows.cli.export import export
 from evalflows.cli.gate import baseline, explain, gate, print_decisions
+from evalflows.cli.init import init
 from evalflows.cli.labels import labels
 from evalflows.cli.migrate import migrate
 from evalflows.cli.plan import plan
@@ -124,7 +125,7 @@ COMPARING = (compare, robustness, labels)
 DECIDING = (gate, baseline, explain, plan, backtest)
 SERVING = (up, deploy)
 
-for command in (*READING, *COMPARING, *DECIDING, *SERVING):
+for command in (init, *READING, *COMPARING, *DECIDING, *SERVING):
     cli.add_command(command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 import os
 import re
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -91,12 +92,14 @@ def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]
     """The store's own DuckDB, with the views that the queries read; creating all takes longer than most queries."""
     wanted = frozenset().union(*map(views_of, queries))
     with store.cursor() as catalog:
-        known = {name for (name,) in catalog.execute(_KNOWN_VIEWS).fetchall()}
-        if not wanted <= known:
-            _create_views(catalog, wanted - known)
+        with _creating:
+            known = {name for (name,) in catalog.execute(_KNOWN_VIEWS).fetchall()}
+            if not wanted <= known:
+                _create_views(catalog, wanted - known)
         yield catalog
 
 
+_creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
 _KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
 
 

@@ -1,5 +1,7 @@
 """Which slow libraries each command loads: a command waits only for those that it needs."""
 
+import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -97,3 +99,20 @@ for package in (evalflows, evalflows.llm, evalflows.specs, evalflows.store):
         raise AssertionError(package)
 """
     subprocess.run([sys.executable, "-P", "-c", program], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("kept")
+def test_a_run_without_model_calls_does_not_load_the_sdk(prefect_environment: dict[str, str], tmp_path: Path) -> None:
+    spec = {
+        "name": "rules",
+        "dataset": {"rows": [{"inputs": {"question": "1 + 1?"}, "metadata": {"said": "2"}}]},
+        "targets": [{"kind": "recorded", "column": "said"}],
+        "evaluators": [{"use": "length_between", "args": {"most": 5}}],
+    }
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    command = [sys.executable, "-P", "-c", PROGRAM, "run", "spec.yaml"]
+    done = subprocess.run(command, env=os.environ | prefect_environment, capture_output=True, text=True)
+    *_, loaded = done.stderr.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert {*loaded.split()} - {"great_expectations"} == {"LOADED", *STORE, "pandas", "prefect", "scipy"}

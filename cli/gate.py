@@ -31,7 +31,7 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @VERBOSE_RUN
 def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, verbose: bool) -> None:
-    """Run the experiment described by a SPEC file, compare it with the baseline, and decide the file's gates.
+    """Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.
 
     Exit code: 0 if all gates PASS, 1 if one FAILs, 3 if there is not enough evidence.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import openai
 
-from evalflows.llm.capped_client import MEGABYTE, CappedAioClient
+from evalflows.llm.capped_client import MEGABYTE, CappedClient
 from evalflows.llm.connections import SENT_BY_SDK, without_key
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
@@ -25,6 +25,10 @@ class Response:
     headers: Mapping[str, str]
 
 
+class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
+    """A client for the SDK."""
+
+
 class Client:
     """An OpenAI-compatible endpoint. It does not retry, since every 429 must reach the limiter."""
 
@@ -37,7 +41,7 @@ class Client:
         # A call over aiohttp takes two thirds of the CPU time of one over httpx, whose pool checks every connection
         # for every request. The number of connections is unlimited here because the limiter controls it.
         limits = httpx2.Limits(max_connections=0)
-        http = CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
+        http = _CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
         http.max_bytes = int(connection.max_response_mb * MEGABYTE)
         self._sdk = openai.AsyncOpenAI(
             base_url=base_url,

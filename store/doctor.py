@@ -80,7 +80,7 @@ class _Examiner:
                 self.n_without_checksum += not has_checksum(opened)
                 if problem is None:
                     opened.seek(0)
-                    rows = pq.read_table(opened)
+                    rows = pq.ParquetFile(opened).read()
         except FileNotFoundError:
             return  # sealed or removed meanwhile
         except (pa.ArrowException, OSError, ValueError) as error:

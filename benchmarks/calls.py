@@ -93,7 +93,7 @@ def endpoint() -> Iterator[str]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, endpoint() as own:
         base_url = sys.argv[1] if len(sys.argv) > 1 else own
-        os.environ |= {"EVALFLOWS_STORE": f"{folder}/store", "PREFECT_HOME": f"{folder}/prefect"}
+        os.environ |= {"EVALFLOWS_STORE": f"{folder}/store", "EVALFLOWS_HOME": f"{folder}/home"}
         print(f"first run, including the start of Prefect's server: {run_evalflows(base_url):.2f} s")
         ratios = []
         for _ in range(PAIRS):

@@ -111,7 +111,7 @@ if __name__ == "__main__":
     import os
 
     with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as name:
-        os.environ |= {"EVALFLOWS_STORE": f"{name}/store", "PREFECT_HOME": f"{name}/prefect"}
+        os.environ |= {"EVALFLOWS_STORE": f"{name}/store", "EVALFLOWS_HOME": f"{name}/home"}
         logging.disable(logging.INFO)
         ratio = measure(Path(name))
     verdict = "ok" if ratio <= WANTED else f"MORE THAN {WANTED}"

@@ -39,10 +39,10 @@ SHOWN = 20
 @CHANGES
 @VERBOSE_RUN
 def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], verbose: bool, **settings: int) -> None:
-    """Backtest the gates of a SPEC file on all past pairs of experiments in the store, and on pairs of the same target:
-    how often they would have blocked a release, their false-alarm rate, and which losses they would have detected.
+    """Backtest the gates of a SPEC file on all past pairs of experiments.
 
-    Nothing is run, called or stored.
+    Pairs of the same target are included. The result: how often the gates would have blocked a release, their
+    false-alarm rate, and which losses they would have detected. Nothing is run, called or stored.
     """
     from evalflows.specs.experiment import load_experiment
 

@@ -38,8 +38,9 @@ BUILT_IN = "pairwise_preference"
 @click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
 @VERBOSE_RUN
 def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, verbose: bool, **options: Any) -> None:
-    """Compare the answers of two or more existing EXPERIMENTS (names, ids, run groups) pair by pair.
+    """Compare the answers of two or more EXPERIMENTS pair by pair.
 
+    EXPERIMENTS are names, ids or run groups of existing experiments.
     A comparison can also be described by a file: `evalflows compare comparison.yaml`.
     """
     with one_line_errors(verbose):

@@ -9,7 +9,8 @@ from evalflows.cli.errors import INCOMPLETE, one_line_errors
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
 from evalflows.specs.safe_text import json_text, one_line
-from evalflows.store.doctor import Examination, examine, existing_store
+from evalflows.store.doctor import Examination, examine
+from evalflows.store.existing import existing_store
 
 
 @click.command()

@@ -46,8 +46,9 @@ def evaluators(
     form: str,
     verbose: bool,
 ) -> None:
-    """List the evaluators that have a short name, or describe evaluator NAME: a short name, or your own module:name.
+    """List the evaluators that have a short name, or describe evaluator NAME.
 
+    NAME is a short name, or your own module:name.
     With --try, run the evaluator on one row: {"inputs", "outputs", "reference_outputs", "metadata"}, with the answer
     under outputs. Model calls are paid for and recorded in the ledger; nothing else is stored.
     """

@@ -16,7 +16,6 @@ from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
 from evalflows.store.queries.lookup import find_experiments, run_groups
-from evalflows.store.records import now
 
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
@@ -32,7 +31,7 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @VERBOSE_RUN
 def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, verbose: bool) -> None:
-    """Run the experiment described by a SPEC file, compare it with the baseline, and decide the file's gates.
+    """Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.
 
     Exit code: 0 if all gates PASS, 1 if one FAILs, 3 if there is not enough evidence.
     """
@@ -47,16 +46,18 @@ def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, ve
 def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
     from evalflows.cli.running import prepared
 
-    started_at, failed = now(), None
+    failed = None
     with prepared(verbose, spec.name) as watch:
         from evalflows import gate as run_flow
+        from evalflows.llm.recorder import calls_made
 
+        before = calls_made()
         try:
             decision_ids = run_flow(spec, group, watch)
         except (GateFailedError, IncompleteError) as error:
             decision_ids, failed = list(error.decisions), error
     decisions = decisions_named(Store(), decision_ids)
-    print_experiments(list(dict.fromkeys(_experiments(decisions))), since=started_at)
+    print_experiments(list(dict.fromkeys(_experiments(decisions))), calls_made() - before)
     print_decisions(decisions)
     if failed is not None:
         raise failed

@@ -1,35 +1,57 @@
-"""The `evalflows` command: parse arguments, call a flow or query the store, print the result."""
-
-from typing import TYPE_CHECKING
+"""The `evalflows` command: a table of its commands, whose modules are imported when they are run."""
 
 import click
 
-from evalflows.cli.backtest import backtest
-from evalflows.cli.comparison import compare, print_comparison, run_comparison
-from evalflows.cli.connections import connections
-from evalflows.cli.dataset import dataset
-from evalflows.cli.doctor import doctor
-from evalflows.cli.errors import one_line_errors
-from evalflows.cli.evaluators import evaluators
-from evalflows.cli.export import export
-from evalflows.cli.gate import baseline, explain, gate, print_decisions
-from evalflows.cli.labels import labels
-from evalflows.cli.migrate import migrate
-from evalflows.cli.plan import plan
-from evalflows.cli.robustness import robustness
-from evalflows.cli.running import prepared
-from evalflows.cli.server import down, status
-from evalflows.cli.show import CHANGES, ls, print_experiments
-from evalflows.cli.show import VERBOSE_RUN as VERBOSE
-from evalflows.cli.sql import sql
-from evalflows.cli.terminal import Commands
-from evalflows.cli.up import deploy, up
-from evalflows.reports.decisions import decisions_of
-from evalflows.store.parquet import Store
-from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
+from evalflows.cli.commands import Commands, LateCommand
 
-if TYPE_CHECKING:
-    from evalflows.specs.experiment import ExperimentSpec
+COMMANDS = {
+    "init": (
+        "init:init",
+        "Start the evaluations of the repository in the current folder: write a small example that runs as it is.",
+    ),
+    "run": ("experiments:run", "Run the experiment described by a SPEC file (YAML)."),
+    "resume": ("experiments:resume", "Resume an interrupted EXPERIMENT or comparison."),
+    "show": (
+        "experiments:show",
+        "Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.",
+    ),
+    "ls": ("show:ls", "List experiments and comparisons, newest first."),
+    "sql": ("sql:sql", "Run a SQL QUERY on the store."),
+    "dataset": ("dataset:dataset", "Add, list, show and compare datasets."),
+    "export": ("export:export", "Export data from the store."),
+    "connections": ("connections:connections", "List the connections that a spec can name, or test them with --test."),
+    "evaluators": ("evaluators:evaluators", "List the evaluators that have a short name, or describe evaluator NAME."),
+    "migrate": ("migrate:migrate", "Migrate a store written by an older evalflows to the format of this version."),
+    "doctor": ("doctor:doctor", "Read every file of the store, and say what is damaged and what to do."),
+    "compare": ("comparison:compare", "Compare the answers of two or more EXPERIMENTS pair by pair."),
+    "robustness": (
+        "robustness:robustness",
+        "Check whether other composite weights would make another system the winner.",
+    ),
+    "labels": ("labels:labels", "Import human labels, and validate judges against them."),
+    "gate": (
+        "gate:gate",
+        "Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.",
+    ),
+    "baseline": ("gate:baseline", "Approve and list baselines: the experiments that gates compare candidates with."),
+    "explain": (
+        "gate:explain",
+        "Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.",
+    ),
+    "plan": ("plan:plan", "Estimate what a run of a SPEC file would cost, and how many examples it needs."),
+    "backtest": ("backtest:backtest", "Backtest the gates of a SPEC file on all past pairs of experiments."),
+    "up": (
+        "up:up",
+        "Start a worker in this folder, and register the deployments of prefect.yaml with the local Prefect server.",
+    ),
+    "status": ("server:status", "Show the local Prefect server that runs and notebooks share."),
+    "down": ("server:down", "Stop the local Prefect server."),
+    "deploy": (
+        "up:deploy",
+        "Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL.",
+    ),
+}
+"""Where each command is, below evalflows.cli, and the first sentence of its help."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,88 +63,8 @@ def cli() -> None:
     """
 
 
-@cli.command()
-@click.argument("spec")
-@CHANGES
-@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
-@VERBOSE
-def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None:
-    """Run the experiment described by a SPEC file (YAML)."""
-    from evalflows.specs.experiment import load_experiment
-
-    with one_line_errors(verbose):
-        _run(load_experiment(spec, [*changes, *(["use_cache=false"] if fresh else [])]), None, verbose)
-
-
-@cli.command()
-@click.argument("experiment")
-@CHANGES
-@VERBOSE
-def resume(experiment: str, changes: tuple[str, ...], verbose: bool) -> None:
-    """Resume an interrupted EXPERIMENT, together with the other experiments of its run group, or a comparison.
-
-    --set can change limits, such as --set budget_usd=10, but no setting that affects the answers.
-    """
-    from evalflows.specs.experiment import change_experiment
-    from evalflows.store.row_specs import experiment_spec
-
-    with one_line_errors(verbose):
-        store = Store()
-        if is_comparison(store, experiment):
-            _resume_comparison(store, experiment, changes, verbose)
-            return
-        (row,) = store.read("experiments", find_experiments(store, experiment)[0])
-        spec = change_experiment(experiment_spec(row), changes)
-        _run(spec, row.run_group, verbose)
-
-
-def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool) -> None:
-    from evalflows.specs.spec_file import change_spec
-    from evalflows.store.row_specs import comparison_spec
-
-    (row,) = store.read("comparison_sets", find_comparison(store, reference))
-    spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")
-    run_comparison(spec, row.comparison_id, verbose)
-
-
-def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
-    from evalflows.store.records import now
-
-    started_at = now()
-    with prepared(verbose, spec.name) as watch:
-        from evalflows import run as run_flow
-
-        experiment_ids = run_flow(spec, group, watch)
-    print_experiments(experiment_ids, since=started_at)
-    print_decisions(decisions_of(Store(), experiment_ids))
-    if comparison := comparison_beside(Store(), experiment_ids):
-        print_comparison(comparison)
-
-
-@cli.command()
-@click.argument("experiment")
-@VERBOSE
-def show(experiment: str, verbose: bool) -> None:
-    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name, or run group."""
-    with one_line_errors(verbose):
-        store = Store()
-        if is_comparison(store, experiment):
-            print_comparison(find_comparison(store, experiment))
-            return
-        experiment_ids = find_experiments(store, experiment)
-        print_experiments(experiment_ids)
-        print_decisions(decisions_of(store, experiment_ids))
-        if comparison := comparison_beside(store, experiment_ids):
-            print_comparison(comparison)
-
-
-READING = (ls, sql, dataset, export, connections, evaluators, migrate, doctor)
-COMPARING = (compare, robustness, labels)
-DECIDING = (gate, baseline, explain, plan, backtest)
-SERVING = (up, deploy, status, down)
-
-for command in (*READING, *COMPARING, *DECIDING, *SERVING):
-    cli.add_command(command)
+for name, (place, short_help) in COMMANDS.items():
+    cli.add_command(LateCommand(name, f"evalflows.cli.{place}", short_help))
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def plan(
     form: str,
     verbose: bool,
 ) -> None:
-    """Estimate what a run of a SPEC file would cost, and how many examples it needs to detect an effect.
+    """Estimate what a run of a SPEC file would cost, and how many examples it needs.
 
     Estimates use the calls and scores in the store. Nothing is called or stored.
     """

@@ -3,18 +3,23 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 from evalflows.cli.terminal import echo
 from evalflows.specs.errors import IncompleteError
 
 GRACE_S = 15.0
 """Seconds a process may take to end before it is killed."""
+
+LONGEST_LINE = 1 << 16
+"""Bytes after which a line of a process is printed although it has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Processes:
         self.running: list[Process] = []
         self._asked = 0
         self._ends = ExitStack()
+        self._printing: list[threading.Thread] = []
 
     def __enter__(self) -> "Processes":
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -54,6 +60,8 @@ class Processes:
 
     def __exit__(self, *error: object) -> None:
         self._ends.close()
+        for thread in self._printing:
+            thread.join(1.0)  # a process that it has started may still have its output open
         if self._asked:
             echo("stopped")
 
@@ -70,14 +78,22 @@ class Processes:
         log: Path | None,
         end: Callable[[Process], None],
     ) -> Process:
-        """Start a process, with its output in `log` if given. `end` is called with it when the block ends."""
+        """Start a process, with its output in `log`, else printed. `end` is called with it when the block ends."""
         if log:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
-        with log.open("ab") if log else nullcontext() as output:
+        with log.open("ab") if log else nullcontext(subprocess.PIPE) as output:
             popen = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
+        if popen.stdout is not None:
+            self._printing.append(threading.Thread(target=_print_lines, args=[popen.stdout], daemon=True))
+            self._printing[-1].start()
         process = Process(name, popen, log)
         self._ends.callback(end, process)
         self.running.append(process)
@@ -116,6 +132,13 @@ class Processes:
         self._asked += 1
         if self._asked == 1:
             echo("stopping (Ctrl-C again: stop at once)", err=True)
+
+
+def _print_lines(output: BinaryIO) -> None:
+    """Print what a process prints, with control characters escaped: it may quote names, answers and paths."""
+    with output:
+        while line := output.readline(LONGEST_LINE):
+            echo(line.decode(errors="replace").rstrip("\r\n"))
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evalflows.cli.errors import INTERRUPTED
 from evalflows.cli.terminal import console, echo_error, escaped_logs
+from evalflows.execution.server.start import begin_early
 from evalflows.specs.errors import StorageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]
 
     Import flows inside the block: Prefect takes seconds to load.
     """
+    begin_early()
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
     find_modules_here()
     try:

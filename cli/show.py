@@ -1,7 +1,6 @@
 """Read the store: ls, sql, and the tables of experiments. Nothing here loads Prefect."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,10 +9,13 @@ from rich.table import Table
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
+from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import ask
+from evalflows.store.existing import is_store, no_experiments
+from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.records import controls_batch, now
+from evalflows.store.records import controls_batch
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
@@ -31,9 +33,12 @@ CHANGES = click.option(
 def ls(verbose: bool) -> None:
     """List experiments and comparisons, newest first."""
     with one_line_errors(verbose):
-        rows, compared = ask(Store(), (_EXPERIMENTS, []), (_COMPARISONS, []))
+        layout = Layout.at()
+        rows, compared = (
+            ask(Store(layout.root), (_EXPERIMENTS, []), (_COMPARISONS, [])) if is_store(layout) else ([], [])
+        )
         if not rows:
-            echo("no experiments yet: `evalflows run SPEC` creates one")
+            echo(one_line(no_experiments(layout)))
             return
         out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
         for name, identity, state, answered, planned, failed, dataset, started in rows:
@@ -52,16 +57,15 @@ def _listed(rows: Sequence[Sequence[Any]]) -> Table:
     return out
 
 
-def print_experiments(identities: Sequence[str], since: datetime | None = None) -> None:
+def print_experiments(identities: Sequence[str], made: Mapping[str | None, int] | None = None) -> None:
     """Print the results of experiments: each metric with its interval, its difference from the baseline and verdict,
-    missing scores, cost and errors, and the number of calls made `since` a time."""
+    missing scores, cost and errors, and the number of calls `made` for them in this run."""
     store, arguments = Store(), [list(identities)]
     results = results_of(store, identities)
-    overviews, errors, cuts, unpriced, judges, ((recent,),) = ask(
+    overviews, errors, cuts, unpriced, judges = ask(
         store,
         *((query, arguments) for query in (_OVERVIEW, _ERRORS, _CUTS, _UNPRICED)),
         (_JUDGES, [[controls_batch(group) for group in run_groups(store, identities)]]),
-        (_CALLS_SINCE, [*arguments, since or now()]),
     )
     out = console()
     out.print(_metrics(results))
@@ -80,8 +84,8 @@ def print_experiments(identities: Sequence[str], since: datetime | None = None) 
         out.print(Text(unknown, style="bold red"))
     for connection, low, high, count in cuts:
         out.print(f"  {connection}: {low} to {high} calls at once, reduced {count} times because calls were refused")
-    if since:
-        out.print(f"{recent} model calls made in this run")
+    if made is not None:
+        out.print(f"{sum(made.get(identity, 0) for identity in identities)} model calls made in this run")
 
 
 def _metrics(results: Sequence[Result]) -> Table:
@@ -133,8 +137,6 @@ _JUDGES = """
 select subject_id, passed, message from checks
 where list_contains($1, batch_id) and subject_kind = 'judge' order by subject_id
 """
-
-_CALLS_SINCE = "select count(*) from calls where list_contains($1, experiment_id) and recorded_at >= $2"
 
 _ERRORS = """
 select e.name, what, error, count(*) as n from (

@@ -15,9 +15,10 @@ import click
 from evalflows.cli.errors import BAD_INPUT, one_line_errors
 from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
-from evalflows.specs.safe_text import json_text
+from evalflows.specs.safe_text import json_text, print_note
 from evalflows.store.catalog import grain, select_from, view_files
-from evalflows.store.parquet import Store
+from evalflows.store.existing import is_store, no_experiments, store_or_empty
+from evalflows.store.layout import Layout
 from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
 
 TIMEOUT_S = 60.0
@@ -52,9 +53,12 @@ def sql(query: str | None, form: str, timeout_s: float, verbose: bool) -> None:
             ]
             _print_rows(("view", "one row per", "about"), views, form)
             return
-        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()):
-            relation = select_from(Store(), query, timeout_s)
+        is_missing = not is_store(layout := Layout.at())
+        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()), store_or_empty() as store:
+            relation = select_from(store, query, timeout_s)
             rows = relation.fetchall()
+        if is_missing:
+            print_note(no_experiments(layout))
         _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
 
 

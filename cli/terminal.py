@@ -110,24 +110,3 @@ class _EscapedRecord(logging.LogRecord):
 def shortened(message: str) -> str:
     """Cut a message at MAX_MESSAGE characters."""
     return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
-
-
-class Commands(click.Group):
-    """A group of commands whose usage errors are escaped: they repeat the arguments."""
-
-    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        with _escaped_usage_errors():
-            return super().make_context(*arguments, **settings)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _escaped_usage_errors():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _escaped_usage_errors() -> Iterator[None]:
-    try:
-        yield
-    except click.ClickException as error:
-        error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
-        raise

@@ -39,16 +39,13 @@ def up(port: int | None, verbose: bool) -> None:
 @click.command()
 @VERBOSE
 def deploy(verbose: bool) -> None:
-    """Register the deployments of this folder's prefect.yaml with the API at PREFECT_API_URL."""
+    """Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL."""
     with one_line_errors(verbose):
         from evalflows.flows import deployments
 
-        url = deployments.api_url()
-        if url is None:
-            raise InputError("PREFECT_API_URL is not set, wanted the URL that `evalflows up` prints")
         file = deployments.prefect_file(Path.cwd())
         _refuse_to_hide_evalflows(file.path.parent)
-        with deployments.client_of(url) as client:
+        with deployments.client_of(deployments.api_url() or local_server().api) as client:
             _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
 
 

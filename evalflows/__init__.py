@@ -3,8 +3,9 @@
 The names below are imported when they are first used, since Prefect takes seconds to load.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from evalflows.specs.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.analysis.planning.sentences import sentences_of
@@ -39,26 +40,18 @@ __all__ = [
     "sentences_of",
 ]
 
-_MODULES = {
-    "analysis.planning.sentences": ("sentences_of",),
-    "flows.api.backtest": ("backtest_gate",),
-    "flows.api.comparison_result": ("ComparativeResult",),
-    "flows.api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
-    "flows.api.composites": ("robustness",),
-    "flows.api.decisions": ("approve", "decide_again", "decide_on"),
-    "flows.api.experiment_result": ("ExperimentResult", "ItemOutcome"),
-    "flows.api.experiments": ("aevaluate", "evaluate", "gate", "run"),
-    "flows.api.planning": ("plan",),
-    "tasks.progress": ("Progress",),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'evalflows' has no attribute {name!r}")
-    return getattr(import_module(f"evalflows.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "analysis.planning.sentences": ("sentences_of",),
+        "flows.api.backtest": ("backtest_gate",),
+        "flows.api.comparison_result": ("ComparativeResult",),
+        "flows.api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
+        "flows.api.composites": ("robustness",),
+        "flows.api.decisions": ("approve", "decide_again", "decide_on"),
+        "flows.api.experiment_result": ("ExperimentResult", "ItemOutcome"),
+        "flows.api.experiments": ("aevaluate", "evaluate", "gate", "run"),
+        "flows.api.planning": ("plan",),
+        "tasks.progress": ("Progress",),
+    },
+)

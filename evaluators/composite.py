@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
-from evalflows.specs.metric import MEASURES, CompositeSpec, MetricSpec
+from evalflows.specs.metric import CompositeSpec, MetricSpec
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.records import ScoreStatus
 
 YES_NO = (0.0, 1.0)

@@ -9,7 +9,7 @@ from evalflows.evaluators.score import Score
 from evalflows.evaluators.settings import checked_choice, checked_count, checked_text, is_number
 from evalflows.evaluators.sheet import SCALE, Combine, Labels, Reasoning, Scale, Sheet
 from evalflows.specs.errors import short
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.protocols import Complete
 from evalflows.specs.template import fill, placeholders
 

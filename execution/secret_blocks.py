@@ -3,7 +3,7 @@
 from typing import Any
 
 from evalflows.execution.server.access import server_access
-from evalflows.llm.connections import block_name, key_of, plain_key
+from evalflows.llm.connections import block_name, check_key, key_of, plain_key
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError, describe
 
@@ -11,12 +11,14 @@ from evalflows.specs.errors import InputError, describe
 def key_for(name: str, connection: ConnectionSpec) -> str | None:
     """Return the key of a connection; None if it needs none. Keys are never stored, logged or shown.
 
-    Raise InputError if the variable is not set, if there is no such block, and if the value cannot be a key.
+    Raise InputError if the variable is not set, if there is no such block, if the value cannot be a key, and if a
+    deployment's run may not send it there.
     """
     if isinstance(connection, LocalConnection):
         return None
     if connection.api_key_block is None:
         return key_of(name, connection)
+    check_key(name, connection)
     shown = block_name(connection.api_key_block)
     where = f"connection {name!r}: the Prefect Secret block {shown!r}"
     secret = _block(connection.api_key_block, f"connection {name!r}: no Prefect Secret block called {shown!r}", where)

@@ -7,7 +7,6 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.execution.chunks import CHUNKS_AT_ONCE, Chunk, waves_of
-from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.decide import decide, why_gates_stop
@@ -65,5 +64,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         publish_results(experiments)
         raise_failures(steps, lacking, experiments)
         if spec.compare is not None and stopped is None:
+            from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
+
             compare_experiments(comparison_of(spec, experiments))
         return [experiment.experiment_id for experiment in experiments]

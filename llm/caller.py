@@ -5,11 +5,10 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.llm.attempts import retry
 from evalflows.llm.budget import Budget
-from evalflows.llm.client import Client, Response
 from evalflows.llm.ledger import Ledger, key_of_text
 from evalflows.llm.limiter import Limiter, outcome_of
 from evalflows.llm.prices import Price, Tokens, price_of, token_count
@@ -19,8 +18,11 @@ from evalflows.specs.connection import ConnectionSpec
 from evalflows.specs.errors import CallError
 from evalflows.store.records import CallRow, new_id, now, to_json
 
+if TYPE_CHECKING:
+    from evalflows.llm.client import Client, Response
+
 Kind = Literal["chat", "embedding"]
-Read = Callable[[Response], dict[str, Any]]
+Read = Callable[["Response"], dict[str, Any]]
 """Returns the row fields read from a response; raises CallError if the response is unusable."""
 
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
@@ -37,7 +39,7 @@ class Endpoint:
     name: str
     connection: ConnectionSpec
     identity: str  # in the ledger
-    client: Client
+    client: "Client"
     limiter: Limiter
 
 
@@ -88,7 +90,7 @@ class Caller:
         try:
             row = await self._within_budget(row, request, read)
             if recorder := current():
-                recorder.keep(row)
+                recorder.store(row)
                 recorder.failed += [row] if row.status == "failed" else []
             self._ledger.add(row)
             future.set_result(row)
@@ -146,7 +148,7 @@ class Caller:
         fields = {"latency_s": latency, "provider_request_id": response.headers.get("x-request-id")}
         return fields | read(response)
 
-    async def _post(self, row: CallRow, request: Mapping[str, Any], tokens: float) -> tuple[Response, Tokens, float]:
+    async def _post(self, row: CallRow, request: Mapping[str, Any], tokens: float) -> "tuple[Response, Tokens, float]":
         """Return the response, its tokens and its latency in seconds. The slot is free before the answer is read."""
         limiter = self.endpoint.limiter
         slot = await limiter.acquire(tokens)

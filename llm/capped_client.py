@@ -1,4 +1,4 @@
-"""HTTP clients that read no more of a response than allowed, and follow no redirect.
+"""An HTTP client that reads no more of a response than allowed, and follows no redirect.
 
 An endpoint could otherwise answer without end, or with a few kilobytes that unpack to gigabytes, and hand the prompt on
 to another host.
@@ -7,7 +7,6 @@ to another host.
 from typing import Any
 
 import httpx2
-import openai
 
 from evalflows.specs.errors import CallError
 
@@ -16,7 +15,9 @@ ENCODINGS = "gzip, deflate"
 """Encodings whose pieces unpack to about a thousand times their size at most."""
 
 
-class _Capped(httpx2.AsyncClient):
+class CappedClient(httpx2.AsyncClient):
+    """A client for the user's application, and the base of that for the OpenAI SDK."""
+
     max_bytes: int
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
@@ -31,14 +32,6 @@ class _Capped(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code, headers=unpacked, content=body, request=request, extensions=response.extensions
         )
-
-
-class CappedClient(_Capped):
-    """A client for the user's application."""
-
-
-class CappedAioClient(_Capped, openai.DefaultAioHttpClient):
-    """A client for the OpenAI SDK."""
 
 
 _OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")

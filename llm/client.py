@@ -9,11 +9,12 @@ from typing import Any
 import httpx2
 import openai
 
-from evalflows.llm.capped_client import MEGABYTE, CappedAioClient
-from evalflows.llm.connections import without_key
+from evalflows.llm.capped_client import MEGABYTE, CappedClient
+from evalflows.llm.connections import SENT_BY_SDK, without_key
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError, describe
+from evalflows.specs.permitted_environment import may_receive, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,10 @@ class Response:
 
     body: dict[str, Any]
     headers: Mapping[str, str]
+
+
+class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
+    """A client for the SDK."""
 
 
 class Client:
@@ -36,7 +41,7 @@ class Client:
         # A call over aiohttp takes two thirds of the CPU time of one over httpx, whose pool checks every connection
         # for every request. The number of connections is unlimited here because the limiter controls it.
         limits = httpx2.Limits(max_connections=0)
-        http = CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
+        http = _CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
         http.max_bytes = int(connection.max_response_mb * MEGABYTE)
         self._sdk = openai.AsyncOpenAI(
             base_url=base_url,
@@ -45,6 +50,9 @@ class Client:
             timeout=timeout,
             http_client=http,
         )
+        if not all(may_receive(base_url, variable(name)) for name in SENT_BY_SDK):
+            self._sdk.organization = self._sdk.project = None
+            self._sdk._custom_headers = {}
 
     async def close(self) -> None:
         await self._sdk.close()

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.llm import structured_output
 from evalflows.llm.caller import Caller
-from evalflows.llm.client import Response
 from evalflows.specs.errors import CallError
 from evalflows.specs.protocols import Completion, Message
 from evalflows.store.records import CallRow, to_json
+
+if TYPE_CHECKING:
+    from evalflows.llm.client import Response
 
 
 class Completer:
@@ -29,7 +31,7 @@ class Completer:
     ) -> Completion:
         request = self._request(messages, schema, model, parameters)
 
-        def read(response: Response) -> dict[str, Any]:
+        def read(response: "Response") -> dict[str, Any]:
             fields = completion_fields(response.body)
             self._parsed(json.loads(fields["response"])["message"], schema, fields["finish_reason"])
             return fields

@@ -7,7 +7,6 @@ from functools import cache
 from evalflows.llm import loop, minilm
 from evalflows.llm.budget import Budget
 from evalflows.llm.caller import Caller, Endpoint
-from evalflows.llm.client import Client
 from evalflows.llm.complete import Completer
 from evalflows.llm.connections import address, key_of
 from evalflows.llm.embed import Embedder
@@ -72,6 +71,8 @@ async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list
 
 @cache
 def _endpoint(name: str, connection: ConnectionSpec, base_url: str, identity: str, key: str | None) -> Endpoint:
+    from evalflows.llm.client import Client  # late: the SDK is slow to import, and a run may make no call
+
     own = connection if isinstance(connection, EndpointConnection) else None
     limiter = Limiter(
         connection.max_in_flight,

@@ -11,12 +11,16 @@ from evalflows.llm.connections_file import read_connections
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.paths import expanded
+from evalflows.specs.permitted_environment import Source, check_sent, variable
 
 FILE = "connections.yaml"
 """The shared connections file in the current folder, unless EVALFLOWS_CONNECTIONS names another."""
 
 AUTO_MODEL = "gpt-4o-mini"
 """The provider's model that `auto` uses unless OPENAI_MODEL names one."""
+
+SENT_BY_SDK = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+"""Environment variables that the OpenAI SDK sends to every endpoint."""
 
 SHORTEST_KEY = 4
 """Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
@@ -60,13 +64,38 @@ def shared() -> dict[str, ConnectionSpec]:
     return read_connections(path)
 
 
+def addresses_of_keys() -> dict[Source, list[str]]:
+    """Return the base URLs with which the shared and the built-in connections define each key."""
+    addresses: dict[Source, list[str]] = {}
+    for connection in known({}).values():
+        if isinstance(connection, EndpointConnection):
+            for source in (_source(connection), *map(variable, SENT_BY_SDK)):
+                if source is not None:
+                    addresses.setdefault(source, []).append(connection.base_url)
+    return addresses
+
+
+def check_key(name: str, connection: EndpointConnection) -> None:
+    """Raise InputError if a deployment's run may not send the connection's key to its base URL."""
+    if source := _source(connection):
+        shown = _variable(source.name) if connection.api_key_env else repr(block_name(source.name))
+        check_sent(f"connection {name!r}", source, shown, connection.base_url)
+
+
+def _source(connection: EndpointConnection) -> Source | None:
+    if connection.api_key_env is not None:
+        return variable(connection.api_key_env)
+    return None if connection.api_key_block is None else Source("Secret block", connection.api_key_block)
+
+
 def key_of(name: str, connection: EndpointConnection) -> str | None:
     """Return the key from the environment; it is never stored, logged or shown.
 
-    Raises InputError if its variable is not set or does not hold a key.
+    Raises InputError if its variable is not set or does not hold a key, or a deployment's run may not send it there.
     """
     if connection.api_key_env is None:
         return None
+    check_key(name, connection)
     where = f"connection {name!r}: the environment variable {_variable(connection.api_key_env)}"
     if lacks_key(connection):
         raise InputError(f"{where} is not set")

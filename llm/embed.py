@@ -5,12 +5,14 @@ import base64
 import json
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.llm.caller import Caller
-from evalflows.llm.client import Response
 from evalflows.specs.errors import CallError
 from evalflows.store.records import to_json
+
+if TYPE_CHECKING:
+    from evalflows.llm.client import Response
 
 LARGEST = 3.4028234663852886e38
 """The largest 32-bit float."""
@@ -36,7 +38,7 @@ class Embedder:
         return list(array("f", base64.b64decode(json.loads(row.response or "{}")["vector"])))
 
 
-def _read(response: Response) -> dict[str, Any]:
+def _read(response: "Response") -> dict[str, Any]:
     """Return the row fields, with the vector as 32-bit floats in base64: a quarter of its size as text."""
     data = response.body.get("data")
     vector = data[0].get("embedding") if isinstance(data, list) and data and isinstance(data[0], dict) else None

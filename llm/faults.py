@@ -2,13 +2,16 @@
 
 import json
 import re
-
-import openai
+import sys
+from typing import TYPE_CHECKING, TypeGuard
 
 from evalflows.llm.capped_client import redirect
 from evalflows.llm.connections import without_key
 from evalflows.llm.rate_limit_headers import read_rate_limit
 from evalflows.specs.errors import CallError, ErrorKind, describe
+
+if TYPE_CHECKING:
+    import openai
 
 _TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
 """Messages of servers that have no error code for it."""
@@ -39,6 +42,8 @@ def classify(error: Exception) -> CallError:
     root = _root(error)
     if isinstance(root, CallError):  # the SDK wraps what its client raises
         return root
+    import openai  # late: it is slow to import
+
     if isinstance(error, openai.APITimeoutError) and isinstance(root, TimeoutError | openai.APITimeoutError):
         return CallError("timeout", "no answer in time")
     if isinstance(error, openai.APIStatusError):
@@ -61,12 +66,20 @@ def _root(error: BaseException) -> BaseException:
 
 def fault_of(error: Exception | SystemExit) -> CallError:
     """Return what the user's own code raised: the error of a call, their own OpenAI client's too, else `raised`."""
-    fault = classify(error) if isinstance(error, CallError | openai.APIError) else CallError("raised", describe(error))
+    fault = (
+        classify(error) if isinstance(error, CallError) or _is_of_sdk(error) else CallError("raised", describe(error))
+    )
     fault.args = (without_keys(str(fault)),)
     return fault
 
 
-def _status_kind(error: openai.APIStatusError) -> ErrorKind:
+def _is_of_sdk(error: BaseException) -> TypeGuard[Exception]:
+    """Whether an error is one of the SDK, which is then loaded."""
+    sdk = sys.modules.get("openai")
+    return sdk is not None and isinstance(error, sdk.APIError)
+
+
+def _status_kind(error: "openai.APIStatusError") -> ErrorKind:
     code, status = str(getattr(error, "code", "") or ""), error.status_code
     if code == "insufficient_quota":
         return "quota_exhausted"
@@ -92,10 +105,10 @@ def http_status_kind(status: int) -> ErrorKind:
     return "server_error" if status >= 500 or status == 409 else "bad_request"
 
 
-def _message(error: openai.APIStatusError) -> str:
+def _message(error: "openai.APIStatusError") -> str:
     body = error.body if isinstance(error.body, dict) else {}
     return " ".join(str(body.get("message") or error.message).split())
 
 
-def _status_message(error: openai.APIStatusError) -> str:
+def _status_message(error: "openai.APIStatusError") -> str:
     return redirect(error.response) or f"HTTP {error.status_code}: {_message(error)[:500]}"

@@ -18,6 +18,7 @@ from evalflows.llm.limiter import Limiter, outcome_of
 from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
 from evalflows.specs.errors import CallError, InputError, describe
 from evalflows.specs.paths import filled
+from evalflows.specs.permitted_environment import check_sent, variable, variables_in
 from evalflows.specs.protocols import Post, Posted
 from evalflows.specs.target import HttpTarget
 
@@ -59,11 +60,14 @@ def poster(spec: HttpTarget) -> Post:
 def headers_of(spec: HttpTarget) -> dict[str, str]:
     """Return the headers with values from the environment filled in.
 
-    Raises InputError, without showing the value, if a variable is not set or a header cannot be sent.
+    Raises InputError, without showing the value, if a variable is not set, a header cannot be sent, or a deployment's
+    run may not send a variable there.
     """
     headers = {}
     for name, value in spec.headers.items():
         where = f"target {spec.name!r}: headers: {name}"
+        for used in variables_in(value):
+            check_sent(where, variable(used), used, spec.url)
         headers[name] = filled(value, where).strip()
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", headers[name]):
             raise InputError(f"{where}: cannot be sent as a header, wanted plain characters in one line")
@@ -72,7 +76,7 @@ def headers_of(spec: HttpTarget) -> dict[str, str]:
 
 def secrets_of(spec: HttpTarget) -> list[str]:
     """Return the header values taken from the environment, which must not appear in any message."""
-    names = {name for value in spec.headers.values() for name in re.findall(r"\$\{(\w+)\}", value)}
+    names = {name for value in spec.headers.values() for name in variables_in(value)}
     return [value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST_SECRET]
 
 

@@ -1,5 +1,7 @@
 """Record which calls are made for the current item, through a context variable."""
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,7 +24,7 @@ class AnsweredCall(NamedTuple):
 class Recorder:
     """Records the calls of one item: of one answer of a target, or of one judgement of an evaluator."""
 
-    keep: Callable[[CallRow], None]  # writes the row to disk before the answer is used
+    keep: Callable[[CallRow], None]  # writes a row to disk
     experiment_id: str | None = None
     subject_id: str | None = None
     evaluator: str | None = None
@@ -30,6 +32,12 @@ class Recorder:
     answered: list[AnsweredCall] = field(default_factory=list)  # in order
     failed: list[CallRow] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)  # of the user's own code, in order
+
+    def store(self, row: CallRow) -> None:
+        """Write the row of a call to disk, before its answer is used, and count it."""
+        self.keep(row)
+        with _lock:
+            _made[row.experiment_id] += 1
 
     @property
     def attempts(self) -> int:
@@ -57,6 +65,16 @@ class Recorder:
             tokens_out=sum_of_known(row.tokens_out for row in rows),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
         )
+
+
+_made: Counter[str | None] = Counter()
+_lock = threading.Lock()
+
+
+def calls_made() -> Counter[str | None]:
+    """Return the number of calls that this process has made so far, by the experiment or comparison that paid."""
+    with _lock:
+        return _made.copy()
 
 
 _current: ContextVar[Recorder | None] = ContextVar("evalflows_recorder", default=None)

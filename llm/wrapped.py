@@ -157,12 +157,12 @@ def _recorded(
             row = _failed(row, error, time.perf_counter() - started)
             settle(row)
             recorder.failed.append(row)
-            recorder.keep(row)
+            recorder.store(row)
             raise
         remember_key(client.api_key)
         row = _answered(row, call.answer, time.perf_counter() - started)
         settle(row)
-        recorder.keep(row)
+        recorder.store(row)
         recorder.answered.append(AnsweredCall(row))
         note |= {"outputs": _content(call.answer), "tokens_in": row.tokens_in, "tokens_out": row.tokens_out}
         note |= {"cost_usd": row.cost_usd}

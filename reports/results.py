@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalflows.reports.figures import figure, p_text, span
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups

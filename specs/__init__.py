@@ -1,14 +1,19 @@
 """The specs: pydantic models shared by spec files, flows and the forms in Prefect's UI."""
 
-from evalflows.specs.columns import AnswerColumns, ExampleColumns
-from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
-from evalflows.specs.dataset import DatasetSpec, Expectation
-from evalflows.specs.errors import CallError, IncompleteError, InputError
-from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.specs.experiment import ExperimentSpec, load_experiment
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.specs.protocols import Complete, Completion, Embed, Message
-from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from typing import TYPE_CHECKING
+
+from evalflows.specs.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from evalflows.specs.columns import AnswerColumns, ExampleColumns
+    from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
+    from evalflows.specs.dataset import DatasetSpec, Expectation
+    from evalflows.specs.errors import CallError, IncompleteError, InputError
+    from evalflows.specs.evaluator import EvaluatorSpec
+    from evalflows.specs.experiment import ExperimentSpec, load_experiment
+    from evalflows.specs.metric import CompositeSpec, MetricSpec
+    from evalflows.specs.protocols import Complete, Completion, Embed, Message
+    from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 
 __all__ = [
     "AnswerColumns",
@@ -36,3 +41,18 @@ __all__ = [
     "TargetSpec",
     "load_experiment",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "columns": ("AnswerColumns", "ExampleColumns"),
+        "connection": ("ConnectionSpec", "EndpointConnection", "LocalConnection"),
+        "dataset": ("DatasetSpec", "Expectation"),
+        "errors": ("CallError", "IncompleteError", "InputError"),
+        "evaluator": ("EvaluatorSpec",),
+        "experiment": ("ExperimentSpec", "load_experiment"),
+        "metric": ("CompositeSpec", "MetricSpec"),
+        "protocols": ("Complete", "Completion", "Embed", "Message"),
+        "target": ("ChatTarget", "HttpTarget", "PythonTarget", "RecordedTarget", "TargetSpec"),
+    },
+)

@@ -1,9 +1,10 @@
 """Exceptions and error kinds shared by all packages: invalid input, failed model calls, incomplete runs."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 ErrorKind = Literal[
     "rate_limited",  # the provider refused for now: HTTP 429
@@ -85,7 +86,7 @@ class CallError(Exception):
         self.limit_is_empty = limit_is_empty  # whether the provider reported no remaining quota for now
 
 
-def first_problem(error: ValidationError, where: str) -> str:
+def first_problem(error: "ValidationError", where: str) -> str:
     """Format a pydantic error as one line: the first problem, the value it got, and the number of further problems."""
     problems = error.errors(include_url=False)
     # An unknown field is often a typo, and the cause of the other problems.

@@ -11,7 +11,8 @@ from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric import MEASURES, CompositeSpec, MetricSpec
+from evalflows.specs.metric import CompositeSpec, MetricSpec
+from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.running import (
     Adjusted,
     BreakerPause,

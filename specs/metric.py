@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-MEASURES = ("latency", "cost", "tokens", "length")
-"""Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
-better."""
+from evalflows.specs.metric_names import MEASURES
 
 MAX_NUMBER = 1e60
 """Largest size of a score or label. The fourth powers of larger ones could overflow, and end every verdict."""

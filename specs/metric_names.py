@@ -1,7 +1,11 @@
-"""Names of metrics that are computed from the repetitions of another one: `right pass@2` is computed from `right`."""
+"""Names of metrics: the built-in ones, and those computed from repetitions, as `right pass@2` is from `right`."""
 
 import re
 from typing import Literal, get_args
+
+MEASURES = ("latency", "cost", "tokens", "length")
+"""Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
+better."""
 
 PassKind = Literal["pass@", "pass^"]
 

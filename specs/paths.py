@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.permitted import permitted_path
+from evalflows.specs.permitted_environment import check_in_paths
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -25,8 +26,10 @@ def filled(text: str, where: str) -> str:
 def located(path: str | os.PathLike[str]) -> Path:
     """Return a path of a spec with its environment variables and `~` expanded.
 
-    Raise InputError if a variable is not set, or if a deployment's run may not name the path: see `permitted.py`.
+    Raise InputError if a variable is not set, or if a deployment's run may not name the path or use the variable: see
+    `permitted.py` and `permitted_environment.py`.
     """
+    check_in_paths(os.fspath(path))
     return permitted_path(expanded(path), os.fspath(path))
 
 

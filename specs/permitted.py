@@ -83,15 +83,22 @@ def permitted_path(path: Path, given: str) -> Path:
     return normal if ".." in path.parts else path
 
 
-def _listed_modules(file: Path) -> tuple[str, ...]:
+def own_settings(file: Path) -> dict[str, Any]:
+    """Return `[tool.evalflows]` of a pyproject.toml; empty if there is none. Raise InputError if it cannot be read."""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return ()
+        return {}
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from error
-    own: Any = content.get("tool", {}).get("evalflows", {})
-    listed = own.get(SETTING, []) if isinstance(own, dict) else own
+    own = content.get("tool", {}).get("evalflows", {})
+    if not isinstance(own, dict):
+        raise InputError(f"{file}: tool.evalflows: got {short(own)}, wanted a table")
+    return own
+
+
+def _listed_modules(file: Path) -> tuple[str, ...]:
+    listed = own_settings(file).get(SETTING, [])
     if not isinstance(listed, list) or not all(isinstance(name, str) and name for name in listed):
         raise InputError(f"{file}: tool.evalflows.{SETTING}: got {short(listed)}, wanted a list of module names")
     return tuple(listed)

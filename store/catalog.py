@@ -4,7 +4,8 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from graphlib import TopologicalSorter
@@ -69,7 +70,7 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
     def read() -> list[list[tuple[Any, ...]]]:
         for sql, values in queries:
             store.verify(texts_in(values), tables_of(sql))
-        with _viewing(store) as catalog:
+        with _viewing(store, *(sql for sql, _ in queries)) as catalog:
             return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
 
     return store.steady(read)
@@ -80,26 +81,35 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
 
     def read() -> pa.Table:
         store.verify(texts_in(values), tables_of(sql))
-        with _viewing(store) as catalog:
+        with _viewing(store, sql) as catalog:
             return catalog.sql(sql, params=list(values)).to_arrow_table()
 
     return store.steady(read)
 
 
 @contextmanager
-def _viewing(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The store's own DuckDB, with the views."""
+def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The store's own DuckDB, with the views that the queries read; creating all takes longer than most queries."""
+    wanted = frozenset().union(*map(views_of, queries))
     with store.cursor() as catalog:
-        if not catalog.execute("select 1 from duckdb_views() where view_name = ?", [view_files()[-1].stem]).fetchall():
-            _create_views(catalog)
+        with _creating:
+            known = {name for (name,) in catalog.execute(_KNOWN_VIEWS).fetchall()}
+            if not wanted <= known:
+                _create_views(catalog, wanted - known)
         yield catalog
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
+_creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
+_KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str] | None = None) -> None:
+    """Create the views of these names, which include those that they read; all by default."""
     # Python and SQL share one pattern for names of pass@k metrics.
     connection.execute(f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')")
     for path in view_files():
-        connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
+        if names is None or path.stem in names:
+            connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
 
 
 @cache
@@ -116,10 +126,19 @@ def view_files() -> list[Path]:
 @cache
 def tables_of(sql: str) -> frozenset[str]:
     """Return the store's tables that a query reads, also through views."""
-    named = set(re.findall(r"\b(?:from|join)\s+(?:source\.)?(\w+)", sql))
-    views = {path.stem: path for path in view_files() if path.stem not in TABLES}
-    through = [tables_of(views[name].read_text(encoding="utf-8")) for name in named & views.keys()]
-    return frozenset(named & TABLES.keys()).union(*through)
+    return (_named(sql) | views_of(sql)) & TABLES.keys()
+
+
+@cache
+def views_of(sql: str) -> frozenset[str]:
+    """Return the views that a query reads, also through other views. Those of staging are named like their tables."""
+    views = {path.stem: path for path in view_files()}
+    named = _named(sql) & views.keys()
+    return named.union(*(views_of(views[name].read_text(encoding="utf-8")) for name in named - TABLES.keys()))
+
+
+def _named(sql: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\b(?:from|join)\s+(?:source\.)?(\w+)", sql))
 
 
 def grain(path: Path) -> tuple[str, ...]:

@@ -1,34 +1,22 @@
 """Examining a store: every file is read, and everything that is damaged, missing, repeated or foreign is named."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from evalflows.specs.errors import InputError
 from evalflows.store.checksums import damage_of, has_checksum
 from evalflows.store.damage import restore_empties
 from evalflows.store.file_states import states_of
-from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.layout import StoredFile
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.spool import spool_folder
-
-
-def existing_store(root: str | os.PathLike[str] | None = None) -> Store:
-    """Return a store, as `Store`. Raise InputError if there is none: an empty new one would be found sound."""
-    layout = Layout.at(root)
-    fs, _ = fsspec.core.url_to_fs(layout.root)
-    if not fs.exists(layout.root):
-        raise InputError(f"store {layout.root!r}: not found, wanted an existing store")
-    return Store(layout.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +80,7 @@ class _Examiner:
                 self.n_without_checksum += not has_checksum(opened)
                 if problem is None:
                     opened.seek(0)
-                    rows = pq.read_table(opened)
+                    rows = pq.ParquetFile(opened).read()
         except FileNotFoundError:
             return  # sealed or removed meanwhile
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -3,12 +3,11 @@
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evalflows.store import records
 
@@ -117,14 +116,25 @@ def to_rows(table: str, data: pa.Table) -> list[Any]:
     """Convert an Arrow table to records. Columns that it lacks are null."""
     record = TABLES[table].record
     names = [name for name in schema_of(record).names if name in data.column_names]
-    columns = [data.column(name).to_pylist() for name in names]
+    columns = [_values(data.column(name)) for name in names]
     return [record(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The column's values in Python. Of times, pyarrow makes such values too, but imports pandas first."""
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    microseconds = (value for chunk in column.chunks for value in chunk.view(pa.int64()).to_pylist())
+    return [None if value is None else _EPOCH + timedelta(microseconds=value) for value in microseconds]
 
 
 def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
     """Return rows with `recorded_at` at least a microsecond after `newest`; later ones are left as they are."""
     if newest is None:
         return data
+    import pyarrow.compute as pc  # late: queries do not need it
+
     place = data.schema.get_field_index("recorded_at")
     column = data.column(place)
     if pc.min(column).as_py() > newest:
@@ -139,6 +149,8 @@ def _array(column: list[Any], kind: pa.DataType) -> pa.Array:
     except UnicodeEncodeError:  # for example in a comment: no reason to lose the whole part
         return pa.array([records.mended(value) if isinstance(value, str) else value for value in column], type=kind)
 
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TYPES: dict[object, pa.DataType] = {
     str: pa.string(),

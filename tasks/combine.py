@@ -17,7 +17,8 @@ from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
 from evalflows.execution.views import evaluations_view, example_view, run_view
 from evalflows.llm import loop
-from evalflows.specs.metric import MEASURES, CompositeSpec
+from evalflows.specs.metric import CompositeSpec
+from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.reference import load
 from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
 from evalflows.store.spool import Spool

@@ -12,6 +12,7 @@ from evalflows.execution.progress import Planned, tally
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.tasks.interrupts import raise_if_pressed
+from evalflows.tasks.server_watch import note_owners, raise_if_lost, reported_if_possible
 
 Watch = Callable[["Progress"], None]
 """Called every second with the current progress."""
@@ -63,18 +64,21 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
     """Wait for all steps, and report progress meanwhile."""
     if not planned.owners:
         return
+    note_owners(planned.owners)
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
         pending = wait(list(steps), timeout=INTERVAL_S).not_done
         raise_if_pressed()
+        raise_if_lost()
         progress = _progress(planned)
         for watch in _watching:
             watch(progress)
         percent = round(progress.percent if pending else 100.0, 1)
         if percent != shown:
-            update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
-            shown = percent
+            with reported_if_possible():
+                update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
+                shown = percent
         if not pending:
             return
 

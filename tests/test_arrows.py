@@ -42,8 +42,13 @@ ONLY_IN = {
 }
 
 
+TEMPLATES = ROOT / "cli" / "templates"
+"""Files that `evalflows init` writes for users: no modules of evalflows."""
+
+
 def modules() -> list[Path]:
-    return [path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
+    paths = [path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
+    return [path for path in paths if path.parent != TEMPLATES]
 
 
 def name_of(path: Path) -> str:

@@ -6,8 +6,7 @@ from functools import cached_property
 
 from evalflows.reports.backtest import Relation
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric import MEASURES
-from evalflows.specs.metric_names import base_metric
+from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import Approval, approvals

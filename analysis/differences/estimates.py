@@ -6,7 +6,7 @@ from evalflows.analysis.differences.experiment_pair import ExperimentPair, Teste
 from evalflows.analysis.differences.metric_pairs import MetricSample, scale_of
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.records import EstimateRow, ExperimentRow, VerdictRow, derived_id
 
 

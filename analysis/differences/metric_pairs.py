@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences.verdicts import DifferenceTest
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MEASURES, MetricSpec
+from evalflows.specs.metric import MetricSpec
+from evalflows.specs.metric_names import MEASURES
 from evalflows.stats import MeanEstimate, PairedDifference, linearised, mean_estimate, paired_difference
 from evalflows.store.queries.metric_values import MetricValues, Values
 from evalflows.store.reasons import Reason

@@ -20,8 +20,7 @@ from evalflows.execution.prepared_evaluator import PreparedEvaluator
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MEASURES
-from evalflows.specs.metric_names import base_metric
+from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.store.records import ExampleRow
 
 Evaluator = PreparedEvaluator[EvaluatorSpec]

@@ -7,7 +7,7 @@ from typing import Any
 from evalflows.evaluators.asking import shipped
 from evalflows.evaluators.settings import checked_text
 from evalflows.specs.errors import short
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 
 CRITERIA: Mapping[str, str] = dict(line.split(": ", 1) for line in shipped("criteria_by_name").splitlines() if line)
 """The built-in criteria: name -> the question that the judge answers with yes or no."""

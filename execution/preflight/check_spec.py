@@ -21,8 +21,8 @@ from evalflows.specs.connection import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MEASURES, CompositeSpec
-from evalflows.specs.metric_names import base_metric
+from evalflows.specs.metric import CompositeSpec
+from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec

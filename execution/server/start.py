@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from evalflows.execution.server.home import Home, Server, hold_shared, is_locked
@@ -36,6 +37,25 @@ def begin(port: int | None = None) -> None:
     _use(home)
     if not is_locked(home.lock) and not any(process.poll() is None for process in _started):
         _started.append(_spawn(port))
+
+
+def begin_early() -> None:
+    """Start the local server while modules load and the spec is checked, unless another API may be configured.
+
+    Prefect, which knows for certain, takes seconds to load.
+    """
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    files = [home / "profiles.toml", Path("prefect.toml"), Path("pyproject.toml"), Path(".env")]
+    if not os.environ.get("PREFECT_API_URL") and not any(_mentions_prefect(file) for file in files):
+        begin()
+
+
+def _mentions_prefect(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return "tool.prefect" in text or "PREFECT_API_URL" in text or path.name == "prefect.toml"
 
 
 def local_server(port: int | None = None) -> Server:

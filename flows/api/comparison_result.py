@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from evalflows.reports.comparison import ComparisonReport, comparison_report
 from evalflows.store.catalog import ask_arrow
 from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonSetRow
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ComparativeResult:
@@ -44,26 +45,28 @@ class ComparativeResult:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self._pairs)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """One row per pair and metric.
 
         Columns: example_id, repetition, metric, left, right (experiments), winner (an experiment, `tie`, or None if
         the verdict is missing), shown_first (an experiment, or `both`), inputs.*, reference.*, left.*, right.*, and
         scores, comments, status and cost.
         """
+        import pandas as pd
+
         return pd.DataFrame([_flat(pair) for pair in self._pairs])
 
-    def win_rates(self) -> pd.DataFrame:
+    def win_rates(self) -> "pd.DataFrame":
         """One row per candidate, baseline, metric and slice."""
         return self._query("select * from win_rates where comparison_id = ?")
 
-    def leaderboard(self) -> pd.DataFrame:
+    def leaderboard(self) -> "pd.DataFrame":
         """One row per experiment, metric and slice, best first."""
         return self._query(
             "select * from leaderboard where comparison_id = ? order by metric, slice <> 'all', slice, rank"
         )
 
-    def _query(self, query: str) -> pd.DataFrame:
+    def _query(self, query: str) -> "pd.DataFrame":
         table: pd.DataFrame = ask_arrow(Store(), query, [self.comparison_id]).to_pandas()
         return table
 

@@ -10,7 +10,6 @@ from evalflows.execution.resolve import named_reference
 from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
-from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import FallbackSpec
@@ -34,6 +33,8 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
 
     Raise InputError if the spec is wrong, and IncompleteError if the comparison could not be completed.
     """
+    from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
+
     refuse_if_running(spec, resume)
     checked = check_and_resolve(spec)
     with watched(watch), flow_settings():

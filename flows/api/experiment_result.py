@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow
 from evalflows.store.snapshots import load_snapshot
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +68,10 @@ class ExperimentResult:
             raise KeyError(f"metric {metric!r}: wanted one of {', '.join(known) or 'no metric at all'}")
         return [None if not s else s[0].value if s[0].value is not None else s[0].label for s in by_run]
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """One row per run: example, inputs.*, outputs.*, reference.*, score.*, status, error, latency and cost."""
+        import pandas as pd
+
         return pd.DataFrame([_flat(item) for item in self])
 
 

@@ -9,12 +9,11 @@ from typing import Any, overload
 from pydantic import ValidationError
 
 from evalflows.execution.resolve import named_reference
+from evalflows.execution.server.start import begin_early
 from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
-from evalflows.flows.gate_release import gate_release
-from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -42,7 +41,10 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
+    from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time
+
     refuse_if_running(spec, resume)
+    begin_early()
     frozen = check_and_freeze(spec)
     with watched(watch), flow_settings():
         return run_experiment(frozen, resume)
@@ -53,7 +55,10 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
+    from evalflows.flows.gate_release import gate_release
+
     refuse_if_running(spec, resume)
+    begin_early()
     checked = check_gates.fn(spec)
     with watched(watch), flow_settings():
         return gate_release(checked, resume)

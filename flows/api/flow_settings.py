@@ -11,6 +11,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_sett
 
 from evalflows.execution.server.access import DENIED, access_denied, server_access
 from evalflows.specs.errors import InputError
+from evalflows.tasks.server_watch import server_watched
 
 REACHED_WITHIN_S = 10.0
 """Seconds that a server may take to answer that it is there."""
@@ -18,17 +19,18 @@ REACHED_WITHIN_S = 10.0
 
 @contextmanager
 def flow_settings() -> Iterator[None]:
-    """Run flows of this block without heartbeats, and on a server that requires a secret if evalflows starts it.
+    """Run flows of this block without heartbeats, on the configured Prefect API or else on the local server.
 
     Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole seconds:
     the run waits for their thread, which sleeps for a second at a time. Raise InputError if the server denies access or
-    cannot be reached: Prefect's client would try for minutes.
+    cannot be reached, and IncompleteError if it is lost later: Prefect's client would try for minutes.
     """
-    if url := get_current_settings().api.url:
-        _check_reachable(url)
     try:
-        with server_access(), temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            yield
+        no_heartbeats = temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+        with server_access(), no_heartbeats:
+            _check_reachable(get_current_settings().api.url or "")
+            with server_watched():
+                yield
     except PrefectHTTPStatusError as error:
         if error.response.status_code not in DENIED:
             raise

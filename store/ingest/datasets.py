@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from evalflows.specs.columns import example_row
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, describe
@@ -147,6 +145,8 @@ def _iterable(returned: Any) -> Iterable[Any]:
         returned.close()
     if inspect.isawaitable(returned) or hasattr(returned, "__aiter__"):
         raise InputError("got an async function, wanted a sync function that yields rows")
+    import pandas as pd  # late: only functions may return frames
+
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 

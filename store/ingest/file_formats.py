@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -214,12 +213,14 @@ def plain(value: Any, where: str) -> Any:
             return {str(name): plain(item, where) for name, item in value.items()}
         case list() | tuple():
             return [plain(item, where) for item in value]
-    if value is pd.NA or value is pd.NaT:
-        return None
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "mM":  # tolist() turns nanoseconds into integers
             value = value.astype(f"{value.dtype.kind}8[us]")
         return plain(value.tolist(), where)
+    import pandas as pd  # late: few values get here
+
+    if value is pd.NA:
+        return None
     raise InputError(f"{where}: got {type(value).__name__}, wanted text, a number, a list or a mapping")
 
 

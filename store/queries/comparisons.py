@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonRow, ComparisonSetRow, derived_id
 

@@ -1,14 +1,15 @@
 """A judge's scores and human labels of the same runs, or of the same pairs of runs."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask, ask_arrow
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +22,8 @@ class Judged:
     candidate: str | None  # for a comparison of two: the experiment whose wins are counted
     metric: str
     people_metric: str
-    judgements: pd.DataFrame  # unit, evaluator, evaluator_version, judge_model, value, label, status, rate, together
-    labels: pd.DataFrame  # unit, value, label, labeller, is_fair, chance, source
+    judgements: "pd.DataFrame"  # unit, evaluator, evaluator_version, judge_model, value, label, status, rate, together
+    labels: "pd.DataFrame"  # unit, value, label, labeller, is_fair, chance, source
 
 
 def judged_and_labelled(store: Store, reference: str, metric: str, people_metric: str) -> Judged:
@@ -82,9 +83,8 @@ class Unlabelled:
 
     experiment_id: str
     name: str
-    runs: (
-        pd.DataFrame
-    )  # run_id, lot, is_labelled, value, spread, other (judge's value), inputs, outputs, reference_outputs
+    runs: "pd.DataFrame"
+    """run_id, lot, is_labelled, value, spread, other (judge's value), inputs, outputs, reference_outputs"""
 
 
 def to_label(store: Store, reference: str, metric: str, people_metric: str) -> Unlabelled:

@@ -71,7 +71,7 @@ def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
         (place / f"{name}.yaml").write_text(yaml.safe_dump(content))
     (place / "prefect.yaml").write_text(PREFECT_YAML)
     store = {"EVALFLOWS_STORE": str(place / "kept"), "EVALFLOWS_SPOOL": str(place / "spool")}
-    own = {"PREFECT_HOME": str(home), "PREFECT_API_URL": "", **store}
+    own = {"EVALFLOWS_HOME": str(home), "PREFECT_API_URL": "", **store}
     with running_up(place, "--port", "0", environment=own) as one:
         there = os.environ | own | one.environment
         subprocess.run([EVALFLOWS, "run", "spec.yaml"], cwd=place, env=there, check=True, capture_output=True)

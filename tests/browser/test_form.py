@@ -42,7 +42,7 @@ def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     (place / "prefect.yaml").write_text(PREFECT_YAML)
-    with running_up(place, "--port", "0", environment={"PREFECT_HOME": str(home), "PREFECT_API_URL": ""}) as one:
+    with running_up(place, "--port", "0", environment={"EVALFLOWS_HOME": str(home), "PREFECT_API_URL": ""}) as one:
         yield one
 
 

@@ -82,23 +82,36 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
     assert (again.returncode, again.stdout) == (0, run.stdout), again.stderr
 
 
-@pytest.mark.parametrize("arguments", [("ls",), ("show", "nothing"), ("sql", "from experiments"), ("sql",)])
-def test_looking_does_not_load_prefect(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from evalflows.cli.main import cli\n"
-        "try:\n    cli(sys.argv[1:], standalone_mode=False)\nexcept SystemExit:\n    pass\n"
-        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
-        "assert 'duckdb' in sys.modules and not slow, slow\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_an_empty_store_is_no_error() -> None:
-    assert "no experiments yet" in in_process("ls").stdout
+@pytest.mark.usefixtures("store")
+def test_an_empty_store_is_no_error(store_root: Path) -> None:
+    assert in_process("ls").stdout == f"no experiments in the store {store_root}: `evalflows run SPEC` creates one\n"
     views = in_process("sql")
     assert views.exit_code == 0 and "metric_summary" in views.stdout
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
+    if exists:
+        store_root.mkdir()
+        (store_root / "other.txt").write_text("of another program")
+    nothing = f"no experiments in the store {store_root}: `evalflows run SPEC` creates one\n"
+    listed, shown = in_process("ls"), in_process("show", "demo")
+    counted = in_process("sql", "select count(*) as n from experiments", "--format", "csv")
+    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, nothing, "")
+    assert (counted.exit_code, counted.stdout, counted.stderr) == (0, "n\n0\n", f"evalflows: {nothing}")
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert shown.stderr == f"evalflows: experiment 'demo': {nothing}"
+    assert (list(store_root.iterdir()) if exists else store_root.exists()) == (
+        [store_root / "other.txt"] if exists else False
+    )
+
+
+def test_a_store_that_has_lost_its_marker_is_read(store: Store) -> None:
+    marker = Path(store.layout.marker)
+    marker.unlink()
+    done = in_process("sql", "select count(*) as n from experiments", "--format", "csv")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "n\n0\n", "")
+    assert marker.exists(), "it is not taken for a store that is missing"
 
 
 BAD_SPECS = {
@@ -160,7 +173,7 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     ("arguments", "message"),
     [
         (("run", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file"),
-        (("show", "nothing"), "experiment 'nothing': not in "),
+        (("show", "nothing"), "experiment 'nothing': no experiments in the store "),
         (("resume", "nothing"), "experiment 'nothing': not in "),
         (("sql", "selec"), "sql: Parser Error"),
         (("sql", "drop view scores"), "sql: got DROP, wanted one query"),
@@ -173,11 +186,12 @@ def test_bad_arguments_are_one_line_and_exit_2(arguments: tuple[str, ...], messa
     assert message in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.usefixtures("store")
 def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise ZeroDivisionError("a bug\nof ours")
 
-    monkeypatch.setattr("evalflows.cli.main.Store", broken)
+    monkeypatch.setattr("evalflows.cli.experiments.Store", broken)
     done = CliRunner().invoke(cli, ["show", "x"])
     message = "internal error in evalflows: ZeroDivisionError: a bug of ours (--verbose shows the traceback)"
     assert (done.exit_code, done.stderr) == (70, f"evalflows: {message}\n")

@@ -52,6 +52,19 @@ def test_what_does_not_end_is_killed(
     assert process.popen.returncode == -signal.SIGKILL
 
 
+def test_output_that_is_not_logged_is_printed_without_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = r"import os; os.write(1, b'a\x1b[31mred\n'); os.write(2, b'b\xe2\x80\xaec\xff\r\nx' + b'y' * 20)"
+    monkeypatch.setattr(module, "LONGEST_LINE", 16)
+    with Processes() as block:
+        process = block.start("program", [sys.executable, "-c", program], {}, None, lambda process: None)
+        process.popen.wait()
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert printed.out == "a\\x1b[31mred\nb\\u202ec\ufffd\n" + "x" + "y" * 15 + "\n" + "y" * 5 + "\n"
+
+
 def test_children_are_ended_and_their_parent_goes_on(processes: Processes, tmp_path: Path) -> None:
     parent = start(processes, PARENT, tmp_path / "log")
     processes.wait(lambda: (tmp_path / "log").read_text() == "up\n")

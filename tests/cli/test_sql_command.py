@@ -64,6 +64,7 @@ def test_a_query_that_cannot_be_interrupted_ends_the_process(limits: str, messag
     assert done.stderr.startswith("evalflows: sql: ") and message in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.usefixtures("store")
 def test_a_timeout_of_a_query_that_ends_in_time_changes_nothing() -> None:
     done = sql("select 1 as one", "--timeout", "5", "--format", "csv")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "one\n1\n", "")

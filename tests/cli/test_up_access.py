@@ -42,11 +42,12 @@ def up(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     (place / "prefect.yaml").write_text(prefect_yaml("mine"))
-    own = {"PREFECT_HOME": str(home), "PREFECT_API_URL": "", "EVALFLOWS_STORE": str(place / "kept")}
+    own = {"EVALFLOWS_HOME": str(home), "PREFECT_API_URL": "", "EVALFLOWS_STORE": str(place / "kept")}
     with running_up(place, "--port", "0", environment=own) as one:
         yield one
         assert one.interrupt() == 0
-    assert not [*home.glob("evalflows/auth-*")], "the secret outlives the server"
+        until(lambda: not one.left(), 30)
+    assert not [*home.glob("*/auth")], "the secret outlives the server"
 
 
 def answered(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str]]:
@@ -105,7 +106,7 @@ def test_every_socket_wants_the_secret(path: str, protocols: list[Any], up: Up) 
 
 
 def test_the_secret_is_seen_by_the_user_alone(home: Path, up: Up) -> None:
-    (file,) = home.glob("evalflows/auth-*")
+    (file,) = home.glob("*/auth")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert up.secret is not None
     assert len(up.secret) > 40
@@ -117,7 +118,7 @@ def test_the_secret_is_seen_by_the_user_alone(home: Path, up: Up) -> None:
 
 
 def test_our_commands_find_the_secret_by_the_url(home: Path, up: Up) -> None:
-    there = os.environ | {"PREFECT_API_URL": up.url, "PREFECT_HOME": str(home)}
+    there = os.environ | {"PREFECT_API_URL": up.url, "EVALFLOWS_HOME": str(home)}
     for arguments in (["deploy"], ["run", "spec.yaml"]):
         done = subprocess.run([EVALFLOWS, *arguments], cwd=up.output.parent, env=there, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -126,9 +127,9 @@ def test_our_commands_find_the_secret_by_the_url(home: Path, up: Up) -> None:
 
 @pytest.mark.parametrize("arguments", [["deploy"], ["run", "spec.yaml"]])
 def test_without_the_secret_they_say_what_they_want(arguments: list[str], tmp_path: Path, up: Up) -> None:
-    there = os.environ | {"PREFECT_API_URL": up.url, "PREFECT_HOME": str(tmp_path)}
+    there = os.environ | {"PREFECT_API_URL": up.url, "EVALFLOWS_HOME": str(tmp_path)}
     done = subprocess.run([EVALFLOWS, *arguments], cwd=up.output.parent, env=there, capture_output=True, text=True)
-    wanted = "access denied, wanted PREFECT_API_AUTH_STRING as `evalflows up` prints it, or PREFECT_API_KEY"
+    wanted = "access denied, wanted PREFECT_API_AUTH_STRING as `evalflows status` prints it, or PREFECT_API_KEY"
     assert (done.returncode, done.stderr) == (2, f"evalflows: PREFECT_API_URL={up.url}: {wanted}\n")
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.composite import Part
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 
 # The mean
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from clock import set_clock_back
 from endpoint import Endpoint, Reply, Request, echo, error, serving
 from gated import drawn, gated
@@ -12,6 +13,7 @@ from pairwise_runs import N, answered, by_length, judged_by
 
 from evalflows import compare, gate, run
 from evalflows.analysis.gates.baselines import approve_baseline
+from evalflows.cli.main import cli
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import IncompleteError
@@ -65,6 +67,16 @@ def test_an_experiment_that_was_sealed_as_running_is_completed_by_a_resume() -> 
         assert run(spec_of(endpoint, run_key="one")) == [identity]
         assert endpoint.calls == ITEMS
     assert sealed_as("experiments", identity) == "completed"
+
+
+def test_a_resume_counts_only_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Endpoint()) as endpoint:
+        with pytest.raises(IncompleteError, match="not done: 3 of 8 answers"):
+            run(spec_of(endpoint, max_calls=5))
+        set_clock_back(monkeypatch)
+        resumed = CliRunner().invoke(cli, ["resume", "faq", "--set", "max_calls=100"])
+        assert (resumed.exit_code, endpoint.calls) == (0, ITEMS), resumed.output
+    assert resumed.stdout.endswith("\n3 model calls made in this run\n")
 
 
 def test_a_resumed_experiment_has_its_last_results(monkeypatch: pytest.MonkeyPatch) -> None:

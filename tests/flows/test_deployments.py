@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from endpoint import Endpoint, Reply, serving
 from prefect.settings import Settings
 from prefect.utilities.callables import parameter_schema
-from running_up import EVALFLOWS, Up, ask, prefect_yaml, running_up, until
+from running_up import EVALFLOWS, MARK, Up, ask, prefect_yaml, running_up, until
 
 from evalflows.flows import SERVER_SETTINGS
 from evalflows.flows.compare_experiments import compare_experiments
@@ -124,6 +125,20 @@ def test_a_run_that_fails_ends_the_command_badly(up: Up, prefect_environment: di
     done = run_and_watch(prefect_environment, "--params", json.dumps({"spec": spec}))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "'Failed'" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_run_sends_no_variable_of_the_worker_to_an_address_of_its_spec(
+    up: Up, prefect_environment: dict[str, str]
+) -> None:
+    with serving(Endpoint(answer=lambda _: Reply({"text": "A."}))) as endpoint:
+        target = {"kind": "http", "url": endpoint.base_url, "headers": {"Authorization": f"Bearer ${{{MARK}}}"}}
+        spec = SPEC | {"targets": [target], "evaluators": [{"use": "json_valid"}]}
+        done = run_and_watch(prefect_environment, "--params", json.dumps({"spec": spec}))
+        assert endpoint.calls == 0
+    assert done.returncode == 1, done.stdout + done.stderr
+    runs = ask(prefect_environment["PREFECT_API_URL"], "/flow_runs/filter", sort="START_TIME_DESC", limit=1)
+    assert f"the environment variable {MARK} may not be sent" in runs[0]["state"]["message"]
 
 
 def test_a_step_reads_a_spec_whole_and_changed(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_pyproject_lists_more_modules(folder: Path) -> None:
         ("[tool", "pyproject.toml: cannot be read: "),
         ("[tool.evalflows]\nallowed_modules = 'numpy'", "allowed_modules: got 'numpy', wanted a list of module names"),
         ("[tool.evalflows]\nallowed_modules = ['']", r"allowed_modules: got \[''\], wanted a list of module names"),
-        ("[tool]\nevalflows = 1", "allowed_modules: got 1, wanted a list of module names"),
+        ("[tool]\nevalflows = 1", "tool.evalflows: got 1, wanted a table"),
     ],
 )
 def test_a_wrong_pyproject_is_told_in_a_line(text: str, message: str, folder: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import duckdb
 import pytest
 from catalog_views import VIEWS, every_view, rows
 from full_store import Filler, Make
 
-from evalflows.store.catalog import connect, grain
+from evalflows.store.catalog import ask, connect, grain
 from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES, schema_of
 
@@ -83,3 +86,15 @@ def test_times_are_in_utc(store: Store, make: Make, monkeypatch: pytest.MonkeyPa
     assert found == at
     assert found.utcoffset() == timedelta(0)
     assert text == "2026-03-04 05:06:07.000089+00"
+
+
+def test_threads_may_ask_for_the_same_views_at_once(store: Store) -> None:
+    """They share a database, in which two of them must not create a view at the same time."""
+    starting = Barrier(8)
+
+    def count(_: int) -> list[list[tuple[Any, ...]]]:
+        starting.wait()
+        return ask(store, ("select count(*) from leaderboard", []), ("select count(*) from results", []))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(count, range(8))) == [[[(0,)], [(0,)]]] * 8

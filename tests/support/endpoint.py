@@ -35,6 +35,7 @@ class Endpoint:
         self.requests: list[Request] = []
         self.sent: list[tuple[Request, Reply]] = []  # what was asked, and the reply to it, where that was sent whole
         self.keys: list[str | None] = []
+        self.headers: list[dict[str, str]] = []  # names and values in lower case
         self.in_flight = 0
         self.peak = 0
         self.cap: int | None = None  # calls at once, beyond which one is refused at once
@@ -65,6 +66,7 @@ class Endpoint:
         request = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         self.requests.append(request)
         self.keys.append(headers.get("authorization"))
+        self.headers.append(headers)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from evalflows.execution.server.settings import SERVER_SETTINGS
 
@@ -16,29 +17,50 @@ from evalflows.execution.server.settings import SERVER_SETTINGS
 @contextmanager
 def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
     """Start a server, and yield the environment that leads to it."""
+    environment = environment_of(folder)
+    server = start_server(folder, environment)
+    try:
+        yield environment
+    finally:
+        end_server(server)
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment that leads to a server on a free port, with its database in a folder."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {
+    return {
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         **SERVER_SETTINGS,
     }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "server.log").open("wb") as log:
+
+
+def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start that server, in a process group of its own, and wait until it answers."""
+    url = environment["PREFECT_API_URL"]
+    port = str(urlsplit(url).port)
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+    with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        _wait_for(f"http://127.0.0.1:{port}/api/health", server, folder / "server.log")
-        yield environment
-    finally:
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait(10)
+        _wait_for(f"{url}/health", server, folder / "server.log")
+    except BaseException:
+        end_server(server)
+        raise
+    return server
+
+
+def end_server(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait(10)
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from compared import Compared
 
-from evalflows.specs.metric import MEASURES
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import (
     cached_judgements,

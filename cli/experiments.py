@@ -1,0 +1,99 @@
+"""Run, resume and show experiments."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from evalflows.cli.comparison import print_comparison, run_comparison
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.gate import print_decisions
+from evalflows.cli.running import prepared
+from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_experiments
+from evalflows.reports.decisions import decisions_of
+from evalflows.specs.errors import InputError
+from evalflows.store.existing import is_store, no_experiments
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
+
+if TYPE_CHECKING:
+    from evalflows.specs.experiment import ExperimentSpec
+
+
+@click.command()
+@click.argument("spec")
+@CHANGES
+@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
+@VERBOSE_RUN
+def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None:
+    """Run the experiment described by a SPEC file (YAML)."""
+    from evalflows.specs.experiment import load_experiment
+
+    with one_line_errors(verbose):
+        _run(load_experiment(spec, [*changes, *(["use_cache=false"] if fresh else [])]), None, verbose)
+
+
+@click.command()
+@click.argument("experiment")
+@CHANGES
+@VERBOSE_RUN
+def resume(experiment: str, changes: tuple[str, ...], verbose: bool) -> None:
+    """Resume an interrupted EXPERIMENT or comparison.
+
+    The other experiments of its run group are resumed too.
+    --set can change limits, such as --set budget_usd=10, but no setting that affects the answers.
+    """
+    from evalflows.specs.experiment import change_experiment
+    from evalflows.store.row_specs import experiment_spec
+
+    with one_line_errors(verbose):
+        store = Store()
+        if is_comparison(store, experiment):
+            _resume_comparison(store, experiment, changes, verbose)
+            return
+        (row,) = store.read("experiments", find_experiments(store, experiment)[0])
+        spec = change_experiment(experiment_spec(row), changes)
+        _run(spec, row.run_group, verbose)
+
+
+def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool) -> None:
+    from evalflows.specs.spec_file import change_spec
+    from evalflows.store.row_specs import comparison_spec
+
+    (row,) = store.read("comparison_sets", find_comparison(store, reference))
+    spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")
+    run_comparison(spec, row.comparison_id, verbose)
+
+
+def _run(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
+    with prepared(verbose, spec.name) as watch:
+        from evalflows import run as run_flow
+        from evalflows.llm.recorder import calls_made
+
+        before = calls_made()
+        experiment_ids = run_flow(spec, group, watch)
+    _print_results(experiment_ids, calls_made() - before)
+
+
+@click.command()
+@click.argument("experiment")
+@VERBOSE
+def show(experiment: str, verbose: bool) -> None:
+    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group."""
+    with one_line_errors(verbose):
+        if not is_store(layout := Layout.at()):
+            raise InputError(f"experiment {experiment!r}: {no_experiments(layout)}")
+        store = Store()
+        if is_comparison(store, experiment):
+            print_comparison(find_comparison(store, experiment))
+            return
+        _print_results(find_experiments(store, experiment))
+
+
+def _print_results(experiment_ids: Sequence[str], made: Mapping[str | None, int] | None = None) -> None:
+    """Print the results of experiments, the decisions of their gates, and the comparison beside them."""
+    print_experiments(experiment_ids, made)
+    print_decisions(decisions_of(Store(), experiment_ids))
+    if comparison := comparison_beside(Store(), experiment_ids):
+        print_comparison(comparison)

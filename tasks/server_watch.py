@@ -1,0 +1,142 @@
+"""Notice that the Prefect server is lost while a flow runs, and end the run: Prefect's client would try for minutes.
+
+A server that is back within LOST_AFTER_S does not harm the run: calls go on, and what Prefect has to report waits.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import httpx
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker, emit_events_to_cloud
+from prefect.settings import (
+    PREFECT_API_REQUEST_TIMEOUT,
+    PREFECT_CLIENT_MAX_RETRIES,
+    Settings,
+    get_current_settings,
+    temporary_settings,
+)
+
+from evalflows.specs.errors import IncompleteError
+from evalflows.tasks.prefect_services import end_services
+
+LOST_AFTER_S = 20.0
+"""Seconds without any answer after which a server is lost. A restart takes 5 to 15."""
+
+INTERVAL_S = 1.0
+
+RETRIES = 4
+"""Retries of Prefect's client: the last one is made after about 30 seconds, when the server is known to be lost."""
+
+
+class ServerLostError(Exception):
+    """The Prefect server has not answered for LOST_AFTER_S."""
+
+
+@dataclass(slots=True)
+class _Watch:
+    url: str
+    settings: Settings  # of the flow
+    owners: set[str] = field(default_factory=set)
+    is_answered: bool = True
+    lost: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        """Ask the server until the run has ended or the server is lost; then let Prefect's client try no more."""
+        answered_at = time.monotonic()
+        while not self.ended.wait(INTERVAL_S):
+            self.is_answered = answers(self.url)
+            if self.is_answered:
+                answered_at = time.monotonic()
+            elif time.monotonic() - answered_at >= LOST_AFTER_S:
+                self.settings.client.max_retries = 0  # threads that already run with these settings read it again
+                self.lost.set()
+                return
+
+    def error(self) -> IncompleteError:
+        first = min(self.owners, default=None)
+        then = (
+            f"finished calls are kept, and `evalflows resume {first}` continues" if first else "nothing was called yet"
+        )
+        return IncompleteError(f"the Prefect server at {self.url} no longer answers; {then}", sorted(self.owners))
+
+
+_watch: ContextVar[_Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def server_watched() -> Iterator[None]:
+    """Watch the server of the flows in this block. Raise IncompleteError if it is lost and they end with an error."""
+    url = get_current_settings().api.url
+    if url is None:
+        yield
+        return
+    patience = {PREFECT_CLIENT_MAX_RETRIES: RETRIES, PREFECT_API_REQUEST_TIMEOUT: LOST_AFTER_S}
+    with temporary_settings(set_defaults=patience) as settings, _events_wait_for_the_server():
+        watch = _Watch(url, settings)
+        threading.Thread(target=watch.watch, name="evalflows-server-watch", daemon=True).start()
+        token = _watch.set(watch)
+        try:
+            yield
+        except Exception as error:
+            if not watch.lost.is_set() and not isinstance(error, httpx.TransportError):
+                raise
+            raise watch.error() from error
+        finally:
+            _watch.reset(token)
+            watch.ended.set()
+            if not watch.is_answered:
+                end_services()
+
+
+def note_owners(owners: Iterable[str]) -> None:
+    """Record the experiments or comparisons that the current run works on, so that the error can name them."""
+    if watch := _watch.get():
+        watch.owners.update(owners)
+
+
+def raise_if_lost() -> None:
+    """Raise ServerLostError if the server of the current run is lost."""
+    if (watch := _watch.get()) and watch.lost.is_set():
+        raise ServerLostError(watch.url)
+
+
+@contextmanager
+def reported_if_possible() -> Iterator[None]:
+    """Skip what the block reports to the server if that does not answer; it is reported again soon."""
+    try:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            yield
+    except httpx.TransportError:
+        raise_if_lost()
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers. How it answers does not matter, and a busy one has time."""
+    try:
+        with urlopen(f"{url.rstrip('/')}/health", timeout=LOST_AFTER_S):
+            return True
+    except HTTPError:
+        return True
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _events_wait_for_the_server() -> Iterator[None]:
+    """Let events wait for the server: by default Prefect drops one after ten seconds, with an error on stderr."""
+    if emit_events_to_cloud():
+        yield
+        return
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=int(2 * LOST_AFTER_S))
+    try:
+        yield
+    finally:
+        EventsWorker.set_client_override(None)

@@ -1,0 +1,206 @@
+"""evalflows init: what it writes, what it keeps, and that the commands it prints run as they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from evalflows.cli.main import cli
+from evalflows.specs import load_experiment
+
+WRITTEN = [
+    "evals/__init__.py",
+    "evals/experiment.yaml",
+    "evals/questions.jsonl",
+    "evals/target.py",
+    "evals/evaluators.py",
+    "evals/test_evals.py",
+    "prefect.yaml",
+    ".github/workflows/evals.yml",
+    ".gitignore",
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def init() -> Result:
+    return CliRunner().invoke(cli, ["init"])
+
+
+def lines(result: Result, action: str) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return [line.removeprefix(action).strip() for line in result.stdout.splitlines() if line.startswith(action)]
+
+
+def commands(result: Result) -> list[str]:
+    """The commands that it prints to run next."""
+    return [line.strip() for line in result.stdout.splitlines() if line.startswith("  ")]
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Everything in a folder; None for a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_an_empty_folder(here: Path) -> None:
+    done = init()
+    assert lines(done, "wrote") == WRITTEN
+    assert lines(done, "kept") == []
+    assert {name for name, content in contents(here).items() if content is not None} == set(WRITTEN)
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert [command.split()[:4] for command in commands(done)] == [
+        ["evalflows", "gate", "evals/experiment.yaml", "#"],
+        ["python", "-m", "pytest", "evals/test_evals.py"],
+    ]
+
+
+def test_a_second_time_nothing_is_written(here: Path) -> None:
+    init()
+    before = contents(here)
+    done = init()
+    assert (lines(done, "wrote"), lines(done, "added"), lines(done, "kept")) == ([], [], WRITTEN)
+    assert contents(here) == before
+
+
+def test_files_that_exist_are_kept_and_named(here: Path) -> None:
+    (here / "prefect.yaml").write_text("deployments: []\n")
+    (here / ".github" / "workflows").mkdir(parents=True)
+    (here / ".github" / "workflows" / "evals.yml").symlink_to("nowhere")
+    done = init()
+    assert lines(done, "kept") == ["prefect.yaml", ".github/workflows/evals.yml"]
+    assert (here / "prefect.yaml").read_text() == "deployments: []\n"
+    assert not (here / ".github" / "workflows" / "nowhere").exists()
+    assert "evals/experiment.yaml" in lines(done, "wrote")
+
+
+def test_a_folder_of_the_users_does_not_become_a_package(here: Path) -> None:
+    (here / "evals").mkdir()
+    assert "evals/__init__.py" not in lines(init(), "wrote")
+    assert not (here / "evals" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b"data/store/\n"),
+        (b"*.pyc\n", b"*.pyc\ndata/store/\n"),
+        (b"caf\xe9", b"caf\xe9\ndata/store/\n"),
+    ],
+)
+def test_the_store_is_added_to_gitignore(here: Path, before: bytes, after: bytes) -> None:
+    (here / ".gitignore").write_bytes(before)
+    assert lines(init(), "added") == ["data/store/ to .gitignore"]
+    assert (here / ".gitignore").read_bytes() == after
+    assert ".gitignore" in lines(init(), "kept")
+    assert (here / ".gitignore").read_bytes() == after
+
+
+@pytest.mark.parametrize("line", [b"data/store/", b"/data/store", b"data", b"/data/ \r"])
+def test_a_gitignore_that_has_the_store_is_kept(here: Path, line: bytes) -> None:
+    (here / ".gitignore").write_bytes(line + b"\n*.pyc\n")
+    done = init()
+    assert (lines(done, "added"), lines(done, "kept")) == ([], [".gitignore"])
+    assert (here / ".gitignore").read_bytes() == line + b"\n*.pyc\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "makes", "message"),
+    [
+        ("evals", Path.touch, "evals/experiment.yaml: cannot be written: Not a directory; nothing was written"),
+        (".github", Path.touch, ".github/workflows/evals.yml: cannot be written: Not a directory; nothing was written"),
+        (".gitignore", Path.mkdir, ".gitignore: cannot be written: Is a directory; nothing was written"),
+        ("evals.py", Path.touch, "evals.py: would be hidden by the package evals/, wanted another file name"),
+    ],
+)
+def test_all_or_nothing_is_written(here: Path, name: str, makes: Any, message: str) -> None:
+    makes(here / name)
+    before = contents(here)
+    done = init()
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"evalflows: {message}\n")
+    assert contents(here) == before
+
+
+def test_a_user_s_folder_is_not_removed_with_what_could_not_be_written(here: Path) -> None:
+    (here / "evals").mkdir()
+    (here / ".gitignore").mkdir()
+    assert init().exit_code == 2
+    assert contents(here) == {"evals": None, ".gitignore": None}
+
+
+def test_the_experiment_is_a_spec_with_a_gate(here: Path) -> None:
+    init()
+    spec = load_experiment("evals/experiment.yaml")
+    assert ([target.name for target in spec.targets], spec.baseline) == (["current", "candidate"], "current")
+    (gate,) = spec.gates
+    assert (gate.thresholds, gate.min_examples) == ({"contains": 0.8, "brief": 0.8}, 5)
+    assert len((here / "evals" / "questions.jsonl").read_text().splitlines()) == 5
+
+
+def test_the_rule_in_the_comment_is_a_rule(here: Path) -> None:
+    init()
+    path = here / "evals" / "experiment.yaml"
+    path.write_text(path.read_text().replace("# non_inferiority:", "non_inferiority:"))
+    assert load_experiment(path).gates[0].non_inferiority == {"contains": 0.05}
+
+
+def test_the_deployments_are_of_that_experiment(here: Path) -> None:
+    from evalflows.flows.deployments import prefect_file, spec_of
+
+    init()
+    file = prefect_file(here)
+    assert (file.deployments, file.pools) == (["evals", "nightly"], ["evals"])
+    for deployment in yaml.safe_load(file.path.read_text())["deployments"]:
+        (step,) = deployment["build"]
+        assert spec_of(**step["evalflows.flows.deployments.spec_of"])["spec"]["name"] == "evals"
+        assert all(not schedule["active"] for schedule in deployment.get("schedules", []))
+
+
+@pytest.mark.slow
+def test_the_printed_commands_run_as_they_are(here: Path, prefect_environment: dict[str, str]) -> None:
+    gate, tests = commands(init())
+    decided = in_bash(gate, here, prefect_environment)
+    assert (decided.returncode, decided.stderr) == (0, ""), decided.stdout
+    assert "gate release: evals-candidate against evals-current: PASS\n" in decided.stdout
+    assert "contains reaches 0.8: 1.000 [0.478, 1.000], 5 examples\n" in decided.stdout
+    assert "no significant difference in" in decided.stdout
+    tested = in_bash(tests, here, prefect_environment)
+    assert tested.returncode == 0, tested.stdout
+    assert "2 passed" in tested.stdout
+    assert (here / "data" / "store").is_dir()
+
+
+@pytest.mark.slow
+def test_the_workflow_fails_with_the_gate_and_has_the_report(here: Path, prefect_environment: dict[str, str]) -> None:
+    init()
+    target = here / "evals" / "target.py"
+    target.write_text(target.read_text().replace("_answer(question.lower())", "'I do not know.'"))
+    job = yaml.safe_load((here / ".github" / "workflows" / "evals.yml").read_text())["jobs"]["gate"]
+    (step,) = (step for step in job["steps"] if step.get("name") == "Decide")
+    keep = job["steps"][-1]
+    assert (step["shell"], keep["if"]) == ("bash", "always()")
+    done = in_bash(step["run"], here, prefect_environment, "-eo", "pipefail")
+    assert done.returncode == 1, done.stdout
+    report = (here / keep["with"]["path"]).read_text()
+    assert "gate release: evals-candidate against evals-current: FAIL\n" in report
+    assert report.splitlines()[-1].startswith("evalflows: gate release: evals-candidate against evals-current: FAIL")
+
+
+def in_bash(script: str, folder: Path, environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a folder with the commands of this environment, and the store in its usual place."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {**os.environ, **environment, "PATH": path, "EVALFLOWS_STORE": "", "EVALFLOWS_SPOOL": ""}
+    return subprocess.run(
+        ["bash", *options, "-c", script], cwd=folder, env=own, capture_output=True, text=True, timeout=300
+    )

@@ -1,0 +1,118 @@
+"""Which slow libraries each command loads: a command waits only for those that it needs."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from evalflows.cli.commands import LateCommand
+from evalflows.cli.main import cli
+from evalflows.store.parquet_files import FORMAT
+
+ROOT = Path(__file__).parent.parent.parent
+SLOW = ("duckdb", "great_expectations", "openai", "pandas", "prefect", "pyarrow", "scipy")
+STORE = {"duckdb", "pyarrow"}
+"""Of a command that reads the store, and of the help of one: its module imports them."""
+
+PROGRAM = f"""
+import atexit, sys
+from evalflows.cli.main import main
+atexit.register(lambda: print("LOADED", *sorted({{*{SLOW}}} & sys.modules.keys()), file=sys.stderr))
+main()
+"""
+
+NEEDED: dict[str, set[str]] = {
+    "--help": set(),
+    "--version": set(),
+    "nothing": set(),
+    "ls": STORE,
+    "show kept": STORE,
+    "sql": STORE,
+    "sql select\t1": STORE,
+    "explain release": STORE,
+    "dataset ls": STORE,
+    "baseline ls": STORE,
+    "labels ls": STORE,
+    "labels judges": STORE,
+    "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
+    "migrate": STORE,
+    "export preferences kept": STORE,
+    "connections": STORE,
+    "evaluators": STORE,
+    "run --help": STORE,
+    "run no_such_file.yaml": STORE,
+    "plan no_such_file.yaml": STORE,
+    "backtest no_such_file.yaml": STORE,
+    "compare --help": STORE,
+    "robustness --help": STORE,
+}
+
+
+@pytest.fixture
+def kept(store_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with finished experiments, a comparison and a decision."""
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile(ROOT / f"tests/store/kept/format_{FORMAT}.zip") as archive:
+        archive.extractall(store_root)
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("arguments", NEEDED)
+def test_a_command_loads_only_what_it_needs(arguments: str) -> None:
+    command = [sys.executable, "-P", "-c", PROGRAM, *(part.replace("\t", " ") for part in arguments.split(" "))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    *_, loaded = done.stderr.splitlines()
+    assert {*loaded.split()} == {"LOADED", *NEEDED[arguments]}, done.stderr
+    refused = arguments == "nothing" or "no_such_file" in arguments
+    assert done.returncode == (2 if refused else 0), done.stderr
+
+
+def test_the_table_of_commands_is_that_of_the_modules() -> None:
+    for name, command in cli.commands.items():
+        assert isinstance(command, LateCommand), name
+        loaded = command.load()
+        assert loaded.name == name
+        assert command.short_help == loaded.get_short_help_str(limit=1000)
+
+
+def test_the_help_of_a_command_is_its_own() -> None:
+    done = CliRunner().invoke(cli, ["sql", "--help"])
+    assert done.exit_code == 0 and "Run a SQL QUERY on the store." in done.stdout and "--timeout SECONDS" in done.stdout
+
+
+def test_every_package_lists_and_finds_its_names() -> None:
+    program = """
+import evalflows, evalflows.llm, evalflows.specs, evalflows.store
+for package in (evalflows, evalflows.llm, evalflows.specs, evalflows.store):
+    assert {*package.__all__} <= {*dir(package)}, package
+    assert all(getattr(package, name).__name__ == name for name in package.__all__ if name.islower())
+    try:
+        package.nothing
+    except AttributeError as error:
+        assert str(error) == f"module {package.__name__!r} has no attribute 'nothing'"
+    else:
+        raise AssertionError(package)
+"""
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("kept")
+def test_a_run_without_model_calls_does_not_load_the_sdk(prefect_environment: dict[str, str], tmp_path: Path) -> None:
+    spec = {
+        "name": "rules",
+        "dataset": {"rows": [{"inputs": {"question": "1 + 1?"}, "metadata": {"said": "2"}}]},
+        "targets": [{"kind": "recorded", "column": "said"}],
+        "evaluators": [{"use": "length_between", "args": {"most": 5}}],
+    }
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    command = [sys.executable, "-P", "-c", PROGRAM, "run", "spec.yaml"]
+    done = subprocess.run(command, env=os.environ | prefect_environment, capture_output=True, text=True)
+    *_, loaded = done.stderr.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert {*loaded.split()} - {"great_expectations"} == {"LOADED", *STORE, "pandas", "prefect", "scipy"}

@@ -1,0 +1,71 @@
+"""Runs of the command that are interrupted and resumed: their spec, their start, and the rows of their store."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from endpoint import Endpoint
+
+from evalflows.store import connect
+
+ITEMS, IN_FLIGHT, PER_ITEM = 200, 10, 2
+ROWS = """
+select example_id, repetition, metric, value, label, status, output_status, outputs::varchar
+from item_scores order by all
+"""
+
+
+def write_spec(folder: Path, base_url: str) -> Path:
+    rows = [
+        {"id": f"q{i}", "inputs": {"question": f"What is {i} + {i}?"}, "reference_outputs": {"answer": str(2 * i)}}
+        for i in range(ITEMS)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    spec = {
+        "name": "killed",
+        "dataset": {"path": "rows.jsonl"},
+        "targets": [{"kind": "chat", "connection": "mock", "user": "{question}"}],
+        "evaluators": [{"use": "judges:says_correct", "connection": "mock"}, "contains"],
+        "connections": {"mock": {"kind": "endpoint", "base_url": base_url, "model": "m", "max_in_flight": IN_FLIGHT}},
+        "chunk_size": 25,
+    }
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    return path
+
+
+def start(folder: Path, environment: dict[str, str], store: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    own = {
+        "EVALFLOWS_STORE": str(store),
+        "EVALFLOWS_SPOOL": str(store) + "-spool",
+        "PYTHONPATH": str(Path(__file__).parent),
+    }
+    return subprocess.Popen(
+        [str(Path(sys.executable).with_name("evalflows")), *arguments],
+        cwd=folder,
+        env=os.environ | environment | own,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output.decode()
+
+
+def rows_of(store: Path) -> list[Any]:
+    with connect(store) as catalog:
+        return catalog.execute(ROWS).fetchall()
+
+
+def when_called(process: subprocess.Popen[bytes], endpoint: Endpoint, calls: int) -> None:
+    deadline = time.monotonic() + 60
+    while endpoint.calls < calls:
+        assert process.poll() is None and time.monotonic() < deadline, "ended before it could be killed"
+        time.sleep(0.002)

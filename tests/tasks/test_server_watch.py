@@ -1,0 +1,168 @@
+"""A lost server is noticed after a while without any answer, and ends the run with one IncompleteError."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from endpoint import Endpoint, Reply, serving
+from prefect._internal.concurrency.services import QueueService
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.tasks import prefect_services, server_watch
+from evalflows.tasks.prefect_services import end_services
+from evalflows.tasks.server_watch import (
+    ServerLostError,
+    answers,
+    note_owners,
+    raise_if_lost,
+    reported_if_possible,
+    server_watched,
+)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port at which nothing listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.fixture
+def url(port: int) -> Iterator[str]:
+    address = f"http://127.0.0.1:{port}/api"
+    with temporary_settings({PREFECT_API_URL: address}):
+        yield address
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer once is lost."""
+    monkeypatch.setattr(server_watch, "INTERVAL_S", 0.001)
+    monkeypatch.setattr(server_watch, "LOST_AFTER_S", 0.0)
+
+
+def current() -> server_watch._Watch:
+    watch = server_watch._watch.get()
+    assert watch is not None
+    return watch
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_lost_server_ends_the_run_with_one_line(url: str) -> None:
+    with pytest.raises(IncompleteError) as caught, server_watched():
+        note_owners({"exp-2", "exp-1"})
+        assert current().lost.wait(30)
+        assert get_current_settings().client.max_retries == 0
+        raise_if_lost()
+    assert caught.value.experiments == ("exp-1", "exp-2")
+    then = "finished calls are kept, and `evalflows resume exp-1` continues"
+    assert str(caught.value) == f"the Prefect server at {url} no longer answers; {then}"
+    raise_if_lost()  # of another run
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_server_lost_before_the_first_call(url: str) -> None:
+    with pytest.raises(IncompleteError, match="no longer answers; nothing was called yet"), server_watched():
+        assert current().lost.wait(30)
+        raise RuntimeError("whatever Prefect raises")
+
+
+@pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ReadTimeout("slow")])
+def test_what_prefects_client_raises_is_a_lost_server_too(error: Exception, url: str) -> None:
+    with pytest.raises(IncompleteError, match="no longer answers"), server_watched():
+        raise error
+
+
+@pytest.mark.parametrize("error", [InputError("wrong"), KeyboardInterrupt()])
+def test_other_errors_stay_as_they_are(error: BaseException, url: str) -> None:
+    with pytest.raises(type(error)) as caught, server_watched():
+        raise error
+    assert caught.value is error
+
+
+def test_nothing_is_watched_without_an_address() -> None:
+    with temporary_settings({PREFECT_API_URL: None}), server_watched():
+        assert server_watch._watch.get() is None
+        note_owners({"exp-1"})
+        raise_if_lost()
+
+
+@pytest.mark.parametrize(
+    ("answered", "is_lost"),
+    [
+        ("yyyy", False),
+        ("ynnnyyy", False),
+        ("ynnnynnny", False),
+        ("ynnnn", True),
+        ("nnnn", True),
+    ],
+)
+def test_a_server_is_lost_after_twenty_seconds_without_an_answer(
+    answered: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, now = list(answered), [0.0]
+    with temporary_settings({}) as settings:
+        watch = server_watch._Watch("http://server", settings)
+
+    def answer(url: str) -> bool:
+        now[0] += 5.0
+        said = left.pop(0) == "y"
+        if not left:
+            watch.ended.set()
+        return said
+
+    monkeypatch.setattr(server_watch, "answers", answer)
+    monkeypatch.setattr(server_watch, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(server_watch.time, "monotonic", lambda: now[0])
+    watch.watch()
+    assert watch.lost.is_set() is is_lost
+    assert (settings.client.max_retries == 0) is is_lost
+
+
+def test_any_answer_is_one(port: int) -> None:
+    with serving(Endpoint(answer=lambda _: Reply({}, 404))) as endpoint:
+        assert answers(endpoint.base_url)
+    assert not answers(f"http://127.0.0.1:{port}/api")
+
+
+def test_a_server_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_watch, "LOST_AFTER_S", 0.05)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        assert not answers(f"http://127.0.0.1:{silent.getsockname()[1]}/api")
+
+
+def test_a_report_that_fails_is_skipped_until_the_server_is_lost(url: str) -> None:
+    with pytest.raises(IncompleteError), server_watched():
+        with reported_if_possible():
+            assert get_current_settings().client.max_retries == 0
+            raise httpx.ConnectError("refused")
+        assert get_current_settings().client.max_retries > 0
+        current().lost.set()
+        with pytest.raises(ServerLostError), reported_if_possible():
+            raise httpx.ConnectError("refused")
+        raise_if_lost()
+
+
+class Stuck(QueueService[str]):
+    """A service that never gets rid of what it has to send."""
+
+    async def _handle(self, item: str) -> None:
+        await asyncio.Event().wait()
+
+
+def test_services_that_cannot_send_are_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    service = Stuck.instance()
+    service.send("a")
+    service.send("b")
+    end_services()
+    assert service._done_event is not None and service._done_event.is_set()
+    assert Stuck.instance() is not service, "what comes later is sent"
+    end_services()
+    assert not prefect_services._log.disabled
+    assert capfd.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""Set-up shared by the commands that run a flow: logging, imports, and a progress bar."""
+"""Set-up shared by the commands that run a flow: logging, imports, and the display of progress."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from evalflows.cli.errors import INTERRUPTED
 from evalflows.cli.terminal import console, echo_error, escaped_logs
 from evalflows.execution.server.start import begin_early
+from evalflows.reports.progress import shown_progress
 from evalflows.specs.errors import StorageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]:
-    """Set up Prefect's log and a progress bar, and make modules in the current folder importable.
+    """Set up Prefect's log and the display of progress, and make modules in the current folder importable.
 
     Import flows inside the block: Prefect takes seconds to load.
     """
@@ -31,7 +32,7 @@ def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]
         with (
             escaped_logs() if verbose else nullcontext(),
             _signals_stop(f"stopped at once; `evalflows resume {name}` continues"),
-            progress_bar() as watch,
+            shown_progress(console(stderr=True)) as watch,
         ):
             yield watch
     except KeyboardInterrupt:
@@ -65,25 +66,6 @@ def _signals_stop(at_once: str) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[["Progress"], None]]:
-    """Yield a function that updates a progress bar on stderr. The bar disappears when the block ends."""
-    from rich import progress
-
-    out = console(stderr=True)
-    text, share = progress.TextColumn("{task.description}"), progress.TextColumn("{task.percentage:>3.0f} %")
-    columns = (text, progress.BarColumn(), share, progress.TimeElapsedColumn())
-    with progress.Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
-        task = bar.add_task("starting", total=100.0)
-
-        def watch(state: "Progress") -> None:
-            answers = f"{state.answers}/{state.planned_answers} answers"
-            judgements = f"{state.judgements}/{state.planned_judgements} judgements"
-            bar.update(task, completed=state.percent, description=f"{answers}, {judgements}")
-
-        yield watch
 
 
 def find_modules_here() -> None:

@@ -1,8 +1,8 @@
 """Record which calls are made for the current item, through a context variable."""
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -38,6 +38,8 @@ class Recorder:
         self.keep(row)
         with _lock:
             _made[row.experiment_id] += 1
+            _costs[row.experiment_id] += row.cost_usd or 0.0
+            _unpriced[row.experiment_id] += row.cost_usd is None
 
     @property
     def attempts(self) -> int:
@@ -68,6 +70,8 @@ class Recorder:
 
 
 _made: Counter[str | None] = Counter()
+_costs: defaultdict[str | None, float] = defaultdict(float)
+_unpriced: Counter[str | None] = Counter()
 _lock = threading.Lock()
 
 
@@ -75,6 +79,12 @@ def calls_made() -> Counter[str | None]:
     """Return the number of calls that this process has made so far, by the experiment or comparison that paid."""
     with _lock:
         return _made.copy()
+
+
+def cost_made(owners: Collection[str]) -> float | None:
+    """Return the cost in USD of these owners' calls in this process; None if that of a call is unknown."""
+    with _lock:
+        return None if any(_unpriced[owner] for owner in owners) else sum(_costs[owner] for owner in owners)
 
 
 _current: ContextVar[Recorder | None] = ContextVar("evalflows_recorder", default=None)

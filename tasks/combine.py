@@ -22,6 +22,7 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.reference import load
 from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
 from evalflows.store.spool import Spool
+from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.provider_limit import within_provider_limits
 
 ScoresByRun = Mapping[str, Sequence[ScoreRow]]
@@ -42,6 +43,7 @@ def combine_scores(rows: list[ExperimentRow], *, whole: bool = True) -> None:
 def _combine(experiment: RunningExperiment, judges: Sequence[RunnableEvaluator]) -> None:
     if not experiment.spec.composites and not judges:
         return
+    enter_stage("combining scores")
     identity = experiment.row.experiment_id
     outputs: list[OutputRow] = experiment.store.read("outputs", identity, texts=bool(judges))
     of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)

@@ -8,6 +8,7 @@ from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
+from evalflows.tasks.progress import enter_stage
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -16,6 +17,7 @@ def compute_differences(rows: list[ExperimentRow]) -> str:
 
     All experiments share their examples. The results are recomputed from the stored rows on every call.
     """
+    enter_stage("computing differences")
     store, group = Store(), rows[0].run_group
     reader, spec = MetricReader(store), experiment_spec(rows[0])
     for row in rows:

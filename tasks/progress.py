@@ -7,8 +7,11 @@ from typing import Any
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.futures import PrefectFuture, wait
+from rich.console import Console
 
 from evalflows.execution.progress import Planned, tally
+from evalflows.llm.recorder import calls_made, cost_made
+from evalflows.reports.progress import in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.tasks.interrupts import raise_if_pressed
@@ -22,12 +25,15 @@ INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Answers and judgements done, and the totals planned."""
+    """The stage of a run, and in a stage with items the answers and judgements done, and the totals planned."""
 
-    answers: int
-    judgements: int
-    planned_answers: int
-    planned_judgements: int
+    stage: str
+    answers: int = 0
+    judgements: int = 0
+    planned_answers: int = 0
+    planned_judgements: int = 0
+    calls: int = 0  # made by this process for the run
+    cost_usd: float | None = None  # of these calls; None if that of a call is unknown
 
     @property
     def percent(self) -> float:
@@ -40,7 +46,11 @@ _watching: list[Watch] = []
 
 @contextmanager
 def watched(watch: Watch | None) -> Iterator[None]:
-    """Call `watch` with the progress of this process during the block."""
+    """Call `watch` with the progress of this process during the block; without one, a notebook shows a bar."""
+    if watch is None and in_notebook():
+        with shown_progress(Console()) as bar, watched(bar):
+            yield
+        return
     if watch is None:
         yield
         return
@@ -49,6 +59,12 @@ def watched(watch: Watch | None) -> Iterator[None]:
         yield
     finally:
         _watching.remove(watch)
+
+
+def enter_stage(stage: str) -> None:
+    """Tell the watchers of this process what it does now."""
+    for watch in _watching:
+        watch(Progress(stage=stage))
 
 
 def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
@@ -65,6 +81,8 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
     if not planned.owners:
         return
     note_owners(planned.owners)
+    for watch in _watching:
+        watch(_progress(planned))
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
@@ -84,9 +102,13 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
 
 
 def _progress(planned: Planned) -> Progress:
+    made = calls_made()
     return Progress(
+        stage="answering and judging" if planned.answers else "comparing pairs",
         answers=tally.of(planned.owners, "answers"),
         judgements=tally.of(planned.owners, "judgements"),
         planned_answers=planned.answers,
         planned_judgements=planned.judgements,
+        calls=sum(made[owner] for owner in planned.owners),
+        cost_usd=cost_made(planned.owners),
     )

@@ -11,6 +11,7 @@ from evalflows.store.parquet import Store
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.row_specs import comparison_spec
+from evalflows.tasks.progress import enter_stage
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -19,6 +20,7 @@ def compute_win_rates(row: ComparisonSetRow) -> str:
 
     The results are recomputed from the stored rows on every call.
     """
+    enter_stage("computing win rates")
     store, spec = Store(), comparison_spec(row)
     experiments = experiments_of(store, spec.experiments)
     shared = shared_examples(store, experiments)

@@ -1,0 +1,175 @@
+"""Show the progress of a run: a bar in a terminal or a notebook, else a line at each stage and every 15 seconds."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from evalflows.specs.safe_text import print_note
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LINE_EVERY_S = 15.0
+
+
+class State(Protocol):
+    """The stage of a run, and what is done of what is planned; nothing is planned in a stage without items."""
+
+    @property
+    def stage(self) -> str: ...
+    @property
+    def answers(self) -> int: ...
+    @property
+    def judgements(self) -> int: ...
+    @property
+    def planned_answers(self) -> int: ...
+    @property
+    def planned_judgements(self) -> int: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def cost_usd(self) -> float | None: ...
+    @property
+    def percent(self) -> float: ...
+
+
+@contextmanager
+def shown_progress(out: "Console") -> Iterator[Callable[[State], None]]:
+    """Yield a function that shows each state it is given. A bar disappears when the block ends."""
+    if out.is_terminal or out.is_jupyter:
+        with _bar(out) as watch:
+            yield watch
+    else:
+        lines = Lines()
+        with lines.repeated():
+            yield lines
+
+
+def in_notebook() -> bool:
+    return "ipykernel" in sys.modules
+
+
+@contextmanager
+def _bar(out: "Console") -> Iterator[Callable[[State], None]]:
+    from rich import progress
+
+    text, share = progress.TextColumn("{task.description}"), progress.TextColumn("{task.percentage:>3.0f} %")
+    columns = (text, progress.BarColumn(), share, progress.TimeElapsedColumn())
+    with progress.Progress(*columns, console=out, transient=True) as bar:
+        task = bar.add_task("starting", total=100.0)
+
+        def watch(state: State) -> None:
+            bar.update(task, completed=state.percent if planned(state) else 0.0, description=counts(state))
+
+        yield watch
+
+
+def planned(state: State) -> int:
+    return state.planned_answers + state.planned_judgements
+
+
+def counts(state: State) -> str:
+    """Return the stage with what is done of all, such as `answering and judging: 3/8 answers, 2/16 judgements`."""
+    parts = [
+        f"{done}/{of} {what}"
+        for done, of, what in (
+            (state.answers, state.planned_answers, "answers"),
+            (state.judgements, state.planned_judgements, "judgements"),
+        )
+        if of
+    ]
+    return f"{state.stage}: {', '.join(parts)}" if parts else state.stage
+
+
+@dataclass(frozen=True, slots=True)
+class _Starting:
+    """Before the first stage."""
+
+    stage: str = "starting"
+    answers: int = 0
+    judgements: int = 0
+    planned_answers: int = 0
+    planned_judgements: int = 0
+    calls: int = 0
+    cost_usd: float | None = None
+    percent: float = 0.0
+
+
+class Lines:
+    """Prints states as lines on standard error: the first and the last one of each stage, and one every 15 seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._last: State = _Starting()
+        self._printed = counts(self._last)
+        self._done_at_start = 0
+        self._stage_at = self._printed_at = clock()
+
+    def __call__(self, state: State) -> None:
+        with self._lock:
+            if state.stage != self._last.stage:
+                self._finish()
+                self._stage_at, self._done_at_start = self._clock(), state.answers + state.judgements
+                self._print(state)
+            self._last = state
+            self._repeat()
+
+    @contextmanager
+    def repeated(self) -> Iterator[None]:
+        """Print a line every 15 seconds in this block, also while no state comes."""
+        ended = threading.Event()
+
+        def repeat() -> None:
+            while not ended.wait(1.0):
+                with self._lock:
+                    self._repeat()
+
+        thread = threading.Thread(target=repeat, name="evalflows-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            with self._lock:
+                self._finish()
+
+    def _repeat(self) -> None:
+        if self._clock() - self._printed_at >= LINE_EVERY_S:
+            self._print(self._last)
+
+    def _finish(self) -> None:
+        """Print the last state of a stage, unless it has been printed."""
+        if counts(self._last) != self._printed:
+            self._print(self._last)
+
+    def _print(self, state: State) -> None:
+        self._printed, self._printed_at = counts(state), self._clock()
+        elapsed = self._printed_at - self._stage_at
+        parts = [counts(state), *self._pace(state, elapsed)]
+        if state.calls:
+            parts.append("cost unknown" if state.cost_usd is None else f"{state.cost_usd:.4f} USD")
+        print_note(", ".join(parts))
+
+    def _pace(self, state: State, elapsed: float) -> Iterator[str]:
+        """Yield the rate and the time left; the time taken in a stage without items."""
+        done = state.answers + state.judgements - self._done_at_start
+        left = planned(state) - state.answers - state.judgements
+        if elapsed < 1.0:
+            return
+        if not planned(state):
+            yield _duration(elapsed)
+        elif done:
+            yield f"{done / elapsed:.1f} per s"
+            yield f"about {_duration(left * elapsed / done)} left" if left else f"done in {_duration(elapsed)}"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 7200 else f"{whole / 3600:.1f} h"

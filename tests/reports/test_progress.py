@@ -1,0 +1,112 @@
+"""What a run says of its progress where there is no terminal, and where there is one."""
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from rich.console import Console
+
+from evalflows.reports.progress import LINE_EVERY_S, Lines, shown_progress
+from evalflows.tasks.progress import Progress, enter_stage, watched
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
+    """The lines that were printed since the last call, all of evalflows and on standard error."""
+
+    def lines() -> list[str]:
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert all(line.startswith("evalflows: ") for line in err.splitlines())
+        return [line.removeprefix("evalflows: ") for line in err.splitlines()]
+
+    yield lines
+
+
+def at_work(done: int, *, calls: int = 0, cost: float | None = None) -> Progress:
+    settings = {"planned_answers": 100, "planned_judgements": 200, "calls": calls, "cost_usd": cost}
+    return Progress(stage="answering and judging", answers=done, judgements=done, **settings)
+
+
+def test_a_line_at_each_stage_and_every_fifteen_seconds(clock: Clock, printed: Callable[[], list[str]]) -> None:
+    lines = Lines(clock)
+    assert printed() == []
+    lines(at_work(0))
+    assert printed() == ["answering and judging: 0/100 answers, 0/200 judgements"]
+    for _ in range(14):
+        clock.now += 1.0
+        lines(at_work(10))
+    assert printed() == []
+    clock.now += 1.0
+    lines(at_work(30, calls=60, cost=0.0123))
+    rate = "4.0 per s, about 60 s left"
+    assert printed() == [f"answering and judging: 30/100 answers, 30/200 judgements, {rate}, 0.0123 USD"]
+    clock.now += 5.0
+    lines(at_work(100, calls=200))
+    lines(Progress(stage="computing differences"))
+    assert printed() == [
+        "answering and judging: 100/100 answers, 100/200 judgements, 10.0 per s, about 10 s left, cost unknown",
+        "computing differences",
+    ]
+
+
+def test_what_was_done_before_does_not_count_as_quick(clock: Clock, printed: Callable[[], list[str]]) -> None:
+    lines = Lines(clock)
+    lines(at_work(50))
+    clock.now += LINE_EVERY_S
+    lines(at_work(53))
+    assert "0.4 per s, about 8 min 5 s left" in printed()[-1]
+
+
+def test_a_stage_without_items_says_that_it_goes_on(clock: Clock, printed: Callable[[], list[str]]) -> None:
+    lines = Lines(clock)
+    clock.now += 3 * LINE_EVERY_S
+    lines._repeat()
+    assert printed() == ["starting, 45 s"]
+    lines(Progress(stage="computing differences"))
+    clock.now += 150
+    lines._repeat()
+    assert printed() == ["computing differences", "computing differences, 2 min 30 s"]
+
+
+def test_the_last_state_is_printed_at_the_end(printed: Callable[[], list[str]]) -> None:
+    with shown_progress(Console(file=io.StringIO())) as watch:
+        watch(at_work(0))
+        watch(at_work(7))
+    assert printed() == [
+        "answering and judging: 0/100 answers, 0/200 judgements",
+        "answering and judging: 7/100 answers, 7/200 judgements",
+    ]
+
+
+def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Callable[[], list[str]]) -> None:
+    screen = io.StringIO()
+    with shown_progress(Console(file=screen, force_terminal=True, width=100)) as watch:
+        watch(at_work(7))
+    assert "answering and judging: 7/100 answers, 7/200 judgements" in screen.getvalue()
+    assert printed() == []
+
+
+def test_a_notebook_shows_progress_without_being_asked(
+    monkeypatch: pytest.MonkeyPatch, printed: Callable[[], list[str]]
+) -> None:
+    with watched(None):
+        enter_stage("computing differences")
+    assert printed() == []
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    with watched(None):
+        enter_stage("computing differences")
+    assert printed() == ["computing differences"]

@@ -7,6 +7,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.execution.chunks import CHUNKS_AT_ONCE, Chunk, waves_of
+from evalflows.execution.dataset_checks.process import checks_end_here
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.decide import decide, why_gates_stop
@@ -40,8 +41,9 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         resume: Id of a run group to resume instead of starting a new one.
     """
     restrict_deployed_run(spec)
-    spec = freeze_dataset(spec)
-    validate_snapshot(spec)
+    with checks_end_here():
+        spec = freeze_dataset(spec)
+        validate_snapshot(spec)
     with lease_of_run(spec, resume) as lease:
         experiments = start_experiments(spec, resume)
         execute, evaluate = (step.with_options(**retries_of(spec)) for step in (execute_chunk, evaluate_chunk))

@@ -10,7 +10,6 @@ import logging
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -134,15 +133,9 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the logs of Prefect and Great Expectations out of pytest's captured log; their warnings still go to stderr.
-
-    On first import Great Expectations emits deprecation warnings and redirects all warnings to the log; undo that, so
-    that pytest sees the test's own warnings.
-    """
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module="great_expectations")
-        for name in ("prefect", "great_expectations"):
-            patch.setattr(logging.getLogger(name), "propagate", False)
+    """Keep Prefect's log out of pytest's captured log; its warnings still go to stderr."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.getLogger("prefect"), "propagate", False)
         yield
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.execution.dataset_checks.process import begin_checks
+from evalflows.execution.dataset_checks.request import CheckRequest
 from evalflows.execution.preflight.check_spec import check_spec
 from evalflows.execution.prepared import prepare_experiment, prepared_experiments
 from evalflows.specs.dataset import DatasetSpec
@@ -25,6 +27,7 @@ def freeze_dataset(spec: ExperimentSpec) -> ExperimentSpec:
 def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     """Check the whole spec, resolve its references, and freeze its dataset. Raise InputError, with nothing written.
 
+    Within `checks_end_here`, Great Expectations begins to check the snapshot, in another process.
     In the returned spec the dataset is a snapshot, expectations are a list, prompts are texts, other experiments are
     ids, and shared connections are included.
     """
@@ -37,6 +40,7 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
     prepared_experiments.keep(prepared)
+    begin_checks(store, CheckRequest.of(store, dataset))
     return prepared.spec
 
 

@@ -12,6 +12,7 @@ from prefect_server import prefect_server
 from store_rows import make_row
 
 import evalflows.store.parquet
+from evalflows.execution.dataset_checks import process
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 
@@ -56,6 +57,27 @@ def new_stores_are_copies(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def server_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that tests start share a local server of their own, which ends after them."""
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+
+
+class _ChecksHere:
+    """Checks a snapshot in this process, where Great Expectations is imported once and not for each test."""
+
+    def __init__(self, request: str) -> None:
+        self._request = request
+
+    def answer(self) -> str:
+        from evalflows.execution.dataset_checks.worker import answer
+
+        return answer(self._request)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots are checked in the process of the tests."""
+    monkeypatch.setattr(process, "CheckProcess", _ChecksHere)
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ ONLY_IN = {
     "openai": ("llm", "compat"),
     "scipy": ("stats",),
     "pytest": ("pytest_plugin",),
-    "great_expectations": ("tasks.validate_snapshot",),
+    "great_expectations": ("execution.dataset_checks.expectations",),
 }
 
 

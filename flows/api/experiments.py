@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from pydantic import ValidationError
 
+from evalflows.execution.dataset_checks.process import checks_end_here
 from evalflows.execution.resolve import named_reference
 from evalflows.execution.server.start import begin_early
 from evalflows.flows.api.comparison_result import ComparativeResult
@@ -41,13 +42,14 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
-    from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time
-
     refuse_if_running(spec, resume)
     begin_early()
-    frozen = check_and_freeze(spec)
-    with watched(watch), flow_settings():
-        return run_experiment(frozen, resume)
+    with checks_end_here():
+        frozen = check_and_freeze(spec)
+        from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time, as do the checks
+
+        with watched(watch), flow_settings():
+            return run_experiment(frozen, resume)
 
 
 def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
@@ -55,13 +57,14 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
-    from evalflows.flows.gate_release import gate_release
-
     refuse_if_running(spec, resume)
     begin_early()
-    checked = check_gates.fn(spec)
-    with watched(watch), flow_settings():
-        return gate_release(checked, resume)
+    with checks_end_here():
+        checked = check_gates.fn(spec)
+        from evalflows.flows.gate_release import gate_release
+
+        with watched(watch), flow_settings():
+            return gate_release(checked, resume)
 
 
 Target = Function | Mapping[str, Any] | TargetSpec

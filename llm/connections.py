@@ -85,7 +85,7 @@ def check_key(name: str, connection: EndpointConnection) -> None:
 def _source(connection: EndpointConnection) -> Source | None:
     if connection.api_key_env is not None:
         return variable(connection.api_key_env)
-    return None if connection.api_key_block is None else Source("Secret block", connection.api_key_block)
+    return None if connection.api_key_block is None else Source("block", connection.api_key_block)
 
 
 def key_of(name: str, connection: EndpointConnection) -> str | None:

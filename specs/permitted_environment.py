@@ -26,8 +26,12 @@ IN_PATHS = "paths"
 class Source:
     """Where a secret comes from."""
 
-    kind: Literal["environment variable", "Secret block"]
+    kind: Literal["variable", "block"]
     name: str
+
+    @property
+    def noun(self) -> str:
+        return "environment variable" if self.kind == "variable" else "Secret block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ _limits: _Limits | None = None
 
 
 def variable(name: str) -> Source:
-    return Source("environment variable", name)
+    return Source("variable", name)
 
 
 def restrict(folder: Path, defined: Mapping[Source, Sequence[str]]) -> None:
@@ -66,10 +70,10 @@ def check_sent(where: str, source: Source, shown: str, url: str) -> None:
     if _limits is None or may_receive(url, source):
         return
     wanted = "a shared connection with this key and base_url"
-    if source.kind == "environment variable":
+    if source.kind == "variable":
         wanted = f"{wanted}, or {_setting(shown, url.partition('?')[0], _limits)}"
     raise InputError(
-        f"{where}: the {source.kind} {shown} may not be sent to {short(url)}; in a deployment's run wanted {wanted}"
+        f"{where}: the {source.noun} {shown} may not be sent to {short(url)}; in a deployment's run wanted {wanted}"
     )
 
 

@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeVar, overload
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.store.parquet_files import storage_errors
-from evalflows.store.records import ExampleRow, now, to_json
+from evalflows.store.records import ExampleRow, to_json
 from evalflows.store.schemas import to_rows
 from evalflows.store.spilled_lines import SpilledLines
 
@@ -102,16 +103,17 @@ class Examples(Sequence[ExampleRow]):
 
 def draft(examples: Iterable[ExampleRow]) -> Examples:
     """Return examples that are not in the store yet, kept in a temporary file."""
-    lines, ids, clusters, recorded_at = SpilledLines(), list[str](), list[str | None](), now()
+    lines, ids, clusters, times = SpilledLines(), list[str](), list[str | None](), list[datetime]()
     for example in examples:
         lines.append(content_line(example))
         ids.append(example.example_id)
         clusters.append(example.cluster)
+        times.append(example.recorded_at)
 
     def rows(places: Sequence[int]) -> Iterator[ExampleRow]:
         for place in places:
             content = orjson.loads(lines[place])
-            yield ExampleRow(snapshot_id="", position=place, recorded_at=recorded_at, **content)
+            yield ExampleRow(snapshot_id="", position=place, recorded_at=times[place], **content)
 
     return Examples(rows, ids, clusters)
 

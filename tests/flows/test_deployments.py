@@ -16,7 +16,7 @@ from prefect.settings import Settings
 from prefect.utilities.callables import parameter_schema
 from running_up import EVALFLOWS, MARK, Up, ask, prefect_yaml, running_up, until
 
-from evalflows.flows import SERVER_SETTINGS
+from evalflows.execution.server.settings import SERVER_SETTINGS
 from evalflows.flows.compare_experiments import compare_experiments
 from evalflows.flows.deployments import comparison_spec_of, prefect_file, spec_of
 from evalflows.specs.comparison import ComparisonSpec, load_comparison

@@ -56,7 +56,9 @@ def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
 def test_watch_receives_the_progress() -> None:
     seen: list[Any] = []
     run(spec(), watch=seen.append)
-    assert (seen[-1].answers, seen[-1].judgements, seen[-1].percent) == (2 * N, 2 * N, 100.0)
+    assert (seen[-1].stage, seen[-1].planned_answers) == ("computing differences", 0)
+    last = [state for state in seen if state.planned_answers][-1]
+    assert (last.answers, last.judgements, last.percent) == (2 * N, 2 * N, 100.0)
 
 
 def test_aevaluate_runs_inside_an_event_loop() -> None:

@@ -29,7 +29,7 @@ def test_a_key_is_sent_to_the_address_it_is_defined_with(url: str, folder: Path)
     restrict(folder, {KEY: [f"{URL}/"]})
     check_sent("here", KEY, "SOME_KEY", url)
     assert not may_receive(url, variable("OTHER_KEY"))
-    assert not may_receive(url, Source("Secret block", "SOME_KEY"))
+    assert not may_receive(url, Source("block", "SOME_KEY"))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_key_is_sent_nowhere_else(url: str, folder: Path) -> None:
 def test_a_secret_block_is_allowed_by_a_connection_only(folder: Path) -> None:
     restrict(folder, {})
     with pytest.raises(InputError) as refused:
-        check_sent("here", Source("Secret block", "prod"), "'prod'", URL)
+        check_sent("here", Source("block", "prod"), "'prod'", URL)
     assert str(refused.value) == (
         f"here: the Secret block 'prod' may not be sent to {URL!r}; in a deployment's run wanted a shared connection "
         "with this key and base_url"

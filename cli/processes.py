@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from evalflows.cli.terminal import echo
 from evalflows.specs.errors import IncompleteError
+from evalflows.specs.safe_text import last_line
 
 GRACE_S = 15.0
 """Seconds a process may take to end before it is killed."""
@@ -34,7 +35,7 @@ class Process:
         """Raise IncompleteError if the process has ended."""
         code = self.popen.poll()
         if code is not None:
-            why = f": {_last_line(self.log)} (log: {self.log})" if self.log else ""
+            why = f": {last_line(self.log.read_text(errors='replace'), 300)} (log: {self.log})" if self.log else ""
             raise IncompleteError(f"the {self.name} ended unexpectedly, exit code {code}{why}")
 
 
@@ -167,8 +168,3 @@ def _children(parent: int) -> Iterator[int]:
             state, its_parent = stat.read_text().rpartition(")")[2].split()[:2]
             if int(its_parent) == parent and state != "Z":
                 yield int(stat.parent.name)
-
-
-def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no output"

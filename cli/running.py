@@ -3,24 +3,20 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from evalflows.cli.errors import INTERRUPTED
 from evalflows.cli.terminal import console, echo_error, escaped_logs
 from evalflows.execution.server.start import begin_early
-from evalflows.reports.progress import shown_progress
+from evalflows.reports.progress import Watch, shown_progress
 from evalflows.specs.errors import StorageError
-
-if TYPE_CHECKING:
-    from evalflows import Progress
 
 
 @contextmanager
-def prepared(verbose: bool, name: str) -> Iterator[Callable[["Progress"], None]]:
+def prepared(verbose: bool, name: str) -> Iterator[Watch]:
     """Set up Prefect's log and the display of progress, and make modules in the current folder importable.
 
     Import flows inside the block: Prefect takes seconds to load.

@@ -10,7 +10,7 @@ from evalflows.cli.terminal import echo
 from evalflows.execution.server.home import Home, Server
 from evalflows.execution.server.start import is_serving, stop
 
-VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs and the traceback of an error.")
+VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 
 
 @click.command()

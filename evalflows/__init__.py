@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evalflows.flows.api.experiment_result import ExperimentResult, ItemOutcome
     from evalflows.flows.api.experiments import aevaluate, evaluate, gate, run
     from evalflows.flows.api.planning import plan
-    from evalflows.tasks.progress import Progress
+    from evalflows.reports.progress import Progress
 
 __all__ = [
     "ComparativeResult",
@@ -52,6 +52,6 @@ __getattr__, __dir__ = lazy_names(
         "flows.api.experiment_result": ("ExperimentResult", "ItemOutcome"),
         "flows.api.experiments": ("aevaluate", "evaluate", "gate", "run"),
         "flows.api.planning": ("plan",),
-        "tasks.progress": ("Progress",),
+        "reports.progress": ("Progress",),
     },
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from evalflows.specs.safe_text import print_note
 
@@ -16,29 +16,37 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 15.0
 
 
-class State(Protocol):
-    """The stage of a run, and what is done of what is planned; nothing is planned in a stage without items."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The stage of a run, and in a stage with items the answers and judgements done, and the totals planned."""
+
+    stage: str
+    answers: int = 0
+    judgements: int = 0
+    planned_answers: int = 0
+    planned_judgements: int = 0
+    calls: int = 0  # made by this process for the run
+    cost_usd: float | None = None  # of these calls; None if that of a call is unknown
 
     @property
-    def stage(self) -> str: ...
+    def done(self) -> int:
+        return self.answers + self.judgements
+
     @property
-    def answers(self) -> int: ...
+    def planned(self) -> int:
+        return self.planned_answers + self.planned_judgements
+
     @property
-    def judgements(self) -> int: ...
-    @property
-    def planned_answers(self) -> int: ...
-    @property
-    def planned_judgements(self) -> int: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def cost_usd(self) -> float | None: ...
-    @property
-    def percent(self) -> float: ...
+    def percent(self) -> float:
+        return 100.0 * self.done / self.planned if self.planned else 100.0
+
+
+Watch = Callable[[Progress], None]
+"""Called at each stage, and every second with the current progress."""
 
 
 @contextmanager
-def shown_progress(out: "Console") -> Iterator[Callable[[State], None]]:
+def shown_progress(out: "Console") -> Iterator[Watch]:
     """Yield a function that shows each state it is given. A bar disappears when the block ends."""
     if out.is_terminal or out.is_jupyter:
         with _bar(out) as watch:
@@ -54,7 +62,7 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def _bar(out: "Console") -> Iterator[Callable[[State], None]]:
+def _bar(out: "Console") -> Iterator[Watch]:
     from rich import progress
 
     text, share = progress.TextColumn("{task.description}"), progress.TextColumn("{task.percentage:>3.0f} %")
@@ -62,17 +70,13 @@ def _bar(out: "Console") -> Iterator[Callable[[State], None]]:
     with progress.Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task("starting", total=100.0)
 
-        def watch(state: State) -> None:
-            bar.update(task, completed=state.percent if planned(state) else 0.0, description=counts(state))
+        def watch(state: Progress) -> None:
+            bar.update(task, completed=state.percent if state.planned else 0.0, description=counts(state))
 
         yield watch
 
 
-def planned(state: State) -> int:
-    return state.planned_answers + state.planned_judgements
-
-
-def counts(state: State) -> str:
+def counts(state: Progress) -> str:
     """Return the stage with what is done of all, such as `answering and judging: 3/8 answers, 2/16 judgements`."""
     parts = [
         f"{done}/{of} {what}"
@@ -85,35 +89,21 @@ def counts(state: State) -> str:
     return f"{state.stage}: {', '.join(parts)}" if parts else state.stage
 
 
-@dataclass(frozen=True, slots=True)
-class _Starting:
-    """Before the first stage."""
-
-    stage: str = "starting"
-    answers: int = 0
-    judgements: int = 0
-    planned_answers: int = 0
-    planned_judgements: int = 0
-    calls: int = 0
-    cost_usd: float | None = None
-    percent: float = 0.0
-
-
 class Lines:
     """Prints states as lines on standard error: the first and the last one of each stage, and one every 15 seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._last: State = _Starting()
+        self._last = Progress(stage="starting")
         self._printed = counts(self._last)
         self._done_at_start = 0
         self._stage_at = self._printed_at = clock()
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: Progress) -> None:
         with self._lock:
             if state.stage != self._last.stage:
                 self._finish()
-                self._stage_at, self._done_at_start = self._clock(), state.answers + state.judgements
+                self._stage_at, self._done_at_start = self._clock(), state.done
                 self._print(state)
             self._last = state
             self._repeat()
@@ -147,7 +137,7 @@ class Lines:
         if counts(self._last) != self._printed:
             self._print(self._last)
 
-    def _print(self, state: State) -> None:
+    def _print(self, state: Progress) -> None:
         self._printed, self._printed_at = counts(state), self._clock()
         elapsed = self._printed_at - self._stage_at
         parts = [counts(state), *self._pace(state, elapsed)]
@@ -155,13 +145,12 @@ class Lines:
             parts.append("cost unknown" if state.cost_usd is None else f"{state.cost_usd:.4f} USD")
         print_note(", ".join(parts))
 
-    def _pace(self, state: State, elapsed: float) -> Iterator[str]:
+    def _pace(self, state: Progress, elapsed: float) -> Iterator[str]:
         """Yield the rate and the time left; the time taken in a stage without items."""
-        done = state.answers + state.judgements - self._done_at_start
-        left = planned(state) - state.answers - state.judgements
+        done, left = state.done - self._done_at_start, state.planned - state.done
         if elapsed < 1.0:
             return
-        if not planned(state):
+        if not state.planned:
             yield _duration(elapsed)
         elif done:
             yield f"{done / elapsed:.1f} per s"

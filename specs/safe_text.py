@@ -39,6 +39,12 @@ def joined(text: str) -> str:
     return re.sub(r"[ \t\r\n]+", " ", text).strip(" ")
 
 
+def last_line(text: str, limit: int = 400) -> str:
+    """Return the last line of a process's output that is not blank, shortened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:limit] if lines else "no output"
+
+
 def json_text(value: Any, **options: Any) -> str:
     r"""Format a value as JSON like `json.dumps`, keeping letters, but with active characters as `\uXXXX`."""
     text = json.dumps(value, ensure_ascii=False, **options)

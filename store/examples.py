@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeVar, overload
 
@@ -67,12 +68,12 @@ class Examples(Sequence[ExampleRow]):
         self._rows, self._ids, self._clusters = rows, ids, clusters
         self._places: Sequence[int] = range(len(ids)) if places is None else places
 
-    @property
+    @cached_property
     def ids(self) -> list[str]:
         """The examples' ids, in order, without reading their texts."""
         return [self._ids[place] for place in self._places]
 
-    @property
+    @cached_property
     def clusters(self) -> list[str | None]:
         """The examples' clusters, in order, without reading their texts."""
         return [self._clusters[place] for place in self._places]

@@ -23,6 +23,7 @@ from typing import IO, Any, get_args, get_type_hints
 import orjson
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.file_locks import try_lock
 from evalflows.specs.safe_text import print_note
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
@@ -181,7 +182,7 @@ def _left_behind(path: Path, deadline: float) -> IO[bytes] | None:
     """Open and lock a spool that its process has left behind; None if it is in use until the deadline, or gone."""
     with suppress(FileNotFoundError):
         file = path.open("rb")
-        while not _is_locked(file):
+        while not try_lock(file):
             if time.monotonic() >= deadline:
                 file.close()
                 return None
@@ -190,14 +191,6 @@ def _left_behind(path: Path, deadline: float) -> IO[bytes] | None:
             return file
         file.close()
     return None
-
-
-def _is_locked(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:

@@ -1,8 +1,7 @@
 """Progress of a flow run: counted in this process, shown as a progress artifact and passed to watchers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
@@ -11,34 +10,13 @@ from rich.console import Console
 
 from evalflows.execution.progress import Planned, tally
 from evalflows.llm.recorder import calls_made, cost_made
-from evalflows.reports.progress import in_notebook, shown_progress
+from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.tasks.interrupts import raise_if_pressed
 from evalflows.tasks.server_watch import note_owners, raise_if_lost, reported_if_possible
 
-Watch = Callable[["Progress"], None]
-"""Called every second with the current progress."""
-
 INTERVAL_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """The stage of a run, and in a stage with items the answers and judgements done, and the totals planned."""
-
-    stage: str
-    answers: int = 0
-    judgements: int = 0
-    planned_answers: int = 0
-    planned_judgements: int = 0
-    calls: int = 0  # made by this process for the run
-    cost_usd: float | None = None  # of these calls; None if that of a call is unknown
-
-    @property
-    def percent(self) -> float:
-        planned = self.planned_answers + self.planned_judgements
-        return 100.0 * (self.answers + self.judgements) / planned if planned else 100.0
 
 
 _watching: list[Watch] = []

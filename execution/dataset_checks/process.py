@@ -14,6 +14,7 @@ from typing import IO
 
 from evalflows.execution.dataset_checks.request import CheckRequest
 from evalflows.specs.errors import IncompleteError, InputError, StorageError
+from evalflows.specs.safe_text import last_line
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow
 
@@ -41,9 +42,8 @@ class CheckProcess:
         """Return what it wrote, once it has ended. Raise IncompleteError if it failed."""
         if code := self._popen.wait():
             self._log.seek(0)
-            lines = self._log.read().decode(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-            raise IncompleteError(f"dataset checks: their process ended with exit code {code}: {last[:400]}")
+            last = last_line(self._log.read().decode(errors="replace"))
+            raise IncompleteError(f"dataset checks: their process ended with exit code {code}: {last}")
         self._answer.seek(0)
         return self._answer.read().decode()
 

@@ -15,6 +15,7 @@ from typing import IO, Literal
 from urllib.parse import urlsplit
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.file_locks import try_lock
 
 HOST = "127.0.0.1"
 LOOPBACK = (HOST, "localhost", "::1")
@@ -135,33 +136,24 @@ def is_locked(path: Path) -> bool:
     """Whether a process holds the exclusive lock on a file."""
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not try_lock(file, shared=True)
     except OSError:
         return False
-    return False
 
 
 def is_used(path: Path) -> bool:
     """Whether a process holds a lock of any kind on a file."""
     with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+        return not try_lock(file)
 
 
 def hold(path: Path) -> IO[bytes] | None:
     """Lock a file exclusively, as long as the returned file is open. Return None if another process has locked it."""
     file = path.open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
+    if try_lock(file):
+        return file
+    file.close()
+    return None
 
 
 def hold_shared(path: Path) -> IO[bytes]:

@@ -13,7 +13,7 @@ from typing import IO
 from evalflows.execution.server.home import Home, Server, hold_shared, is_locked
 from evalflows.execution.server.process import ANOTHER_SERVES
 from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.specs.safe_text import print_note
+from evalflows.specs.safe_text import last_line, print_note
 
 ENDS_UNUSED = ("CI", "PYTEST_VERSION")
 """Environment variables under which the server ends with the last process that uses it."""
@@ -117,15 +117,11 @@ def _has_ended(home: Home) -> bool:
         return not is_locked(home.lock)
     code = _started[-1].poll()
     if code == 2:
-        raise InputError(_last_line(home))
+        raise InputError(last_line(home.log.read_text(errors="replace")))
     if code is not None and code not in (0, ANOTHER_SERVES):
-        raise IncompleteError(f"Prefect's server ended, exit code {code}: {_last_line(home)} (log: {home.log})")
+        last = last_line(home.log.read_text(errors="replace"))
+        raise IncompleteError(f"Prefect's server ended, exit code {code}: {last} (log: {home.log})")
     return code is not None
-
-
-def _last_line(home: Home) -> str:
-    lines = [line.strip() for line in home.log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:400] if lines else "no output"
 
 
 def is_serving(server: Server) -> bool:

@@ -10,11 +10,12 @@ from evalflows.execution.resolve import named_reference
 from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
+from evalflows.reports.progress import Watch
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.tasks.leases import refuse_if_running
-from evalflows.tasks.progress import Watch, watched
+from evalflows.tasks.progress import watched
 from evalflows.tasks.resolve_comparison import check_and_resolve
 
 Compared = Sequence[str | ExperimentResult]

@@ -15,6 +15,7 @@ from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
+from evalflows.reports.progress import Watch
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -24,7 +25,7 @@ from evalflows.specs.target import TargetSpec
 from evalflows.store.ingest.file_formats import READERS, suffix
 from evalflows.tasks.check_gates import check_gates
 from evalflows.tasks.leases import refuse_if_running
-from evalflows.tasks.progress import Watch, watched
+from evalflows.tasks.progress import watched
 from evalflows.tasks.snapshot import check_and_freeze
 
 Function = Callable[..., Any]

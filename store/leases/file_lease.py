@@ -3,7 +3,6 @@
 Only the lock counts. The operating system frees it when the process ends, however it ends.
 """
 
-import fcntl
 import os
 import time
 import weakref
@@ -11,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from evalflows.specs.file_locks import try_lock
 from evalflows.store.leases.holder import UNKNOWN, Holder, from_bytes, this_process, to_bytes
 from evalflows.store.parquet_files import storage_errors
 
@@ -43,7 +43,7 @@ class FileLease:
     def holder(self) -> Holder | None:
         """Return who has the lease, without taking it; None if it is free."""
         with storage_errors(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
-            if not _lock(file, fcntl.LOCK_SH):
+            if not try_lock(file, shared=True):
                 return from_bytes(file.read())[0]
         return None
 
@@ -63,7 +63,7 @@ class FileLease:
     def _try(self) -> Holder | None:
         self._path.parent.mkdir(exist_ok=True)
         file = self._path.open("a+b", buffering=0)
-        if not _lock(file, fcntl.LOCK_EX):
+        if not try_lock(file):
             file.seek(0)
             holder, _ = from_bytes(file.read())
             file.close()
@@ -81,14 +81,6 @@ class FileLease:
         with suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
         return False
-
-
-def _lock(file: IO[bytes], kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _close_inherited() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 
-from evalflows.reports.progress import LINE_EVERY_S, Lines, shown_progress
-from evalflows.tasks.progress import Progress, enter_stage, watched
+from evalflows.reports.progress import LINE_EVERY_S, Lines, Progress, shown_progress
+from evalflows.tasks.progress import enter_stage, watched
 
 
 class Clock:

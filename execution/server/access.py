@@ -5,12 +5,13 @@ use it can run code. Browsers do not send the secret by themselves, so a page ha
 (DNS rebinding): every route except /health and /ready is refused. For the same reason CSRF tokens would add nothing.
 """
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from evalflows.execution.server.home import Home
+from evalflows.execution.server.home import HOST, Home
 from evalflows.execution.server.start import local_server
 from evalflows.specs.errors import InputError
 
@@ -48,11 +49,20 @@ def _access() -> Mapping[Any, Any]:
             secret = None if api.auth_string else Home.here().secret_at(api.url)
             return {PREFECT_API_AUTH_STRING: secret} if secret else {}
         server = local_server()
+        _pass_proxies_by()
         found = {PREFECT_API_URL: server.api, PREFECT_API_AUTH_STRING: Home.here().secret()}
         if found != _local:
             _local.update(found)
             _set_for_all_flows(found)
         return found
+
+
+def _pass_proxies_by() -> None:
+    """Reach the local server directly, also where the environment names a proxy: Prefect's client would ask that."""
+    for name in ("NO_PROXY", "no_proxy"):  # some libraries read one, some the other
+        hosts = [host for host in os.environ.get(name, "").split(",") if host]
+        if HOST not in hosts:
+            os.environ[name] = ",".join([*hosts, HOST])
 
 
 def _set_for_all_flows(settings: Mapping[Any, Any]) -> None:

@@ -23,6 +23,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A folder in which a server lives at Prefect's port; no API and no secret is configured."""
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(access, "_local", {})
+    for name in ("NO_PROXY", "no_proxy"):  # restored after the test
+        monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(prefect.context, "GLOBAL_SETTINGS_CONTEXT", prefect.context.GLOBAL_SETTINGS_CONTEXT)
     here = Home.here()
     nothing = temporary_settings(restore_defaults=(PREFECT_API_URL, PREFECT_API_AUTH_STRING))
@@ -89,6 +91,15 @@ def test_without_an_api_the_local_server_is_used(home: Home, monkeypatch: pytest
     assert (everywhere.url, everywhere.auth_string.get_secret_value()) == (URL, "evalflows:x")
 
 
+def test_the_local_server_is_reached_past_a_proxy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "local_server", home.find)
+    monkeypatch.setenv("NO_PROXY", "intranet.test")
+    monkeypatch.delenv("no_proxy", raising=False)
+    for _ in range(2):
+        with access.server_access():
+            assert (os.environ["NO_PROXY"], os.environ["no_proxy"]) == ("intranet.test,127.0.0.1", "127.0.0.1")
+
+
 def test_a_server_that_was_started_again_is_found_at_its_new_port(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +148,7 @@ def test_the_server_of_evaluate_wants_a_secret(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment |= {"EVALFLOWS_HOME": str(tmp_path / "home"), "EVALFLOWS_STORE": str(tmp_path / "kept")}
+    environment |= {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}  # which nobody serves
     command = [sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

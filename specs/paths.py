@@ -7,9 +7,7 @@ from pathlib import Path
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.permitted import permitted_path
-from evalflows.specs.permitted_environment import check_in_paths
-
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+from evalflows.specs.permitted_environment import VARIABLE, check_in_paths
 
 
 def filled(text: str, where: str) -> str:
@@ -20,7 +18,7 @@ def filled(text: str, where: str) -> str:
             raise InputError(f"{where}: the environment variable {match[1]} is not set")
         return os.environ[match[1]]
 
-    return _VARIABLE.sub(value, text)
+    return VARIABLE.sub(value, text)
 
 
 def located(path: str | os.PathLike[str]) -> Path:

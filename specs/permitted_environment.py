@@ -22,6 +22,10 @@ IN_PATHS = "paths"
 """Stands in such a list for the paths of files."""
 
 
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""How a spec names an environment variable. What is filled in and what is checked must be the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a secret comes from."""
@@ -89,7 +93,7 @@ def check_in_paths(text: str) -> None:
 
 def variables_in(text: str) -> list[str]:
     """Return the name in each `${NAME}` of a text."""
-    return re.findall(r"\$\{(\w+)\}", text)
+    return VARIABLE.findall(text)
 
 
 def _setting(name: str, place: str, limits: _Limits) -> str:

@@ -11,6 +11,7 @@ import pytest
 from endpoint import Endpoint, serving
 from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, rows_of, start, when_called, write_spec
 from prefect_server import end_server, environment_of, start_server
+from progress_lines import without_progress
 
 from evalflows.store import connect
 
@@ -41,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def output_of(process: subprocess.Popen[bytes]) -> str:
-    return process.communicate(timeout=120)[0].decode()
+    return without_progress(process.communicate(timeout=120)[0].decode())
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import yaml
 from endpoint import Endpoint, echo, serving
 from matched import asked
 from pairwise_runs import answered, by_length
+from progress_lines import is_progress, without_progress
 
 from evalflows import run
 from evalflows.specs import ExperimentSpec
@@ -62,7 +63,7 @@ def started(folder: Path, environment: dict[str, str], *arguments: str) -> subpr
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     _, errors = process.communicate(timeout=120)
-    return process.returncode, errors
+    return process.returncode, without_progress(errors)
 
 
 def when_called(process: subprocess.Popen[str], endpoint: Endpoint, calls: int) -> None:
@@ -74,7 +75,7 @@ def when_called(process: subprocess.Popen[str], endpoint: Endpoint, calls: int) 
 
 def waiting_line(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
-    return process.stderr.readline()
+    return next(line for line in process.stderr if not is_progress(line))
 
 
 class Case:

@@ -2,6 +2,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
 
 .PHONY: help demo test test-slow check format bench simulate clean
 
@@ -16,11 +17,17 @@ help:
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(INSTALLED_DEV): $(INSTALLED)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
+PROVIDER := $(if $(OPENAI_API_KEY)$(OPENAI_BASE_URL),-of-a-provider)
 demo: $(INSTALLED)
-	$(BIN)/evalflows run data/experiments/demo.yaml $(if $(OPENAI_API_KEY)$(OPENAI_BASE_URL),--set run_key=demo-of-a-provider)
+	$(BIN)/evalflows run data/experiments/demo.yaml $(if $(PROVIDER),--set run_key=demo$(PROVIDER))
+	$(BIN)/evalflows run data/experiments/demo-judge.yaml $(if $(PROVIDER),--set run_key=demo-judge$(PROVIDER))
 	@echo "look again:  $(BIN)/evalflows show demo    $(BIN)/evalflows sql \"select example_id, metric, value, outputs from item_scores\""
 
 # Otherwise each process that a test starts would compile our modules again.
@@ -29,29 +36,29 @@ unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file stay together, since they share expensive fixtures; each worker has its own Prefect server.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 
-test: $(INSTALLED)
+test: $(INSTALLED_DEV)
 	$(PYTEST) -m "not slow"
 
-test-slow: $(INSTALLED)
+test-slow: $(INSTALLED_DEV)
 	$(PYTEST) -m slow
 
-check: $(INSTALLED)
+check: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(INSTALLED)
+format: $(INSTALLED_DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED)
+bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.sealed_scores
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.moving_cap
 	$(BIN)/python -m benchmarks.startup
 
-simulate: $(INSTALLED)
+simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate
 
 clean:

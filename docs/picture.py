@@ -6,19 +6,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evalflows.cli import comparison, gate, look
+from evalflows.cli import comparison, gate, show
 from evalflows.reports.decisions import decisions_of
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import comparison_beside, find_experiments
 
 console = Console(record=True, width=165, file=io.StringIO(), highlight=False)
-look.console = comparison.console = gate.console = lambda: console
-console.print("$ evalflows run data/experiments/demo.yaml", style="bold")
-experiments = find_experiments(Store(), "demo")
-look.print_experiments(experiments)
-gate.print_decisions(decisions_of(Store(), experiments))
-if compared := comparison_beside(Store(), experiments):
+show.console = comparison.console = gate.console = lambda: console
+for name in ("demo", "demo-judge"):
+    console.print(f"$ evalflows run data/experiments/{name}.yaml", style="bold")
+    experiments = find_experiments(Store(), name)
+    show.print_experiments(experiments)
+    gate.print_decisions(decisions_of(Store(), experiments))
+    if compared := comparison_beside(Store(), experiments):
+        console.print()
+        comparison.print_comparison(compared)
     console.print()
-    comparison.print_comparison(compared)
 svg = console.export_svg(title="evalflows")
 Path(__file__).with_name("demo.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))  # no web fonts

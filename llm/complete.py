@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from evalflows.llm.client import Response
 
 
+MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+"""The parameters of a request that limit the length of its answer."""
+
+
 class Completer:
     """`complete` for one connection and one experiment."""
 
@@ -33,6 +37,8 @@ class Completer:
 
         def read(response: "Response") -> dict[str, Any]:
             fields = completion_fields(response.body)
+            limited = schema is None and any(request.get(name) is not None for name in MAX_TOKENS)
+            fields["reusable"] = limited or fields["finish_reason"] != "length"  # else another try may be complete
             self._parsed(json.loads(fields["response"])["message"], schema, fields["finish_reason"])
             return fields
 
@@ -84,7 +90,6 @@ def completion_fields(body: Mapping[str, Any]) -> dict[str, Any]:
         got = type(calls if isinstance(content, str | None) else content).__name__
         raise CallError("bad_answer", f"the answer's content or tool calls: got {got}, wanted text and a list")
     return {
-        "reusable": finish != "length",
         "response": to_json({"message": message}, mend=True),
         "finish_reason": finish if isinstance(finish, str) else None,
         "answered_by": body["model"] if isinstance(body.get("model"), str) else None,

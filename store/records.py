@@ -489,7 +489,7 @@ class CallRow:
     response: Json | None = None
     repeat: int = 0
     status: Literal["ok", "failed"]
-    reusable: bool  # a complete answer, neither refused nor truncated
+    reusable: bool  # an answer neither refused nor truncated, except where the request limits its length
     finish_reason: str | None = None
     error: str | None = None
     error_kind: str | None = None

@@ -195,6 +195,28 @@ def test_an_answer_that_is_not_whole_is_not_served_again(reply: Reply) -> None:
         assert endpoint.calls == 2
 
 
+@pytest.mark.parametrize(("request_", "calls"), [({"max_tokens": 3}, 1), ({"max_completion_tokens": 3}, 1), ({}, 2)])
+def test_a_truncated_text_is_served_again_if_the_request_limits_its_length(
+    request_: dict[str, Any], calls: int
+) -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: completion("half an ans", finish_reason="length"))) as endpoint:
+        for _ in range(2):
+            (answer,) = ask(endpoint, "hello", kept=kept, **request_)
+            Store().publish("calls", "exp-0", [as_paid_by(row, "exp-0") for row in kept])
+        assert (answer.text, answer.finish_reason) == ("half an ans", "length")
+        assert endpoint.calls == calls
+
+
+def test_a_truncated_structured_answer_is_asked_for_again() -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint(answer=lambda _: completion('{"score": 1}', finish_reason="length"))) as endpoint:
+        for _ in range(2):
+            ask(endpoint, "hello", kept=kept, schema=SCHEMA, max_tokens=3)
+            Store().publish("calls", "exp-0", [as_paid_by(row, "exp-0") for row in kept])
+        assert endpoint.calls == 2
+
+
 def test_a_key_goes_to_the_endpoint_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOCK_KEY", "sk-very-secret")
     kept: list[CallRow] = []

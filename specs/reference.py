@@ -13,6 +13,7 @@ from functools import partial
 from types import CellType, CodeType
 from typing import Any
 
+from evalflows.specs.code_parts import code_parts
 from evalflows.specs.errors import InputError, describe
 from evalflows.specs.permitted import check_code, check_module
 
@@ -81,27 +82,40 @@ def held_by(function: object) -> dict[str, Any]:
 
 
 def version_of(function: Callable[..., Any], *settings: object) -> str:
-    """Return a hash of a callable's source, constants, and settings, as 16 hex digits.
+    """Return a hash of a callable's values and settings, and of the user's code that it depends on, as 16 hex digits.
 
-    It does not detect changes in code that the callable calls.
+    Comments, layout and the names of modules do not count. See `code_parts.py` for what cannot be seen.
     """
-    return hashlib.sha256(repr([_parts(function), _plain(settings)]).encode()).hexdigest()[:16]
+    code = sorted(parts_of(function).values())
+    values = _values(function, with_source=not code)
+    return hashlib.sha256(repr([values, code, _plain(settings)]).encode()).hexdigest()[:16]
 
 
-def _parts(function: object) -> list[object]:
-    """Return the parts of a callable as plain values; a function may define them as `version_parts`."""
+def parts_of(function: Callable[..., Any]) -> dict[str, str]:
+    """Return a hash of each part of the user's code that a callable depends on, by name: see `code_parts.py`."""
+    return code_parts(function, _plain)
+
+
+def _values(function: object, *, with_source: bool) -> list[object]:
+    """Return what a callable holds as plain values, and its source where no part of the user's code is known.
+
+    A function may define them as `version_parts`.
+    """
     if inspect.isfunction(function) and "version_parts" in vars(function):
         return [_plain(vars(function)["version_parts"])]
     if isinstance(function, partial):
-        return [*_parts(function.func), _plain(function.args), _plain(function.keywords)]
+        inside = _values(function.func, with_source=with_source)
+        return [*inside, _plain(function.args), _plain(function.keywords)]
     if inspect.ismethod(function):
-        return [*_parts(function.__func__), *_parts(function.__self__)]
+        return [
+            part for one in (function.__func__, function.__self__) for part in _values(one, with_source=with_source)
+        ]
     inner = inspect.unwrap(function) if callable(function) else function
     if not inspect.isroutine(inner) and not inspect.isclass(inner):
-        return [_source(type(inner)), _plain(getattr(inner, "__dict__", None))]
+        return [_source(type(inner)) if with_source else None, _plain(getattr(inner, "__dict__", None))]
     closure = [cell.cell_contents for cell in getattr(inner, "__closure__", None) or () if _is_filled(cell)]
     defaults = getattr(inner, "__defaults__", None), getattr(inner, "__kwdefaults__", None)
-    return [_source(inner), _plain(closure), _plain(defaults)]
+    return [_source(inner) if with_source else None, _plain(closure), _plain(defaults)]
 
 
 def _source(inner: Any) -> object:

@@ -7,7 +7,7 @@ import click
 from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import CHANGES, P_VERDICT, STYLES, VERBOSE_RUN, table
+from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, table
 from evalflows.cli.terminal import Text, console
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.specs.errors import InputError
@@ -35,7 +35,7 @@ BUILT_IN = "pairwise_preference"
     help="A later call with the same key continues the comparison, and can add experiments.",
 )
 @CHANGES
-@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
+@FRESH
 @VERBOSE_RUN
 def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, verbose: bool, **options: Any) -> None:
     """Compare the answers of two or more EXPERIMENTS pair by pair.
@@ -44,7 +44,7 @@ def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool,
     A comparison can also be described by a file: `evalflows compare comparison.yaml`.
     """
     with one_line_errors(verbose):
-        settings = [*changes, *(["use_cache=false"] if fresh else [])]
+        settings = [*changes, *(STARTED_ANEW if fresh else ())]
         run_comparison(_spec(experiments, options, settings), None, verbose)
 
 

@@ -9,7 +9,7 @@ from evalflows.cli.comparison import print_comparison, run_comparison
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import print_decisions
 from evalflows.cli.running import prepared
-from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_experiments
+from evalflows.cli.show import CHANGES, FRESH, STARTED_ANEW, VERBOSE, VERBOSE_RUN, print_experiments
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs.errors import InputError
 from evalflows.store.existing import is_store, no_experiments
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("spec")
 @CHANGES
-@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
+@FRESH
 @VERBOSE_RUN
 def run(spec: str, changes: tuple[str, ...], fresh: bool, verbose: bool) -> None:
     """Run the experiment described by a SPEC file (YAML)."""
     from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
-        _run(load_experiment(spec, [*changes, *(["use_cache=false"] if fresh else [])]), None, verbose)
+        _run(load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())]), None, verbose)
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
-from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_experiments, table
+from evalflows.cli.show import CHANGES, FRESH, STARTED_ANEW, VERBOSE, VERBOSE_RUN, print_experiments, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, find_decision
 from evalflows.reports.reproduce_decision import explained
@@ -27,7 +27,7 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @click.command()
 @click.argument("spec")
 @CHANGES
-@click.option("--fresh", is_flag=True, help="Do not reuse cached model calls; pay for every call.")
+@FRESH
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @VERBOSE_RUN
 def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, verbose: bool) -> None:
@@ -38,7 +38,7 @@ def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, ve
     from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
-        loaded = load_experiment(spec, [*changes, *(["use_cache=false"] if fresh else [])])
+        loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
         store = Store()
         _run_gate(loaded, run_groups(store, find_experiments(store, group))[0] if group else None, verbose)
 

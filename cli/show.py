@@ -26,6 +26,11 @@ CHANGES = click.option(
     multiple=True,
     help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
 )
+FRESH = click.option(
+    "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
+)
+STARTED_ANEW = ("use_cache=false", "run_key=null")
+"""The changes of a spec that `--fresh` stands for."""
 
 
 @click.command()

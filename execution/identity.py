@@ -29,6 +29,11 @@ def without_live_references(evaluators: str) -> list[dict[str, object]]:
     ]
 
 
+def code_of_evaluators(evaluators: str) -> dict[str, str]:
+    """Return a hash of each part of the user's code in the evaluators of a row."""
+    return {name: digest for one in json.loads(evaluators) for name, digest in one.get("code", {}).items()}
+
+
 def evaluator_labels(evaluators: str) -> set[str]:
     """Return name, version and sample of each evaluator of a row, for messages."""
     return {

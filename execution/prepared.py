@@ -20,6 +20,7 @@ from evalflows.execution.resolve import composite_version
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.reference import parts_of
 from evalflows.specs.target import ChatTarget
 from evalflows.store.layout import Layout
 
@@ -86,6 +87,7 @@ def _described(evaluator: PreparedEvaluator[FallbackSpec], owner: ExperimentSpec
         "use": evaluator.spec.use,
         "version": evaluator_version(evaluator, owner.connections),
         "declared_version": evaluator.spec.version,
+        "code": {name: digest for one in evaluator.all for name, digest in parts_of(one.bound.function).items()},
     }
 
 

@@ -10,6 +10,7 @@ from evalflows.evaluators.call import Bound, Scope, bind
 from evalflows.evaluators.composite import combined
 from evalflows.evaluators.foreign import adapted, evaluator_name
 from evalflows.evaluators.named import named
+from evalflows.llm.application_version import application_version
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import identity_of
 from evalflows.llm.post import poster
@@ -21,7 +22,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import CompositeSpec
 from evalflows.specs.paths import located
 from evalflows.specs.protocols import Complete
-from evalflows.specs.reference import load, refer, version_of
+from evalflows.specs.reference import load, parts_of, refer, version_of
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.ingest.file_formats import Numbered, read_rows
 from evalflows.store.parquet import Store
@@ -67,8 +68,11 @@ def _answers(spec: RecordedTarget, where: str) -> Numbered:
 
 
 def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) -> str:
-    """Return a hash of a target's spec, of the code or answers that it names, and of the endpoint of its model."""
-    settings = spec.model_dump_json(exclude={"name", "function", "path"})
+    """Return a hash of a target's spec, of the code or answers that it names, and of the endpoint of its model.
+
+    What an HTTP application says its version is does not count: see `application_version`.
+    """
+    settings = spec.model_dump_json(exclude={"name", "function", "path", "version", "version_url", "version_header"})
     match spec:
         case PythonTarget():
             return version_of(load(spec.function), settings)
@@ -78,6 +82,16 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
             return version_of(recorded, settings, _file_digest(spec.path) if spec.path else "")
         case ChatTarget():
             return version_of(chat, settings, served(spec.connection, connections, spec.model))
+
+
+def target_code(spec: TargetSpec) -> dict[str, str] | None:
+    """Return a hash of each part of the user's code that a target runs; None for a target without code of the user."""
+    return parts_of(load(spec.function)) if isinstance(spec, PythonTarget) else None
+
+
+def said_version(spec: TargetSpec) -> str | None:
+    """Return the version that an HTTP application says it has; None if it does not, and for other targets."""
+    return application_version(spec) if isinstance(spec, HttpTarget) else None
 
 
 def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: str | None) -> list[str | None]:

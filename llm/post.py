@@ -1,10 +1,12 @@
 """POST requests to the user's application, with limiter, timeout and retries; faults become CallErrors."""
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 import time
+from dataclasses import replace
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
@@ -23,6 +25,8 @@ from evalflows.specs.protocols import Post, Posted
 from evalflows.specs.target import HttpTarget
 
 LONGEST_MESSAGE = 500
+LONGEST_VERSION = 100
+"""In characters. A longer version of an application is replaced by its hash."""
 SHORTEST_SECRET = 4
 """Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
 
@@ -34,12 +38,15 @@ def poster(spec: HttpTarget) -> Post:
         remember_key(secret)
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
 
-    async def attempt(body: Any) -> tuple[Any, float]:
+    async def attempt(body: Any) -> Posted:
         slot = await limiter.acquire()
         started, failure = time.perf_counter(), None
         try:
             async with asyncio.timeout(spec.timeout_s):
-                return await _post(client, spec.url, headers, body), time.perf_counter() - started
+                response = await _post(client, spec.url, headers, body)
+                latency = time.perf_counter() - started
+            version = response.headers.get(spec.version_header) if spec.version_header else None
+            return Posted(response=_content(response), latency_s=latency, version=version and as_version(version))
         except TimeoutError:
             failure = CallError("timeout", "no answer in time")
             raise failure from None
@@ -51,14 +58,14 @@ def poster(spec: HttpTarget) -> Post:
             limiter.release(slot, outcome_of(failure), rate_limit)
 
     async def post(body: Any) -> Posted:
-        (response, latency), attempts = await retry(lambda: attempt(body), spec.attempts)
-        return Posted(response=response, attempts=attempts, latency_s=latency)
+        posted, attempts = await retry(lambda: attempt(body), spec.attempts)
+        return replace(posted, attempts=attempts)
 
     return post
 
 
-def headers_of(spec: HttpTarget) -> dict[str, str]:
-    """Return the headers with values from the environment filled in.
+def headers_of(spec: HttpTarget, url: str | None = None) -> dict[str, str]:
+    """Return the headers with values from the environment filled in, to be sent to `url`, by default the target's.
 
     Raises InputError, without showing the value, if a variable is not set, a header cannot be sent, or a deployment's
     run may not send a variable there.
@@ -67,7 +74,7 @@ def headers_of(spec: HttpTarget) -> dict[str, str]:
     for name, value in spec.headers.items():
         where = f"target {spec.name!r}: headers: {name}"
         for used in variables_in(value):
-            check_sent(where, variable(used), used, spec.url)
+            check_sent(where, variable(used), used, url or spec.url)
         headers[name] = filled(value, where).strip()
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", headers[name]):
             raise InputError(f"{where}: cannot be sent as a header, wanted plain characters in one line")
@@ -99,8 +106,8 @@ def _shared(
     return client, Limiter(max_in_flight)
 
 
-async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> Any:
-    """Make one attempt; return the response as JSON, else as text."""
+async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any) -> httpx2.Response:
+    """Make one attempt. Raises CallError unless the response is a success."""
     try:
         response = await client.post(url, json=body, headers=headers)
     except httpx2.TimeoutException as error:
@@ -112,6 +119,11 @@ async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], b
         rate_limit = read_rate_limit(response.headers)
         message = redirect(response) or f"HTTP {response.status_code}: {' '.join(response.text.split())}"
         raise CallError(kind, message, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
+    return response
+
+
+def _content(response: httpx2.Response) -> Any:
+    """Return the response as JSON, else as text."""
     try:
         return json.loads(response.text.removeprefix("\ufeff"))
     except RecursionError:
@@ -120,3 +132,14 @@ async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], b
         if "json" in response.headers.get("content-type", ""):
             raise CallError("bad_answer", "the response's content type is JSON, but its body is not") from None
         return response.text
+
+
+def as_version(text: str) -> str:
+    """Return a version in one line: of JSON its values, by name; a long one as its hash."""
+    try:
+        value = json.loads(text)
+        line = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    except (ValueError, RecursionError):
+        line = text
+    line = " ".join(line.split())
+    return line if len(line) <= LONGEST_VERSION else hashlib.sha256(line.encode()).hexdigest()[:16]

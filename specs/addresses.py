@@ -11,6 +11,12 @@ def names_secret(name: str) -> bool:
     return bool(_SECRET.search(name))
 
 
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of an address: what must be equal for a header to go to both."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
 def secret_in(url: str) -> str | None:
     """Return which part of an address holds a secret, without the secret; None if none does."""
     if "@" in re.split("[/?#]", url.partition("://")[2])[0]:

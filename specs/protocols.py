@@ -61,6 +61,7 @@ class Posted:
     response: Any  # JSON, or text if it is not JSON
     attempts: int = 1
     latency_s: float | None = None  # of the successful attempt, without queueing
+    version: str | None = None  # of the application, if it says it
 
 
 class Post(Protocol):

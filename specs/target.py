@@ -69,16 +69,16 @@ class PythonTarget(_Target):
     function: str = Field(description='The function as "module:name"')
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, field: str = "url") -> None:
     if part := secret_in(url):
-        raise ValueError(f"url: got {part} in it, wanted a header from the environment")
+        raise ValueError(f"{field}: got {part} in it, wanted a header from the environment")
     try:
         parts = urlsplit(url)
         is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ValueError(f"url: got {url!r}, wanted http://… or https://…")
+        raise ValueError(f"{field}: got {url!r}, wanted http://… or https://…")
 
 
 class HttpTarget(_Target):
@@ -102,10 +102,21 @@ class HttpTarget(_Target):
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per example")
     max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
     max_in_flight: int = Field(16, ge=1, description="Maximum number of concurrent requests, per process")
+    version: str | None = Field(
+        None, description="The application's version, if you know it; ${NAME} is an environment variable"
+    )
+    version_url: str | None = Field(
+        None, description="An address that answers GET with the application's version, asked once before the run"
+    )
+    version_header: str | None = Field(
+        None, description="The header of a response that holds the application's version"
+    )
 
     @model_validator(mode="after")
     def _no_secret_is_written_down(self) -> "HttpTarget":
         _check_url(self.url)
+        if self.version_url is not None:
+            _check_url(self.version_url, "version_url")
         for name, value in self.headers.items():
             if (names_secret(name) or "cookie" in name.lower()) and not re.search(r"\$\{\w+\}", value):
                 raise ValueError(f"headers: {name} holds a value, wanted ${{NAME}} of an environment variable")

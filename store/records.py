@@ -165,7 +165,9 @@ class ExperimentRow:
     target: str
     target_kind: str
     target_version: str
-    evaluators: Json  # [{name, version, declared_version, use, level}]
+    target_code: Json | None = None  # {part of the user's code: hash}; None if the target has none
+    application_version: str | None = None  # what an HTTP application says; None if it does not
+    evaluators: Json  # [{name, version, declared_version, use, code, scope, sample}]
     spec: Json  # the resolved ExperimentSpec, with its dataset as a snapshot
     git_commit: str | None = None
     git_branch: str | None = None
@@ -209,6 +211,7 @@ class OutputRow:
     steps: Json | None = None  # child calls and tool calls, in order
     reused_from: str | None = None  # the run whose outputs were reused
     trace_id: str | None = None
+    application_version: str | None = None  # of the HTTP application that answered
     started_at: datetime | None = None
     recorded_at: datetime = field(default_factory=now)
 

@@ -18,7 +18,12 @@ def http(spec: HttpTarget, post: Post) -> Target:
         inputs = available["inputs"]
         posted = await post(dict(inputs) if spec.body is None else fill_json(spec.body, inputs))
         outputs = posted.response if spec.answer is None else at_path(posted.response, spec.answer)
-        return Answer(outputs=outputs, latency_s=posted.latency_s, attempts=posted.attempts)
+        return Answer(
+            outputs=outputs,
+            latency_s=posted.latency_s,
+            attempts=posted.attempts,
+            application_version=posted.version,
+        )
 
     return Target(call=call, is_async=True)
 

@@ -34,6 +34,7 @@ class Answer:
     cost_usd: float | None = None
     steps: str | None = None  # as JSON
     reused_from: str | None = None  # the run whose outputs these are
+    application_version: str | None = None
 
 
 def length_of(outputs: Mapping[str, Any]) -> int:

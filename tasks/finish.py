@@ -20,6 +20,7 @@ from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.queries.progress import (
+    application_versions,
     cached_calls,
     complete_scores,
     no_answers,
@@ -107,6 +108,7 @@ def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
     sums, ended_at = spent(store, row.experiment_id), after(row.recorded_at)
     return replace(
         row,
+        application_version=application_versions(store, row.experiment_id) or row.application_version,
         state="incomplete" if lacking else "completed",
         reason=lacking or no_answers(store, row) or no_judgements(store, row, UNREACHABLE),
         calls=sums.calls,

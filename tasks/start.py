@@ -1,15 +1,25 @@
 """Start or resume experiments."""
 
+from collections.abc import Sequence
+
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.differences.target_changes import changed_parts, listed, parts_in
 from evalflows.execution.chunks import chunk_size
-from evalflows.execution.identity import evaluator_labels, experiment_id, group_of_run_key, without_live_references
+from evalflows.execution.identity import (
+    code_of_evaluators,
+    evaluator_labels,
+    experiment_id,
+    group_of_run_key,
+    without_live_references,
+)
 from evalflows.execution.prepared import prepared_experiments
-from evalflows.execution.resolve import target_version
+from evalflows.execution.resolve import said_version, target_code, target_version
 from evalflows.execution.running_experiment import forget_experiment
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.safe_text import print_note
 from evalflows.specs.target import TargetSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import newest_start
@@ -20,7 +30,7 @@ from evalflows.store.spool import ENDING_S, recover
 from evalflows.tasks.provider_limit import check_limits
 from evalflows.tasks.start_columns import id_of_start, start_columns
 
-FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "evaluators")
+FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
 """What a resumed experiment must have in common with its first start."""
 
 ORDER_SEED = 0
@@ -41,7 +51,17 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
     if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
         raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
     rows = [_row(store, spec, target, group) for target in spec.targets]
+    if spec.run_key is not None and resume is None:
+        _say_what_is_reused(store, spec.run_key, rows)
     return [_open(store, row) for row in rows]
+
+
+def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow]) -> None:
+    query = "select count(*) from source.outputs where list_contains(?, experiment_id) and status = 'ok'"
+    ((answers,),) = store.query(query, [[row.experiment_id for row in rows]])
+    if answers:
+        since = min(row.started_at for row in rows)
+        print_note(f"reusing {answers} answers of {since:%Y-%m-%d %H:%M} UTC (run_key {run_key!r}); --fresh asks again")
 
 
 def run_group(spec: ExperimentSpec) -> str:
@@ -55,6 +75,7 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
     stored = store.read("experiments", identity)
     before: ExperimentRow | None = stored[0] if stored else None
     n_examples = _n_examples(store, spec)
+    code = target_code(target)
     size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions)
     row = ExperimentRow(
         experiment_id=identity,
@@ -69,6 +90,8 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         target=target.name,
         target_kind=target.kind,
         target_version=target_version(target, spec.connections),
+        target_code=None if code is None else to_json(code),
+        application_version=said_version(target),
         evaluators=to_json([*prepared_experiments.of(spec).described.values()]),
         **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name)),
     )
@@ -88,15 +111,30 @@ def _check_unchanged(before: ExperimentRow, row: ExperimentRow) -> None:
         old, new = getattr(before, name), getattr(row, name)
         if old == new or (name == "evaluators" and without_live_references(old) == without_live_references(new)):
             continue
-        if name == "evaluators":  # name only those that differ
-            old, new = (
-                ", ".join(sorted(evaluator_labels(a) - evaluator_labels(b))) or "fewer"
-                for a, b in ((old, new), (new, old))
-            )
-        remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start a new one"
+        if name == "application_version" and new is None:  # said by each answer, if at all
+            continue
+        remedy = "start a new one"
+        if row.run_key:
+            remedy = f"wanted a run_key other than {row.run_key!r}, or --fresh for a new experiment"
         raise InputError(
-            f"experiment {before.name!r} ({before.experiment_id}): started with {name} {old}, got {new}; {remedy}"
+            f"experiment {before.name!r} ({before.experiment_id}), started {before.started_at:%Y-%m-%d %H:%M} UTC: "
+            f"{_change(name, before, row)}; {remedy}"
         )
+
+
+def _change(column: str, before: ExperimentRow, row: ExperimentRow) -> str:
+    """Return what differs in a fixed column, in words."""
+    old, new = getattr(before, column), getattr(row, column)
+    if column == "evaluators":  # name only those that differ
+        old, new = (
+            ", ".join(sorted(evaluator_labels(a) - evaluator_labels(b))) or "fewer" for a, b in ((old, new), (new, old))
+        )
+        parts = changed_parts(code_of_evaluators(row.evaluators), code_of_evaluators(before.evaluators))
+        return f"then with evaluators {old}, now with {new}" + (f" ({listed(parts)} changed)" if parts else "")
+    if column == "target_version":
+        parts = changed_parts(parts_in(row.target_code), parts_in(before.target_code))
+        return f"the target has changed since: {listed(parts) if parts else 'its settings'}"
+    return f"then with {column} {old}, now with {new}"
 
 
 def _open(store: Store, row: ExperimentRow) -> ExperimentRow:

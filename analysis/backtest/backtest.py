@@ -11,6 +11,7 @@ from evalflows.analysis.backtest.null_replicates import Replicates
 from evalflows.analysis.backtest.past_pairs import PastExperiments
 from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.differences.target_changes import is_same_target
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
 from evalflows.reports.backtest import Backtest, Counted, PastDecision, PlantedFall, Relation, Share, Simulated
 from evalflows.specs.experiment import ExperimentSpec
@@ -110,7 +111,7 @@ def _decision(evaluation: GateEvaluation, baseline: ExperimentRow, relation: Rel
         baseline=baseline.name,
         started_at=candidate.started_at,
         relation=relation,
-        is_same_target=candidate.target_version == baseline.target_version,
+        is_same_target=bool(is_same_target(candidate, baseline)),
         has_identical_values=_has_identical_values(evaluation),
         conclusion=conclusion,
         is_refused=conclusion == "NOT ENOUGH EVIDENCE" and evaluation.is_refused,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from evalflows.analysis.differences.target_changes import is_same_target
 from evalflows.reports.backtest import Relation
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, base_metric
@@ -24,7 +25,7 @@ class PastPair:
 
     @property
     def is_same_target(self) -> bool:
-        return self.candidate.target_version == self.baseline.target_version
+        return bool(is_same_target(self.candidate, self.baseline))
 
 
 @dataclass(frozen=True, kw_only=True)

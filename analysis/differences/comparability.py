@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalflows.analysis.differences.matching import MatchedExamples
+from evalflows.analysis.differences.target_changes import changed_parts, is_same_target, listed, parts_in
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -82,7 +83,9 @@ def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]
 
 def _versions(name: str, candidate: Described, baseline: Described) -> str:
     old, new = (side[name].get("declared_version") or side[name]["version"][:SHORT] for side in (baseline, candidate))
-    return f"{name} was scored by a different version of its evaluator: {old} then, {new} now"
+    parts = changed_parts(*(side[name].get("code", {}) for side in (candidate, baseline)))
+    changed = f" ({listed(parts)} changed)" if parts else ""
+    return f"{name} was scored by a different version of its evaluator: {old} then, {new} now{changed}"
 
 
 def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: MatchedExamples) -> list[Difference]:
@@ -102,14 +105,38 @@ def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Differen
     if candidate.repetitions != baseline.repetitions:
         text = f"{candidate.repetitions} repetitions of the candidate, {baseline.repetitions} of the baseline"
         differences.append(Difference(what="repetitions", text=text))
-    if candidate.target_version == baseline.target_version:
-        text = "the target is the same on both sides: any difference is due to chance"
-        differences.append(Difference(what="target", text=text))
+    if about_targets := _of_targets(candidate, baseline):
+        differences.append(Difference(what="target", text=about_targets))
     for name, row in (("candidate", candidate), ("baseline", baseline)):
         if row.state != "completed":
             why = f": {row.reason}" if row.reason else ""
             differences.append(Difference(what="state", text=f"the {name} {row.name!r} is {row.state}{why}"))
     return differences
+
+
+def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
+    """What is known of a change of the target. None if the change is plain, as between two targets of a spec."""
+    parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
+    if parts:
+        return f"the target's code changed: {listed(parts)}"
+    is_same = is_same_target(candidate, baseline)
+    if is_same is None:
+        return (
+            "cannot tell whether the target changed: an HTTP application's code is not known (version, version_url or "
+            "version_header in the spec says its version)"
+        )
+    return _SAME[candidate.target_kind] if is_same else None
+
+
+_SAME = {
+    "python": "the target's code is the same on both sides: a difference is due to chance, or to what the code does "
+    + "not show (services, environment variables, data)",
+    "chat": "the target's prompt, model and settings are the same on both sides: a difference is due to chance, or to "
+    + "a change at the provider",
+    "http": "the application says the same version on both sides: any difference is due to chance",
+    "recorded": "the answers are the same recorded ones on both sides",
+}
+"""What the same target means, by its kind."""
 
 
 def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:

@@ -45,6 +45,14 @@ def cached_calls(store: Store, experiment_id: str) -> int:
     return int(store.query(query, [experiment_id])[0][0])
 
 
+def application_versions(store: Store, experiment_id: str) -> str | None:
+    """Return the versions of the HTTP application that answered, in order of time; None if none was said."""
+    query = """select string_agg(application_version, ', ' order by since) from (
+                   select application_version, min(started_at) as since from source.outputs
+                   where experiment_id = ? and application_version is not null group by 1)"""
+    return store.query(query, [experiment_id])[0][0]  # type: ignore[no-any-return]
+
+
 def open_work(store: Store, experiment_id: str, transient: Collection[str]) -> int:
     """Return the number of rows that another attempt may complete: not attempted, or with a transient failure.
 

@@ -3,9 +3,10 @@
 import json
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -50,6 +51,32 @@ class Application:
 
     def headers(self) -> list[dict[str, str]]:
         return [headers for _, headers, _ in self.requests]
+
+
+@contextmanager
+def serving_application() -> Iterator[Application]:
+    """Serve an application on loopback during the block."""
+    made = Application()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        do_POST = do_GET = lambda self: made.answer(self)  # noqa: N815
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    made.url = f"http://127.0.0.1:{server.server_port}/answer"
+    try:
+        yield made
+    finally:
+        made.ended.set()
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
 
 
 # Replies of the application

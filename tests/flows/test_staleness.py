@@ -1,0 +1,174 @@
+"""Whether the target changed: seen in the user's code and said by HTTP applications, or unknown; never assumed."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_application import says, serving_application
+
+from evalflows import run
+from evalflows.analysis.differences.comparability import differences
+from evalflows.analysis.differences.matching import matched
+from evalflows.specs import ExperimentSpec, InputError
+from evalflows.store import Store, connect
+from evalflows.store.records import ExperimentRow
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "few_resamples")
+
+ROWS = [{"inputs": {"question": f"q{i}"}, "outputs": {"output": f"q{i}!"}} for i in range(3)]
+"""The answers of `answering.py`."""
+MODULES = {
+    "prompting": 'ENDING = "!"\n',
+    "answering": "import prompting\n\ndef answer(question):\n    return question + prompting.ENDING\n",
+    "judging": 'WANTED = "!"\n\ndef ends(outputs):\n    return outputs["output"].endswith(WANTED)\n',
+}
+Write = Callable[[str, str], None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Write a module of the user and forget all of them, as a new process would."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def forget() -> None:
+        for name in MODULES:
+            sys.modules.pop(name, None)
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / f"{name}.py").write_text(text)
+        forget()
+
+    for name, text in MODULES.items():
+        write(name, text)
+    yield write
+    forget()
+
+
+def spec_of(**changes: Any) -> ExperimentSpec:
+    fields: dict[str, Any] = {
+        "name": "app",
+        "dataset": {"rows": ROWS},
+        "targets": [{"kind": "python", "function": "answering:answer"}],
+        "evaluators": [{"use": "judging:ends"}],
+    }
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def newest(n: int) -> list[ExperimentRow]:
+    with connect() as catalog:
+        found = catalog.execute("select experiment_id from experiments order by started_at desc limit ?", [n])
+        identities = [identity for (identity,) in found.fetchall()]
+    return [Store().read("experiments", identity)[0] for identity in identities]
+
+
+def said_of_two_runs(first: ExperimentSpec, second: ExperimentSpec | Callable[[], ExperimentSpec]) -> list[str]:
+    """Return what is said of the differences between two runs."""
+    run(first)
+    run(second if isinstance(second, ExperimentSpec) else second())
+    new, old = newest(2)
+    shared = matched(Store(), new, old)
+    return [difference.text for difference in differences(new, old, shared, first, ({}, {}))]
+
+
+def test_a_changed_prompt_of_another_module_refuses_the_run_key(write: Write) -> None:
+    spec = spec_of(run_key="nightly")
+    run(spec)
+    write("prompting", 'ENDING = "?"\n')
+    with pytest.raises(InputError) as refused:
+        run(spec)
+    assert str(refused.value).partition(" UTC: ")[2] == (
+        "the target has changed since: prompting.ENDING; wanted a run_key other than 'nightly', or --fresh for a new "
+        "experiment"
+    )
+    assert len(newest(5)) == 1
+
+
+def test_a_changed_constant_of_an_evaluator_refuses_the_run_key(write: Write) -> None:
+    spec = spec_of(run_key="nightly")
+    run(spec)
+    write("judging", MODULES["judging"].replace('"!"', '"?"'))
+    with pytest.raises(
+        InputError, match=r"then with evaluators ends@\w+, now with ends@\w+ \(judging.WANTED changed\)"
+    ):
+        run(spec)
+
+
+def test_what_is_reused_is_said_first(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = spec_of(run_key="nightly")
+    run(spec)
+    assert "reusing" not in capsys.readouterr().err
+    write("prompting", MODULES["prompting"] + "# a comment is no change\n")
+    run(spec)
+    (row,) = newest(5)
+    since = f"{row.started_at:%Y-%m-%d %H:%M} UTC"
+    assert capsys.readouterr().err == (
+        f"evalflows: reusing 3 answers of {since} (run_key 'nightly'); --fresh asks again\n"
+    )
+
+
+def test_the_code_that_changed_is_named(write: Write) -> None:
+    def changed() -> ExperimentSpec:
+        write("prompting", 'ENDING = "?"\n')
+        return spec_of()
+
+    assert said_of_two_runs(spec_of(), changed) == ["the target's code changed: prompting.ENDING"]
+
+
+def test_the_same_code_is_not_called_the_same_target(write: Write) -> None:
+    assert said_of_two_runs(spec_of(), spec_of()) == [
+        "the target's code is the same on both sides: a difference is due to chance, or to what the code does not show "
+        "(services, environment variables, data)"
+    ]
+
+
+def http_spec(url: str, **fields: Any) -> ExperimentSpec:
+    return spec_of(targets=[{"kind": "http", "url": url, **fields}], evaluators=["json_valid"])
+
+
+def test_an_application_that_says_no_version_is_unknown(write: Write) -> None:
+    with serving_application() as application:
+        (text,) = said_of_two_runs(http_spec(application.url), http_spec(application.url))
+    assert text.startswith("cannot tell whether the target changed: ")
+
+
+@pytest.mark.parametrize(
+    ("second", "said"), [("v1", ["the application says the same version on both sides"]), ("v2", [])]
+)
+def test_the_version_may_be_declared(write: Write, second: str, said: list[str]) -> None:
+    with serving_application() as application:
+        specs = [http_spec(application.url, version=version) for version in ("v1", second)]
+        texts = said_of_two_runs(*specs)
+    assert [text.partition(":")[0] for text in texts] == said
+    assert [row.application_version for row in newest(2)] == [second, "v1"]
+
+
+def test_a_header_of_each_answer_may_say_it(write: Write) -> None:
+    with serving_application() as application:
+        for version in ("v1", "v1", "v2"):
+            application.replies.append(says({}, X_Version=version))
+        run(http_spec(application.url, version_header="x-version", max_in_flight=1))
+    assert [row.application_version for row in newest(1)] == ["v1, v2"]
+    with connect() as catalog:
+        query = "select application_version, count(*) from outputs group by 1 order by 1"
+        assert catalog.execute(query).fetchall() == [("v1", 2), ("v2", 1)]
+
+
+def test_an_address_may_say_it_before_anything_is_posted(write: Write) -> None:
+    with serving_application() as application:
+        spec = http_spec(application.url, version_url=f"{application.url}/version")
+        spec = spec.model_copy(update={"run_key": "nightly"})
+        application.replies.append(says({"commit": "abc"}))
+        run(spec)
+        assert [row.application_version for row in newest(1)] == [json.dumps({"commit": "abc"})]
+        posted = len(application.requests)
+        application.replies.append(says({"commit": "def"}))
+        with pytest.raises(InputError, match=r'then with application_version \{"commit": "abc"\}, now with \{"commit'):
+            run(spec)
+        assert len(application.requests) == posted + 1
+        application.replies.append(says("down", status=503))
+        with pytest.raises(InputError, match=r"version_url: .*: got HTTP 503, wanted the application's version"):
+            run(spec)

@@ -58,7 +58,7 @@ def test_the_same_target_twice_passes(tmp_path: Path) -> None:
     old = drawn(400, 0.8)
     (one,) = decided(gated(tmp_path, [GUARD], old=old, new=old))
     assert one.conclusion == "PASS"
-    assert one.notes == ["the target is the same on both sides: any difference is due to chance"]
+    assert one.notes == ["the answers are the same recorded ones on both sides"]
     again = fallen(old, 0.02) | ~old & (drawn(400, 0.1, seed=4))
     (one,) = decided(gated(tmp_path, [GUARD], old=old, new=again))
     assert one.conclusion == "PASS"

@@ -330,7 +330,7 @@ def test_a_setting_that_cannot_be_used_is_told_before_anything_is_paid(evaluator
 
 def test_a_run_key_is_not_gone_on_with_by_another_sample() -> None:
     judged({"use": "exact_match", "sample_rate": 0.5}, run_key="nightly")
-    with pytest.raises(InputError, match="started with evaluators exact_match@"):
+    with pytest.raises(InputError, match="then with evaluators exact_match@"):
         judged({"use": "exact_match", "sample_rate": 1.0}, run_key="nightly")
 
 

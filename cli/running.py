@@ -10,6 +10,7 @@ from types import FrameType
 
 from evalflows.cli.errors import INTERRUPTED
 from evalflows.cli.terminal import console, echo_error, escaped_logs
+from evalflows.execution.interrupts import forget_interrupts, note_interrupt
 from evalflows.execution.server.start import begin_early
 from evalflows.reports.progress import Watch, shown_progress
 from evalflows.specs.errors import StorageError
@@ -51,6 +52,7 @@ def _signals_stop(at_once: str) -> Iterator[None]:
             echo_error(at_once)
             os._exit(INTERRUPTED)
         stopping = True
+        note_interrupt()
         raise KeyboardInterrupt
 
     numbers = [signal.SIGTERM]
@@ -62,6 +64,7 @@ def _signals_stop(at_once: str) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        forget_interrupts()
 
 
 def find_modules_here() -> None:

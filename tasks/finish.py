@@ -12,6 +12,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
+from evalflows.execution.interrupts import interrupts_noted
 from evalflows.execution.limiter_history import limit_rows
 from evalflows.execution.prepared import prepared_experiments
 from evalflows.execution.progress import tally
@@ -31,7 +32,6 @@ from evalflows.store.queries.progress import (
 from evalflows.store.records import ExperimentRow, LimitRow, after
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import EXPERIMENT_TABLES
-from evalflows.tasks.interrupts import interrupts_noted
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

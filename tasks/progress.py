@@ -8,12 +8,12 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.futures import PrefectFuture, wait
 from rich.console import Console
 
+from evalflows.execution.interrupts import raise_if_pressed
 from evalflows.execution.progress import Planned, tally
 from evalflows.llm.recorder import calls_made, cost_made
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
-from evalflows.tasks.interrupts import raise_if_pressed
 from evalflows.tasks.server_watch import note_owners, raise_if_lost, reported_if_possible
 
 INTERVAL_S = 1.0

@@ -1,4 +1,4 @@
-"""A Ctrl-C that falls where Python drops it is interrupts_noted all the same."""
+"""A Ctrl-C or SIGTERM that falls where Python drops it still ends the run."""
 
 import os
 import signal
@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from evalflows.tasks.interrupts import interrupts_noted, raise_if_pressed
+from evalflows.cli.running import prepared
+from evalflows.execution.interrupts import forget_interrupts, interrupts_noted, note_interrupt, raise_if_pressed
 
 
 def press() -> None:
@@ -48,4 +49,24 @@ def test_without_an_interrupt_nothing_is_raised_and_the_handler_is_as_before() -
 def test_one_that_was_raised_is_forgotten() -> None:
     with pytest.raises(KeyboardInterrupt), interrupts_noted():
         press()
+    raise_if_pressed()
+
+
+def test_one_that_was_dropped_before_the_block_is_raised_when_it_begins() -> None:
+    note_interrupt()
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_noted():
+            raise AssertionError("a call would be paid")
+    finally:
+        forget_interrupts()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_records_signals_from_the_start(number: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt, match="`evalflows resume app` continues"), prepared(False, "app"):
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)
+        with interrupts_noted():
+            raise AssertionError("a call would be paid")
     raise_if_pressed()

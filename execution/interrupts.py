@@ -1,7 +1,8 @@
-"""Notice Ctrl-C even if Python drops it.
+"""Notice Ctrl-C and SIGTERM even if Python drops them.
 
 Python raises KeyboardInterrupt in whatever the main thread is doing. Inside a finalizer, or in a library that catches
-everything, the exception is lost and the run would continue. So the interrupt is also recorded, and checked later.
+everything, the exception is lost and the run would continue. So the interrupt is also recorded, and checked before the
+first call and later.
 """
 
 import signal
@@ -13,26 +14,38 @@ from types import FrameType
 _pressed = threading.Event()
 
 
+def note_interrupt() -> None:
+    """Record an interrupt. A handler that raises KeyboardInterrupt calls this first."""
+    _pressed.set()
+
+
+def forget_interrupts() -> None:
+    """Drop a recorded interrupt: what it was meant for has ended."""
+    _pressed.clear()
+
+
 @contextmanager
 def interrupts_noted() -> Iterator[None]:
-    """Record interrupts during the block, in addition to their usual handling."""
+    """Record Ctrl-C during the block, in addition to its usual handling. Raise KeyboardInterrupt if one was recorded
+    before.
+    """
+    raise_if_pressed()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        _pressed.set()
+        note_interrupt()
         before(number, frame)
 
-    _pressed.clear()
     signal.signal(signal.SIGINT, note)
     try:
         yield
         raise_if_pressed()
     finally:
         signal.signal(signal.SIGINT, before)
-        _pressed.clear()
+        forget_interrupts()
 
 
 def raise_if_pressed() -> None:

@@ -90,7 +90,8 @@ def print_experiments(identities: Sequence[str], made: Mapping[str | None, int] 
     for connection, low, high, count in cuts:
         out.print(f"  {connection}: {low} to {high} calls at once, reduced {count} times because calls were refused")
     if made is not None:
-        out.print(f"{sum(made.get(identity, 0) for identity in identities)} model calls made in this run")
+        calls = "recorded model calls" if any(has_unrecorded for *_, has_unrecorded in overviews) else "model calls"
+        out.print(f"{sum(made.get(identity, 0) for identity in identities)} {calls} made in this run")
 
 
 def _metrics(results: Sequence[Result]) -> Table:
@@ -122,7 +123,8 @@ from comparison_overview order by started_at desc
 """
 
 _OVERVIEW = """
-select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s
+select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s,
+       recorded_calls, unrecorded > 0 as has_unrecorded
 from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
 """
 
@@ -167,6 +169,8 @@ def _in_words(
     cached: int | None,
     cost: float | None,
     latency: float | None,
+    recorded: int,
+    has_unrecorded: bool,
 ) -> Text:
     text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
     text.append(f": {answered} of {planned} answered")
@@ -177,6 +181,10 @@ def _in_words(
     if calls is not None:
         text.append(
             f"; {calls} model calls, {cached} from the ledger, {'cost unknown' if cost is None else f'{cost:.4f} USD'}"
+        )
+    if has_unrecorded:
+        text.append(
+            f"; the target's own model calls were not recorded, so their cost is unknown ({recorded} others were)"
         )
     return text.append(f"; {reason}") if reason else text
 

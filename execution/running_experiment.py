@@ -17,6 +17,7 @@ from evalflows.execution.prepared import connections_of, prepared_experiments
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
 from evalflows.execution.resolve import make_target
 from evalflows.execution.secret_blocks import key_for
+from evalflows.execution.unrecorded_calls import target_may_call_unrecorded
 from evalflows.execution.workers import Workers
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
@@ -92,6 +93,7 @@ class RunningExperiment:
     target: Target
     target_complete: Complete | None
     target_breaker: Breaker
+    target_may_call: bool  # whether its code may call models without being recorded
     spec: ExperimentSpec
     evaluators: Sequence[RunnableEvaluator]
     summary_evaluators: Sequence[RunnableEvaluator]
@@ -168,6 +170,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         target=make_target(target, complete, examples, store),
         target_complete=complete,
         target_breaker=factory.breaker(),
+        target_may_call=target_may_call_unrecorded(target),
         spec=spec,
         evaluators=evaluators,
         summary_evaluators=summaries,

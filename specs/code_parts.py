@@ -8,14 +8,14 @@ services, computed names of files and modules) cannot be seen.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from evalflows.specs.module_source import Imported, ModuleSource, Used, is_interactive, module_source
+from evalflows.specs.module_source import Imported, ModuleSource, Used, is_installed, is_interactive, module_source
 
 TEMPLATES = {".txt", ".md", ".rst", ".j2", ".jinja", ".jinja2", ".tmpl", ".template", ".mustache", ".hbs", ".prompt"}
 FILE_SUFFIXES = TEMPLATES | {".yaml", ".yml", ".toml", ".json", ".html", ".xml"}
@@ -34,9 +34,20 @@ def code_parts(function: Callable[..., Any], plain: Callable[[object], object] =
     return dict(sorted(walk.parts.items()))
 
 
+def packages_used(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the top-level names of the modules that a callable's code uses and that are not the user's.
+
+    None if its code cannot be read, as for objects of installed packages.
+    """
+    walk = _Walk(repr)
+    walk.add_callable(function)
+    return frozenset(walk.packages) if walk.parts else None
+
+
 class _Walk:
     def __init__(self, plain: Callable[[object], object]) -> None:
         self.parts: dict[str, str] = {}
+        self.packages: set[str] = set()
         self._plain = plain
         self._seen: set[object] = set()
 
@@ -89,7 +100,9 @@ class _Walk:
     def _follow(self, imported: Imported, rest: list[str]) -> None:
         """Add what an import refers to: names of the user's modules, or a whole module if it is used as an object."""
         source = module_source(imported.module)
-        if imported.name is not None:
+        if source is None and is_installed(imported.module):
+            self.packages.add(imported.module.partition(".")[0])
+        elif imported.name is not None:
             if source is None or not self._resolve(source, imported.name, rest):
                 self._follow_module(f"{imported.module}.{imported.name}", rest)
         else:
@@ -105,6 +118,8 @@ class _Walk:
             self._seen.add(name)
             for bound in list(source.statements):
                 self._add(source, bound)
+        elif source is None:
+            self.packages.add(name.partition(".")[0])
 
     def _add_files(self, texts: Iterable[str], folder: Path) -> None:
         for text in texts:
@@ -134,6 +149,7 @@ class _Walk:
             elif isinstance(value, FunctionType | type):
                 self.add_callable(value)
             elif value is not None:
+                self.packages.update(_package_of(value))
                 self.parts[f"{function.__module__}.{name}"] = _hash(repr(self._plain(value)).encode())
 
     def _add_attributes(self, module: str, names: list[str]) -> None:
@@ -147,6 +163,13 @@ def _names_of(code: Any) -> list[str]:
     """Return the global names that code uses, also in functions inside it."""
     inner = [constant for constant in code.co_consts if hasattr(constant, "co_names")]
     return sorted({*code.co_names, *(name for one in inner for name in _names_of(one))})
+
+
+def _package_of(value: object) -> Iterator[str]:
+    """Yield the package of an object's type, such as that of a client, unless it is built in."""
+    package = (type(value).__module__ or "").partition(".")[0]
+    if package not in ("builtins", "__main__") and module_source(type(value).__module__) is None:
+        yield package
 
 
 def _is_small_file(path: Path) -> bool:

@@ -68,6 +68,25 @@ def is_interactive(name: str) -> bool:
     return getattr(sys.modules.get(name), "__file__", None) is None
 
 
+def is_installed(name: str) -> bool:
+    """Return whether a module is in the standard library or an installed package, or cannot be found."""
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names or top == OURS:
+        return True
+    file = _file_of(top)
+    return (file is None and not _is_namespace(top)) or (file is not None and not is_users(file))
+
+
+def _is_namespace(name: str) -> bool:
+    """Return whether a package of the user has no `__init__.py`."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    folders = list(spec.submodule_search_locations or ()) if spec is not None and spec.origin is None else []
+    return any(is_users(Path(folder).resolve()) for folder in folders)
+
+
 def is_users(path: Path) -> bool:
     """Return whether a file is the user's own: neither in the standard library nor an installed package."""
     return not any(path.is_relative_to(folder) for folder in _installed()) and "site-packages" not in path.parts

@@ -178,7 +178,7 @@ class ExperimentRow:
     reason: str | None = None  # why it is incomplete
     budget_usd: float | None = None
     max_calls: int | None = None
-    calls: int | None = None  # paid calls; None while it runs
+    calls: int | None = None  # paid calls; None while it runs, and if the target's were not recorded
     calls_cached: int | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -206,8 +206,8 @@ class OutputRow:
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
-    calls: int = 0  # paid model calls
-    calls_cached: int = 0  # calls answered from the ledger
+    calls: int | None = 0  # paid model calls; None if the target may have made some that nobody recorded
+    calls_cached: int | None = 0  # calls answered from the ledger
     steps: Json | None = None  # child calls and tool calls, in order
     reused_from: str | None = None  # the run whose outputs were reused
     trace_id: str | None = None

@@ -72,6 +72,7 @@ class _Answering:
 
     def __init__(self, experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> None:
         self._experiment, self._chunk, self._spool = experiment, chunk, spool
+        self._unrecorded: dict[str, Any] = {"calls": None, "calls_cached": None} if experiment.target_may_call else {}
         self.transient = 0
 
     def answer_all(self, examples: Sequence[ExampleRow]) -> None:
@@ -94,7 +95,7 @@ class _Answering:
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
             result["latency_s"] = self._latency(recorder, elapsed)
-        totals = asdict(recorder.totals()) if recorder.answered or recorder.failed else {}
+        totals = asdict(recorder.totals()) if recorder.answered or recorder.failed else self._unrecorded
         if recorder.steps:
             totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
         row = OutputRow(

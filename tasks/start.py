@@ -17,6 +17,7 @@ from evalflows.execution.identity import (
 from evalflows.execution.prepared import prepared_experiments
 from evalflows.execution.resolve import said_version, target_code, target_version
 from evalflows.execution.running_experiment import forget_experiment
+from evalflows.execution.unrecorded_calls import unlimited_targets
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.safe_text import print_note
@@ -50,10 +51,20 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
     store, group = Store(), resume or run_group(spec)
     if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
         raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
+    _say_what_no_budget_limits(spec)
     rows = [_row(store, spec, target, group) for target in spec.targets]
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
     return [_open(store, row) for row in rows]
+
+
+def _say_what_no_budget_limits(spec: ExperimentSpec) -> None:
+    limits = [name for name in ("budget_usd", "max_calls") if getattr(spec, name) is not None]
+    for target in unlimited_targets(spec.targets) if limits else ():
+        print_note(
+            f"{' and '.join(limits)} cannot limit the calls of target {target!r}, which are not recorded unless its "
+            "client is wrapped: client = wrap(client), from evalflows.llm"
+        )
 
 
 def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow]) -> None:

@@ -37,6 +37,12 @@ def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:
     return int(calls), float(usd), int(unpriced)
 
 
+def unrecorded_answers(store: Store, experiment_id: str) -> int:
+    """Return the number of answers for which the target may have made calls that nobody recorded."""
+    query = "select count(*) from source.outputs where experiment_id = ? and status = 'ok' and calls is null"
+    return int(store.query(query, [experiment_id])[0][0])
+
+
 def cached_calls(store: Store, experiment_id: str) -> int:
     """Return the number of calls answered from the ledger."""
     query = """select coalesce(sum(calls_cached), 0) from (

@@ -90,7 +90,9 @@ def test_a_run_key_does_not_continue_what_was_made_from_something_else() -> None
         calls = endpoint.calls
         other = [{"kind": "chat", "connection": "mock", "user": "{question}?"}]
         changed = chat_spec(endpoint, run_key="nightly", targets=other)
-        with pytest.raises(InputError, match=r"the target has changed since: its settings; wanted a run_key other than 'nightly'"):
+        with pytest.raises(
+            InputError, match=r"the target has changed since: its settings; wanted a run_key other than 'nightly'"
+        ):
             run(changed)
     assert endpoint.calls == calls
 

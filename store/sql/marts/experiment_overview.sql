@@ -3,10 +3,13 @@ with answers as (
     select experiment_id,
            count(*) filter (status = 'ok') as answered,
            count(*) filter (status = 'failed') as failed,
+           count(*) filter (status = 'ok' and calls is null) as unrecorded,
            avg(latency_s) as mean_latency_s,
            quantile_cont(latency_s, 0.95) as p95_latency_s
     from outputs
     group by experiment_id
+), recorded as (
+    select experiment_id, count(*) as recorded_calls from calls group by experiment_id
 )
 select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.run_group, e.run_key,
        e.dataset_name, e.snapshot_id, e.n_examples, e.repetitions, e.n_examples * e.repetitions as planned,
@@ -14,6 +17,7 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        coalesce(a.failed, 0) as failed,
        e.n_examples * e.repetitions - coalesce(a.answered, 0) - coalesce(a.failed, 0) as not_attempted,
        a.mean_latency_s, a.p95_latency_s,
+       coalesce(r.recorded_calls, 0) as recorded_calls, coalesce(a.unrecorded, 0) as unrecorded,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
        e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
-from experiments e left join answers a using (experiment_id)
+from experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)

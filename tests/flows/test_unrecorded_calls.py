@@ -1,0 +1,126 @@
+"""Calls that nobody recorded are unknown, never zero: in rows, totals and what is printed."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_application import serving_application
+
+from evalflows import run
+from evalflows.cli.show import print_experiments
+from evalflows.execution.unrecorded_calls import may_call_unrecorded
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.reference import load
+from evalflows.store import connect
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "few_resamples")
+
+ROWS = [{"inputs": {"question": f"q{i}"}, "outputs": {"output": f"q{i}"}} for i in range(3)]
+MODULES = {
+    "site-packages/some_provider.py": "class Client:\n    def ask(self, text):\n        return text\n",
+    "clients.py": "from some_provider import Client\n\nCLIENT = Client()\n",
+    "application.py": """
+import json
+import re
+import numpy
+import clients
+import evalflows.llm
+
+def pure(question):
+    return json.loads(json.dumps(question))
+
+def with_numbers(question):
+    return re.sub("x", "y", question) * int(numpy.ones(1)[0])
+
+def asks(question):
+    return clients.CLIENT.ask(question)
+
+def asks_by_late_import(question):
+    import some_provider
+    return some_provider.Client().ask(question)
+
+def asks_by_address(question):
+    from urllib.request import urlopen
+    return question if urlopen else None
+
+def wrapped(question):
+    return evalflows.llm.wrap(clients.CLIENT).ask(question)
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, text in MODULES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "site-packages", tmp_path):
+        monkeypatch.syspath_prepend(str(folder))
+    yield
+    for name in ("some_provider", "clients", "application"):
+        sys.modules.pop(name, None)
+
+
+def spec_of(target: dict[str, Any], **changes: Any) -> ExperimentSpec:
+    fields = {"name": "app", "dataset": {"rows": ROWS}, "targets": [target], "evaluators": ["exact_match"]}
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def python(name: str) -> dict[str, Any]:
+    return {"kind": "python", "function": f"application:{name}"}
+
+
+def one(query: str) -> Any:
+    with connect() as catalog:
+        (row,) = catalog.execute(query).fetchall()
+    return row
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("pure", False),
+        ("with_numbers", False),
+        ("asks", True),
+        ("asks_by_late_import", True),
+        ("asks_by_address", True),
+        ("wrapped", False),
+    ],
+)
+def test_imports_tell_whether_code_may_call_a_model(name: str, may: bool) -> None:
+    assert may_call_unrecorded(load(f"application:{name}")) is may
+
+
+def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    (identity,) = run(spec_of(python("asks")))
+    assert one("select distinct calls, calls_cached, cost_usd from outputs") == (None, None, None)
+    assert one("select calls, cost_usd, recorded_calls, unrecorded from experiment_overview") == (None, None, 0, 3)
+    print_experiments([identity], {})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the target's own model calls were not recorded, so their cost is unknown" in said
+    assert "0 recorded model calls made in this run" in said
+    assert "USD" not in said
+
+
+def test_code_that_calls_nothing_has_made_no_call() -> None:
+    run(spec_of(python("pure")))
+    assert one("select distinct calls, calls_cached from outputs") == (0, 0)
+    assert one("select calls, unrecorded from experiment_overview") == (0, 0)
+
+
+def test_an_application_behind_http_is_unknown() -> None:
+    with serving_application() as application:
+        run(spec_of({"kind": "http", "url": application.url}))
+    assert one("select calls, cost_usd, unrecorded from experiment_overview") == (None, None, 3)
+
+
+@pytest.mark.parametrize(("name", "warns"), [("asks", True), ("pure", False)])
+def test_a_budget_that_cannot_bind_says_so_before_the_run(
+    name: str, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(spec_of(python(name), budget_usd=1.0, max_calls=5))
+    said = "evalflows: budget_usd and max_calls cannot limit the calls of target 'target', which are not recorded"
+    assert capsys.readouterr().err.startswith(said) is warns

@@ -10,12 +10,19 @@ from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import print_decisions
 from evalflows.cli.running import prepared
 from evalflows.cli.show import CHANGES, FRESH, STARTED_ANEW, VERBOSE, VERBOSE_RUN, print_experiments
+from evalflows.cli.terminal import echo_error
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs.errors import InputError
 from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
-from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
+from evalflows.store.queries.lookup import (
+    comparison_beside,
+    find_comparison,
+    find_experiments,
+    is_comparison,
+    runs_named,
+)
 
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
@@ -88,7 +95,10 @@ def show(experiment: str, verbose: bool) -> None:
         if is_comparison(store, experiment):
             print_comparison(find_comparison(store, experiment))
             return
-        _print_results(find_experiments(store, experiment))
+        found = find_experiments(store, experiment)
+        if (runs := runs_named(store, experiment)) > 1:
+            echo_error(f"the newest of {runs} runs named {experiment!r}; `evalflows ls` lists the others")
+        _print_results(found)
 
 
 def _print_results(experiment_ids: Sequence[str], made: Mapping[str | None, int] | None = None) -> None:

@@ -15,6 +15,7 @@ from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.states import INTERRUPTED, spooled_rows, state_now
 from evalflows.store.records import controls_batch
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
@@ -38,26 +39,33 @@ STARTED_ANEW = ("use_cache=false", "run_key=null")
 def ls(verbose: bool) -> None:
     """List experiments and comparisons, newest first."""
     with one_line_errors(verbose):
-        layout = Layout.at()
-        rows, compared = (
-            ask(Store(layout.root), (_EXPERIMENTS, []), (_COMPARISONS, [])) if is_store(layout) else ([], [])
-        )
+        if not is_store(layout := Layout.at()):
+            echo(one_line(no_experiments(layout)))
+            return
+        store = Store(layout.root)
+        rows, compared = ask(store, (_EXPERIMENTS, []), (_COMPARISONS, []))
         if not rows:
             echo(one_line(no_experiments(layout)))
             return
         out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
-        for name, identity, state, answered, planned, failed, dataset, started in rows:
+        for name, identity, state, group, answered, planned, failed, dataset, started in rows:
+            state = state_now(store, state, group)
+            if state == "running":
+                answered += spooled_rows(store, identity, ("outputs",))
             out.add_row(
                 name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
             )
         console().print(out)
         if compared:
-            console().print(_listed(compared))
+            console().print(_listed(store, compared))
 
 
-def _listed(rows: Sequence[Sequence[Any]]) -> Table:
+def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     out = table("comparison", "id", "state", "judged", "experiments", "started (UTC)")
     for name, identity, state, judged, planned, experiments, started in rows:
+        state = state_now(store, state, identity)
+        if state == "running":
+            judged += spooled_rows(store, identity, ("comparisons",))
         out.add_row(name, identity, state, f"{judged}/{planned}", ", ".join(experiments), f"{started:%Y-%m-%d %H:%M}")
     return out
 
@@ -81,7 +89,7 @@ def print_experiments(identities: Sequence[str], made: Mapping[str | None, int] 
         if judge not in mentioned:
             out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
     for overview in overviews:
-        out.print(_in_words(*overview))
+        out.print(_in_words(store, *overview))
     for name, what, error, count in errors:
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
     for name, calls, budget in unpriced:
@@ -113,7 +121,7 @@ STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "y
 
 
 _EXPERIMENTS = """
-select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
+select name, experiment_id, state, run_group, answered, planned, failed, dataset_name, started_at
 from experiment_overview order by started_at desc, target
 """
 
@@ -123,8 +131,8 @@ from comparison_overview order by started_at desc
 """
 
 _OVERVIEW = """
-select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd, mean_latency_s,
-       recorded_calls, unrecorded > 0 as has_unrecorded
+select name, experiment_id, state, run_group, reason, answered, failed, planned, calls, calls_cached, cost_usd,
+       mean_latency_s, recorded_calls, unrecorded > 0 as has_unrecorded
 from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
 """
 
@@ -158,9 +166,11 @@ group by all order by n desc, e.name, what, error limit 10
 
 
 def _in_words(
+    store: Store,
     name: str,
     identity: str,
     state: str,
+    group: str,
     reason: str | None,
     answered: int,
     failed: int,
@@ -172,6 +182,9 @@ def _in_words(
     recorded: int,
     has_unrecorded: bool,
 ) -> Text:
+    state = state_now(store, state, group)
+    if state == "running":
+        answered += spooled_rows(store, identity, ("outputs",))
     text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
     text.append(f": {answered} of {planned} answered")
     if failed:
@@ -186,6 +199,8 @@ def _in_words(
         text.append(
             f"; the target's own model calls were not recorded, so their cost is unknown ({recorded} others were)"
         )
+    if state == INTERRUPTED:
+        text.append(f"; `evalflows resume {identity}` continues")
     return text.append(f"; {reason}") if reason else text
 
 

@@ -67,9 +67,14 @@ def leased(
         lease.release()
 
 
+def holder_of(store: Store, name: str) -> Holder | None:
+    """Return which process has a lease; None if it is free."""
+    return _lease(store, name).holder()
+
+
 def refuse_if_in_use(store: Store, name: str, work: str) -> None:
     """Raise InputError if a process has the lease: a quick look before anything is loaded or started."""
-    if (holder := _lease(store, name).holder()) is not None:
+    if (holder := holder_of(store, name)) is not None:
         raise _in_use(work, holder)
 
 

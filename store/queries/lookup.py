@@ -57,6 +57,12 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
     raise InputError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
 
 
+def runs_named(store: Store, name: str) -> int:
+    """Return how many runs have experiments, or a spec, of this name."""
+    query = "select count(distinct run_group) from source.experiments where name = $1 or spec ->> 'name' = $1"
+    return int(store.query(query, [name])[0][0])
+
+
 def check_left_out(store: Store, what: str, *columns: str) -> None:
     """Raise StorageError if owners in these columns were left out as damaged: one of them may be what was not found."""
     for damage in store.left_out():

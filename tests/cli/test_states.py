@@ -1,0 +1,100 @@
+"""What `ls` and `show` say of runs that are under way, and of those that were killed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from evalflows import run
+from evalflows.cli.main import cli
+from evalflows.specs import ExperimentSpec
+from evalflows.store import Store
+from evalflows.store.queries.states import spooled_rows, state_now
+from evalflows.store.records import ExperimentRow, OutputRow
+from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.spool import Spool
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+SECOND = timedelta(seconds=1)
+HOLDS = """
+import sys, time
+from evalflows.store import Store
+from evalflows.store.leases.lease import leased
+with leased(Store(sys.argv[1]), sys.argv[2], "work", wait=False):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def begun() -> ExperimentRow:
+    """An experiment of three examples that has been started and not finished, and whose process is gone."""
+    rows = [{"inputs": {"q": str(i)}, "outputs": {"a": "x"}, "metadata": {"said": "x"}} for i in range(3)]
+    fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}
+    target = {"kind": "recorded", "column": "said"}
+    (identity,) = run(ExperimentSpec.model_validate(fields | {"targets": [target]}))
+    store = Store()
+    (row,) = store.read("experiments", identity)
+    store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
+    started: ExperimentRow = replace(row, state="running", ended_at=None, recorded_at=row.recorded_at + SECOND)
+    store.append("experiments", identity, "start", [started])
+    return started
+
+
+@pytest.fixture
+def held(begun: ExperimentRow) -> Iterator[subprocess.Popen[str]]:
+    """Another process that works on the experiment."""
+    command = [sys.executable, "-P", "-c", HOLDS, Store().layout.root, begun.run_group]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def said(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, arguments, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def test_what_nobody_works_on_was_interrupted(begun: ExperimentRow) -> None:
+    assert state_now(Store(), "running", begun.run_group) == "interrupted"
+    assert f"app {begun.experiment_id} interrupted" in said("ls")
+    assert f"`evalflows resume {begun.experiment_id}` continues" in said("show", begun.experiment_id)
+
+
+def test_what_somebody_works_on_is_running(begun: ExperimentRow, held: object) -> None:
+    assert f"app {begun.experiment_id} running" in said("ls")
+    assert f"app ({begun.experiment_id}) running" in said("show", begun.experiment_id)
+
+
+def test_a_completed_experiment_stays_completed_whoever_has_the_lease(begun: ExperimentRow) -> None:
+    assert state_now(Store(), "completed", begun.run_group) == "completed"
+
+
+def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) -> None:
+    store = Store()
+    row = OutputRow(run_id="r", experiment_id="exp-1", example_id="e", repetition=0, status="ok")
+    with Spool(store, "exp-1", "part") as spool:
+        for number in range(3):
+            spool.add("outputs", replace(row, run_id=f"r{number}"))
+        assert spooled_rows(store, "exp-1", ["outputs"]) == 3
+        assert spooled_rows(store, "exp-1", ["scores"]) == 0
+    assert spooled_rows(store, "exp-1", ["outputs"]) == 0
+
+
+def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
+    rows = [{"inputs": {"q": "1"}, "outputs": {"a": "x"}, "metadata": {"said": "x"}}]
+    fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}
+    spec = ExperimentSpec.model_validate(fields | {"targets": [{"kind": "recorded", "column": "said"}]})
+    for _ in range(2):
+        (identity,) = run(spec)
+    assert "the newest of 2 runs named 'app'; `evalflows ls` lists the others" in said("show", "app")
+    assert "the newest of" not in said("show", identity)

@@ -98,6 +98,7 @@ def installed() -> None:
             pytest.skip(f"{package} comes with the extra `others`")
 
 
+@pytest.mark.slow
 def test_a_version_is_the_same_in_every_process_and_another_for_each_evaluator() -> None:
     first, second = (run(VERSIONS, PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert first == second

@@ -176,6 +176,7 @@ def test_the_first_named_is_shown_first_unless_the_order_is_drawn(
         assert row["evaluation_results"]["feedback.first_one"].scores == {new_run.id: 1, old_run.id: 0}
 
 
+@pytest.mark.slow
 def test_experiments_of_every_form_and_a_program_with_a_loop(
     client: Client, two: tuple[ExperimentResults, ExperimentResults]
 ) -> None:
@@ -238,6 +239,7 @@ def test_who_failed_has_lost_and_nobody_is_asked(client: Client) -> None:
     assert [run.error for run in found[0]["runs"]] == ["OSError: gone", None]
 
 
+@pytest.mark.slow
 def test_repetitions_and_nested_runs(client: Client) -> None:
     from evalflows.compat.langsmith import traceable
 

@@ -66,6 +66,7 @@ def test_worse_answers_fail_by_the_newer_judge(tmp_path: Path, old: Any) -> None
     assert one.summary.startswith("exact_match is worse by more than 0.05: -0.2")
 
 
+@pytest.mark.slow
 def test_a_sample_that_was_judged_anew_is_not_judged_again(tmp_path: Path, old: Any) -> None:
     decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=old)))
     decided(judged_otherwise(gated(tmp_path, [BRIDGED], v3=fallen(old, 0.01))))

@@ -38,6 +38,7 @@ def with_step(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     return ExperimentSpec.model_validate(fields | changes)
 
 
+@pytest.mark.slow
 def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() -> None:
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
         spec = with_step(endpoint)
@@ -83,6 +84,7 @@ def test_pairwise_evaluators_are_checked_before_anything_is_paid(judge: dict[str
     assert asked("select (select count(*) from experiments), (select count(*) from comparison_sets)") == [(0, 0)]
 
 
+@pytest.mark.slow
 def test_the_budget_is_shared_with_the_comparison_step() -> None:
     with serving(Endpoint(latency_s=0.001, answer=answers_and_judges)) as endpoint:
         spec = with_step(endpoint, max_calls=2 * N + 5, run_key="k")

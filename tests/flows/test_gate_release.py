@@ -99,6 +99,7 @@ def test_every_target_but_the_baseline_is_decided_on(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_against_an_approved_baseline_which_never_moves_by_itself(tmp_path: Path) -> None:
     old = drawn(400, 0.8)
     fields = gated(tmp_path, [GUARD], v1=old)
@@ -166,6 +167,7 @@ def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> N
     assert rows("select n_pairs, difference from verdicts where decision_id is not null") == [(119, 0.0)]
 
 
+@pytest.mark.slow
 def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
     fields = gated(tmp_path, [GUARD], old=old, new=fallen(old, 0.3)) | {"run_key": "k"}
@@ -286,6 +288,7 @@ def test_a_rule_on_what_nothing_gives_is_refused(tmp_path: Path) -> None:
         gate(spec_of(gated(tmp_path, gates, old=[True] * 3, new=[True] * 3)))
 
 
+@pytest.mark.slow
 def test_a_floor_may_be_on_a_metric_of_all_answers_at_once(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
     for floor, said in ((0.7, "PASS"), (0.85, "FAIL")):
@@ -298,6 +301,7 @@ def test_a_floor_may_be_on_a_metric_of_all_answers_at_once(tmp_path: Path) -> No
     assert "one number without an interval: wanted under thresholds" in one.summary
 
 
+@pytest.mark.slow
 def test_the_interval_decides_and_not_the_mean_where_clusters_answer_alike(tmp_path: Path) -> None:
     """Forty conversations of ten turns each that stand or fall together are forty, not four hundred."""
     old = drawn(400, 0.9)

@@ -78,6 +78,7 @@ def test_a_limit_that_prefect_does_not_know_is_refused_before_anything_is_called
     assert endpoint.calls == 0
 
 
+@pytest.mark.slow
 def test_two_connections_that_share_a_limit_share_its_places() -> None:
     create("cap-of-shared", 6)
     with serving(Endpoint(latency_s=0.02, answer=answer)) as endpoint:

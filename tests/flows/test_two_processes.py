@@ -183,6 +183,7 @@ def test_whoever_waits_goes_on_when_the_first_is_stopped(tmp_path: Path, prefect
     case.check_completed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", [None, "memory://shared"])
 def test_threads_with_one_run_key_pay_once(root: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if root is not None:

@@ -7,10 +7,11 @@ from evalflows.cli.show import VERBOSE, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, short
 from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import ask
 from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
+from evalflows.store.ingest.example_changes import field_changes
 from evalflows.store.ingest.file_formats import stem
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
@@ -114,13 +115,26 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
             if new is None
             else (find_snapshot(store, old), find_snapshot(store, new))
         )
-        difference = compare_examples(load_snapshot(store, before), load_snapshot(store, after))
+        old_examples, new_examples = load_snapshot(store, before), load_snapshot(store, after)
+        difference = compare_examples(old_examples, new_examples)
         echo(f"{before} -> {after}: {_counts(difference)}")
         for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
+            shown = {*identities[:SHOWN]} if sign == "~" else set()
+            old_of, new_of = (
+                {row.example_id: row for row in examples if row.example_id in shown}
+                for examples in (old_examples, new_examples)
+            )
             for identity in identities[:SHOWN]:
                 echo(one_line(f"  {sign} {identity}"))
+                if identity in shown:
+                    _print_changes(old_of[identity], new_of[identity])
             if len(identities) > SHOWN:
                 echo(f"  {sign} … and {len(identities) - SHOWN} more")
+
+
+def _print_changes(old: ExampleRow, new: ExampleRow) -> None:
+    for change in field_changes(old, new):
+        echo(one_line(f"      {change.path}: {short(change.old)} -> {short(change.new)}"))
 
 
 def _columns(inputs: list[str] | None, reference: list[str] | None, id_: str | None) -> ExampleColumns | None:

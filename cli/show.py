@@ -1,6 +1,7 @@
 """Read the store: ls, sql, and the tables of experiments. Nothing here loads Prefect."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -35,32 +36,43 @@ STARTED_ANEW = ("use_cache=false", "run_key=null")
 
 
 @click.command()
+@click.option("--name", help="Only names that begin with this.")
+@click.option("--dataset", help="Only experiments on this dataset.")
+@click.option("--tag", help="Only those with this tag.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
 @VERBOSE
-def ls(verbose: bool) -> None:
+def ls(verbose: bool, **wanted: str | datetime | None) -> None:
     """List experiments and comparisons, newest first."""
     with one_line_errors(verbose):
         if not is_store(layout := Layout.at()):
             echo(one_line(no_experiments(layout)))
             return
         store = Store(layout.root)
-        rows, compared = ask(store, (_EXPERIMENTS, []), (_COMPARISONS, []))
-        if not rows:
-            echo(one_line(no_experiments(layout)))
+        values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
+        rows, compared = ask(store, (_EXPERIMENTS, values), (_COMPARISONS, values))
+        if not rows and not compared:
+            is_filtered = any(value is not None for value in values)
+            echo("no experiments of that kind" if is_filtered else one_line(no_experiments(layout)))
             return
-        out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
-        for name, identity, state, group, answered, planned, failed, dataset, started in rows:
-            state = state_now(store, state, group)
-            if state == "running":
-                answered += spooled_rows(store, identity, ("outputs",))
-            out.add_row(
-                name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
-            )
-        console().print(out)
+        if rows:
+            console().print(_listed(store, rows))
         if compared:
-            console().print(_listed(store, compared))
+            console().print(_listed_comparisons(store, compared))
 
 
 def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
+    out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
+    for name, identity, state, group, answered, planned, failed, dataset, started in rows:
+        state = state_now(store, state, group)
+        if state == "running":
+            answered += spooled_rows(store, identity, ("outputs",))
+        out.add_row(
+            name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
+        )
+    return out
+
+
+def _listed_comparisons(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     out = table("comparison", "id", "state", "judged", "experiments", "started (UTC)")
     for name, identity, state, judged, planned, experiments, started in rows:
         state = state_now(store, state, identity)
@@ -122,12 +134,18 @@ STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "y
 
 _EXPERIMENTS = """
 select name, experiment_id, state, run_group, answered, planned, failed, dataset_name, started_at
-from experiment_overview order by started_at desc, target
+from experiment_overview
+where ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
+  and ($3 is null or started_at >= $3::timestamp at time zone 'UTC') and ($4 is null or dataset_name = $4)
+order by started_at desc, target
 """
 
 _COMPARISONS = """
 select name, comparison_id, state, judged + decided_without_judge, planned, experiments, started_at
-from comparison_overview order by started_at desc
+from comparison_overview
+where ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
+  and ($3 is null or started_at >= $3::timestamp at time zone 'UTC') and $4 is null
+order by started_at desc
 """
 
 _OVERVIEW = """

@@ -69,7 +69,7 @@ def test_another_content_under_a_known_id_is_refused_unless_the_whole_is_replace
     assert "faq.jsonl: got example 'b', in the dataset with other content" in refused("add", "faq.jsonl")
     assert ids("faq") == ["a", "b"]
     assert "1 examples; 1 removed, 1 changed, 0 unchanged" in said("add", "faq.jsonl", "--replace")
-    assert "  - a\n  ~ b\n" in said("diff", "faq")
+    assert "  - a\n  ~ b\n      reference_outputs.answer: 'yes' -> 'no'\n" in said("diff", "faq")
 
 
 def test_a_csv_file_of_any_schema() -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -98,3 +98,52 @@ def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
         (identity,) = run(spec)
     assert "the newest of 2 runs named 'app'; `evalflows ls` lists the others" in said("show", "app")
     assert "the newest of" not in said("show", identity)
+
+
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        ((), True),
+        (("--name", "ap"), True),
+        (("--name", "pp"), False),
+        (("--tag", "nightly"), True),
+        (("--tag", "other"), False),
+        (("--dataset", "faq"), True),
+        (("--dataset", "other"), False),
+        (("--since", "2026-01-01"), True),
+        (("--since", "2999-12-31 23:59"), False),
+        (("--name", "app", "--tag", "nightly", "--dataset", "faq"), True),
+    ],
+)
+def test_ls_lists_what_is_wanted(kept: str, options: tuple[str, ...], listed: bool) -> None:
+    assert (f"app {kept}" in said("ls", *options)) is listed
+    assert listed or said("ls", *options) == "no experiments of that kind"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> str:
+    """An experiment with a tag on a dataset with a name."""
+    store = Store()
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    row = ExperimentRow(
+        experiment_id="exp-1",
+        run_group="group-1",
+        name="app",
+        tags=["nightly"],
+        dataset_name="faq",
+        snapshot_id="snap-1",
+        n_examples=1,
+        repetitions=1,
+        chunk_size=1,
+        target="target",
+        target_kind="recorded",
+        target_version="v1",
+        evaluators="[]",
+        spec="{}",
+        evalflows_version="0",
+        state="completed",
+        started_at=now,
+        recorded_at=now,
+    )
+    store.append("experiments", "exp-1", "start", [row])
+    return "exp-1"

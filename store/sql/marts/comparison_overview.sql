@@ -37,7 +37,7 @@ with compared as (
            n_shared * repetitions * pairs * case when both_orders then 2 else 1 end * json_array_length(evaluators)::bigint as planned
     from comparison_sets
 )
-select s.comparison_id, s.name, s.description, c.datasets, c.experiments, c.baseline, p.n_experiments,
+select s.comparison_id, s.name, s.description, s.tags, c.datasets, c.experiments, c.baseline, p.n_experiments,
        s.n_shared, s.n_left_out, s.repetitions, s.randomize_order, s.both_orders, s.failed_output_policy,
        p.planned,
        coalesce(d.judged, 0) as judged,

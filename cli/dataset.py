@@ -26,23 +26,31 @@ def dataset() -> None:
     """Add, list, show and compare datasets."""
 
 
-def _fields(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:
-    return [name.strip() for name in text.split(",") if name.strip()] if text else None
+def _fields(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, str] | None:
+    """Return field: column. `answer=best` is the field `answer` of the column `best`; `best` alone keeps its name."""
+    if not text:
+        return None
+    pairs = [name.partition("=") for name in text.split(",") if name.strip()]
+    return {field.strip(): (column or field).strip() for field, _, column in pairs}
 
 
 @dataset.command()
 @click.argument("path")
 @click.option("--name", help="Name of the dataset. Default: the file name without its ending.")
-@click.option("--inputs", callback=_fields, help="Comma-separated input columns, if the file has no column `inputs`.")
-@click.option("--reference", callback=_fields, help="Comma-separated columns of the reference outputs.")
+@click.option(
+    "--inputs",
+    callback=_fields,
+    help="Input columns, if the file has no column `inputs`: question,context or question=text.",
+)
+@click.option("--reference", callback=_fields, help="Columns of the reference outputs, in the same form: answer=best.")
 @click.option("--id", "id_", help="Column with the example ids.")
 @click.option("--replace", is_flag=True, help="Replace the examples of the dataset instead of adding to them.")
 @VERBOSE
 def add(
     path: str,
     name: str | None,
-    inputs: list[str] | None,
-    reference: list[str] | None,
+    inputs: dict[str, str] | None,
+    reference: dict[str, str] | None,
     id_: str | None,
     replace: bool,
     verbose: bool,
@@ -137,12 +145,12 @@ def _print_changes(old: ExampleRow, new: ExampleRow) -> None:
         echo(one_line(f"      {change.path}: {short(change.old)} -> {short(change.new)}"))
 
 
-def _columns(inputs: list[str] | None, reference: list[str] | None, id_: str | None) -> ExampleColumns | None:
+def _columns(inputs: dict[str, str] | None, reference: dict[str, str] | None, id_: str | None) -> ExampleColumns | None:
     if inputs is None:
         if reference or id_:
             raise InputError("--reference and --id: wanted --inputs too")
         return None
-    return ExampleColumns.model_validate({"inputs": inputs, "reference_outputs": reference or [], "id": id_})
+    return ExampleColumns.model_validate({"inputs": inputs, "reference_outputs": reference or {}, "id": id_})
 
 
 def _counts(difference: Difference) -> str:

@@ -33,6 +33,12 @@ MAX_UNPACKED, MAX_RATIO = 64 << 20, 200
 LARGEST_CELL = 1 << 30
 """In characters: a cell may be a whole document."""
 
+DELIMITERS = ",;\t|"
+"""What may separate the cells of a CSV file, the first by default."""
+
+LARGEST_HEADER = 1 << 16
+"""In bytes: as much of a CSV file is read to find its delimiter."""
+
 STRUCTURED = ("inputs", "reference_outputs", "outputs", "expected_output", "metadata", "attachments")
 """Columns of a CSV file whose cells may contain JSON objects or lists."""
 
@@ -119,8 +125,9 @@ def _from_json(file: BinaryIO, where: str) -> Numbered:
 def _from_csv(file: BinaryIO, where: str) -> Numbered:
     """Read CSV. An empty cell is null. A cell of a column in STRUCTURED that starts like JSON is parsed as JSON."""
     csv.field_size_limit(LARGEST_CELL)
+    delimiter = _delimiter(file)
     lines = _Lines(file)
-    reader = csv.DictReader(lines, strict=True)
+    reader = csv.DictReader(lines, strict=True, delimiter=delimiter)
     try:
         if reader.fieldnames and len(set(reader.fieldnames)) < len(reader.fieldnames):
             raise InputError(f"{where}: got two columns of the same name: {', '.join(reader.fieldnames)}")
@@ -135,6 +142,14 @@ def _from_csv(file: BinaryIO, where: str) -> Numbered:
         raise InputError(
             f"{where}:{lines.read}: not UTF-8: {error.reason} at byte {error.start} of the line"
         ) from error
+
+
+def _delimiter(file: BinaryIO) -> str:
+    """Return the one of DELIMITERS that gives the header the most columns; the comma if none gives more."""
+    start = file.read(LARGEST_HEADER).removeprefix(codecs.BOM_UTF8)
+    header = re.split(rb"[\r\n]", start, maxsplit=1)[0].decode("utf-8", "replace")
+    file.seek(0)
+    return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
 
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")

@@ -72,6 +72,16 @@ def test_another_content_under_a_known_id_is_refused_unless_the_whole_is_replace
     assert "  - a\n  ~ b\n      reference_outputs.answer: 'yes' -> 'no'\n" in said("diff", "faq")
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_of_a_csv_file_is_found(delimiter: str) -> None:
+    rows = ["id,question,best", '1,"How, so; or | not?",So.', "2,Why?,Because."]
+    quoted = [row.replace(",", delimiter) if '"' not in row else f'1{delimiter}"How?"{delimiter}So.' for row in rows]
+    Path("faq.csv").write_text("\n".join(quoted))
+    assert "2 examples" in said("add", "faq.csv", "--inputs", "question", "--reference", "answer=best")
+    (first, _) = load_snapshot(Store(), current_snapshot(Store(), "faq") or "")
+    assert (first.inputs, first.reference_outputs) == ('{"question":"How?"}', '{"answer":"So."}')
+
+
 def test_a_csv_file_of_any_schema() -> None:
     Path("faq.csv").write_text("nr,question,best,topic\n7,How?,So.,login\n8,Why?,Because.,billing\n")
     said("add", "faq.csv", "--inputs", "question", "--reference", "best", "--id", "nr")

@@ -1,10 +1,11 @@
 """Gate decisions: the conclusion on a candidate, the rules behind it, and differences that limit comparability."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from evalflows.reports.names_apart import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -94,4 +95,17 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
     )
     decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
     store.verify((decision.decision_id for decision in decisions), {"decisions"})
-    return decisions
+    return [_named_apart(store, decision) for decision in decisions]
+
+
+def _named_apart(store: Store, decision: Decision) -> Decision:
+    if decision.baseline_experiment_id is None or decision.baseline is None:
+        return decision
+    names = {
+        decision.candidate_experiment_id: decision.candidate,
+        decision.baseline_experiment_id: decision.baseline,
+    }
+    if len(names) == 1 or decision.candidate != decision.baseline:
+        return decision
+    candidate, baseline = names_apart(store, names).values()
+    return replace(decision, candidate=candidate, baseline=baseline)

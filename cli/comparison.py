@@ -91,8 +91,8 @@ def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *,
     print_comparison(comparison_id, wide=wide, is_last=True)
 
 
-def print_comparison(comparison_id: str, *, wide: bool = False, is_last: bool = False) -> None:
-    """Print win rates, the ranking, known judge biases, and a summary in sentences.
+def print_comparison(comparison_id: str, *, wide: bool = False, is_last: bool = False) -> Overview:
+    """Print win rates, the ranking, known judge biases, and a summary in sentences; return what was compared.
 
     With `wide` also p-values; if nothing else follows (`is_last`), the command to run next.
     """
@@ -110,6 +110,7 @@ def print_comparison(comparison_id: str, *, wide: bool = False, is_last: bool = 
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
     if is_last:
         print_next(out, after_comparison(report.overview))
+    return report.overview
 
 
 def _rates(report: ComparisonReport) -> Table:

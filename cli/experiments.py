@@ -122,8 +122,9 @@ def _print_results(
     if made is not None:
         print_calls(experiment_ids, made)
     print_decisions(decisions)
+    compared = None
     if comparison := comparison_beside(store, experiment_ids):
         out.print()
-        print_comparison(comparison, wide=wide)
+        compared = print_comparison(comparison, wide=wide)
     print_worst(out, results, decisions)
-    print_next(out, after_experiments(store, results, decisions, spec=spec))
+    print_next(out, after_experiments(store, results, decisions, spec=spec, compared=compared))

@@ -36,6 +36,8 @@ class Decision:
     reasons: Any  # JSON
     comparability: Any
     policy: Any
+    candidate_apart: str  # the names that tell the two apart; the same unless both experiments have one name
+    baseline_apart: str | None
 
     @property
     def rules(self) -> list[dict[str, Any]]:
@@ -49,8 +51,8 @@ class Decision:
 
     @property
     def title(self) -> str:
-        against = f" against {self.baseline}" if self.baseline else ""
-        return f"gate {self.gate}: {self.candidate}{against}"
+        against = f" against {self.baseline_apart}" if self.baseline_apart else ""
+        return f"gate {self.gate}: {self.candidate_apart}{against}"
 
 
 def sentence_of(conclusion: str, rules: Sequence[Mapping[str, Any]]) -> str:
@@ -89,7 +91,7 @@ def find_decision(store: Store, reference: str) -> Decision:
 
 
 def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decision]:
-    columns = ", ".join(Decision.__slots__)
+    columns = ", ".join([*Decision.__slots__[:-2], "candidate as candidate_apart", "baseline as baseline_apart"])
     (rows,) = ask(
         store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
@@ -108,4 +110,4 @@ def _named_apart(store: Store, decision: Decision) -> Decision:
     if len(names) == 1 or decision.candidate != decision.baseline:
         return decision
     candidate, baseline = names_apart(store, names).values()
-    return replace(decision, candidate=candidate, baseline=baseline)
+    return replace(decision, candidate_apart=candidate, baseline_apart=baseline)

@@ -27,10 +27,12 @@ def after_experiments(
     *,
     spec: str = "SPEC",
     explained: bool = False,
+    compared: Overview | None = None,
 ) -> str:
     """Return the command that fits the results of experiments and the decisions on them.
 
-    `spec` is the path of the spec file, if it is known. `explained` says that the decisions have just been explained.
+    `spec` is the path of the spec file, if it is known. `explained` says that the decisions have just been explained;
+    `compared` is the comparison of the experiments' answers, if there is one.
     """
     shown = list(dict.fromkeys(result.experiment_id for result in results))
     for conclusion in ("FAIL", "NOT ENOUGH EVIDENCE"):
@@ -41,7 +43,7 @@ def after_experiments(
         return f"evalflows resume {unfinished}"
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id)
-    return _without_gate(store, shown)
+    return after_comparison(compared) if compared else _without_gate(store, shown)
 
 
 def after_comparison(overview: Overview) -> str:
@@ -58,9 +60,9 @@ def _after_open(decision: Decision, spec: str, explained: bool) -> str:
     if codes & RETRIED:
         return f"evalflows resume {decision.candidate_experiment_id}"
     if codes and codes <= MORE_EXAMPLES:
-        return f"evalflows plan {spec} (how many examples would decide)"
+        return f"evalflows plan {spec}  # how many examples would decide"
     if codes == {"no_baseline"}:
-        return "evalflows baseline approve EXPERIMENT (the one to compare with)"
+        return "evalflows baseline approve EXPERIMENT  # the one to compare with"
     return _explain(decision, explained)
 
 

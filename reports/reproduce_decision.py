@@ -52,9 +52,9 @@ def pairs_query(metric: str, candidate: str, baseline: str) -> str:
 
 def _identities(decision: Decision) -> Iterator[str]:
     yield f"decision   {decision.decision_id} of {decision.decided_at:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"candidate  {decision.candidate} ({decision.candidate_experiment_id})"
+    yield f"candidate  {decision.candidate_apart} ({decision.candidate_experiment_id})"
     if decision.baseline_experiment_id:
-        yield f"baseline   {decision.baseline} ({decision.baseline_experiment_id})"
+        yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
 
 

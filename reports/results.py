@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evalflows.reports.figures import estimate, figure, p_text
 from evalflows.reports.names_apart import names_apart
@@ -144,14 +145,15 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
     (rows,) = ask(store, (_DECIDED, [list(decisions), candidate]))
     decided = {row[0]: dict(zip(_DECIDED_FIELDS, row[1:], strict=True)) for row in rows}
     names = {result.experiment_id: result.target for result in results}
-    against = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
+    against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
     out = []
     for result in results:
         is_candidate = result.experiment_id == candidate and baseline is not None
         if is_candidate and result.metric in decided:
             result = replace(result, **against, **decided[result.metric])
         elif result.baseline_experiment_id != baseline or not is_candidate:
-            result = replace(result, **dict.fromkeys(("baseline_experiment_id", "baseline", *_DECIDED_FIELDS)))
+            nothing: dict[str, Any] = dict.fromkeys(("baseline_experiment_id", "baseline", *_DECIDED_FIELDS))
+            result = replace(result, **nothing)
         out.append(result)
     return out
 

@@ -43,9 +43,9 @@ def final_answer(
     if how == "number":
         return numeric_closeness(output, reference)
     if how == "contains":
-        matches, why = contains(output, reference, ignore_case=ignore_case), why_not_contained
+        matches = contains(output, reference, ignore_case=ignore_case)
+        comment = None if matches else why_not_contained(output, reference, ignore_case=ignore_case)
     else:
-        matches, why = exact_match(output, reference, ignore_case=ignore_case), why_not_equal
-    if matches is None:
-        return None
-    return Score(value=matches, comment=None if matches else why(output, reference, ignore_case=ignore_case))
+        matches = exact_match(output, reference, ignore_case=ignore_case)
+        comment = None if matches else why_not_equal(output, reference)
+    return None if matches is None else Score(value=matches, comment=comment)

@@ -7,7 +7,8 @@ import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import STYLES
-from evalflows.cli.show import CHANGES, VERBOSE_RUN, table
+from evalflows.cli.show import CHANGES, VERBOSE_RUN
+from evalflows.cli.tables import table
 from evalflows.cli.terminal import Console, Text, console, echo
 from evalflows.reports.backtest import Backtest, PastDecision
 from evalflows.specs.safe_text import json_text
@@ -65,7 +66,7 @@ def print_backtest(out: Console, result: Backtest) -> None:
     """Print the newest pairs, the number of pairs by conclusion, and a summary in sentences."""
     out.print(Text(f"gate {result.gate}, backtested on {result.experiments} experiments", style="bold"))
     if result.decisions:
-        rows = table("candidate", "baseline", "baseline is", "decision", "because")
+        rows = table("candidate", "baseline", "baseline is", "decision", "because", headings=2, wrapped=("because",))
         for decision in result.decisions[:SHOWN]:
             conclusion = Text("refused", style="yellow") if decision.is_refused else _conclusion(decision)
             rows.add_row(decision.candidate, decision.baseline, _relation(decision), conclusion, decision.because)

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, table
+from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, WIDE, print_next
+from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console
-from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
+from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
+from evalflows.reports.next_step import after_comparison
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 
@@ -36,8 +37,11 @@ BUILT_IN = "pairwise_preference"
 )
 @CHANGES
 @FRESH
+@WIDE
 @VERBOSE_RUN
-def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, verbose: bool, **options: Any) -> None:
+def compare(
+    experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, wide: bool, verbose: bool, **options: Any
+) -> None:
     """Compare the answers of two or more EXPERIMENTS pair by pair.
 
     EXPERIMENTS are names, ids or run groups of existing experiments.
@@ -45,7 +49,7 @@ def compare(experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool,
     """
     with one_line_errors(verbose):
         settings = [*changes, *(STARTED_ANEW if fresh else ())]
-        run_comparison(_spec(experiments, options, settings), None, verbose)
+        run_comparison(_spec(experiments, options, settings), None, verbose, wide=wide)
 
 
 def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
@@ -76,7 +80,7 @@ def _judge(use: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"use": use, "connection": options["connection"], "model": options["model"], **args}
 
 
-def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool) -> None:
+def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *, wide: bool = False) -> None:
     """Run a comparison and print its results."""
     from evalflows.cli.running import prepared
 
@@ -84,14 +88,17 @@ def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool) ->
         from evalflows import compare as run_flow
 
         comparison_id = run_flow(spec, resume, watch)
-    print_comparison(comparison_id)
+    print_comparison(comparison_id, wide=wide, is_last=True)
 
 
-def print_comparison(comparison_id: str) -> None:
-    """Print win rates, the ranking, known judge biases, and a summary in sentences."""
+def print_comparison(comparison_id: str, *, wide: bool = False, is_last: bool = False) -> Overview:
+    """Print win rates, the ranking, known judge biases, and a summary in sentences; return what was compared.
+
+    With `wide` also p-values; if nothing else follows (`is_last`), the command to run next.
+    """
     report = comparison_report(Store(), comparison_id)
     out = console()
-    out.print(_rates(report))
+    out.print(_all_columns(report) if wide else _rates(report))
     if report.overview.n_experiments > 2:
         out.print(_ranking(report))
     for sentence in report.sentences:
@@ -101,22 +108,44 @@ def print_comparison(comparison_id: str) -> None:
     out.print(_in_words(report.overview))
     for evaluator, error, count in report.errors:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
+    if is_last:
+        print_next(out, after_comparison(report.overview))
+    return report.overview
 
 
 def _rates(report: ComparisonReport) -> Table:
-    out = table(
-        *("metric", "candidate", "baseline", "", "win rate"), *("wins", "ties", "losses", "missing"), *P_VERDICT
-    )
+    """One row per pair of experiments, and per slice; the number of missing pairs only if there are any."""
+    has_slices, has_missing = (any(_slice(rate) for rate in report.win_rates), any(r.missing for r in report.win_rates))
+    columns = ("metric", "candidate", "baseline", *(("on",) if has_slices else ()), "win rate", "wins/ties/losses")
+    out = table(*columns, *(("missing",) if has_missing else ()), "verdict", headings=3)
     for rate in report.win_rates:
-        verdict = Text(rate.verdict_text, style=STYLES.get(rate.conclusion, ""))
-        what = "" if rate.what == "all" else rate.what
-        cells = (rate.metric, rate.candidate, rate.baseline, what, rate.rate_text, *rate.counts)
-        out.add_row(*cells, rate.p_text, rate.p_adjusted_text, verdict)
+        cells = [rate.metric, rate.candidate, rate.baseline, *([_slice(rate)] if has_slices else []), rate.rate_text]
+        cells += ["" if rate.length_controlled else f"{rate.wins}/{rate.ties}/{rate.losses}"]
+        cells += [rate.counts[-1]] if has_missing else []
+        out.add_row(*cells, _styled(rate.verdict_cell, rate))
     return out
 
 
+def _all_columns(report: ComparisonReport) -> Table:
+    columns = ("metric", "candidate", "baseline", "on", "win rate", "wins", "ties", "losses", "missing", *P_VERDICT)
+    out = table(*columns, headings=4, wrapped=("verdict",))
+    for rate in report.win_rates:
+        cells = (rate.metric, rate.candidate, rate.baseline, _slice(rate), rate.rate_text, *rate.counts)
+        out.add_row(*cells, rate.p_text, rate.p_adjusted_text, _styled(rate.verdict_text, rate))
+    return out
+
+
+def _slice(rate: WinRate) -> str:
+    return "" if rate.what == "all" else rate.what
+
+
+def _styled(verdict: str, rate: WinRate) -> Text:
+    return Text(verdict, style=STYLES.get(rate.conclusion, ""))
+
+
 def _ranking(report: ComparisonReport) -> Table:
-    out = table("metric", "rank", "experiment", "rating", "overall win rate", "wins", "ties", "losses")
+    columns = ("metric", "rank", "experiment", "rating", "overall win rate", "wins", "ties", "losses")
+    out = table(*columns, headings=1)
     for row in report.ranking:
         counts = (str(count) for count in (row.wins, row.ties, row.losses))
         out.add_row(row.metric, str(row.rank or "-"), row.experiment, row.rating_text, row.rate_text, *counts)

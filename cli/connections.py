@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 
 import click
-from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import VERBOSE, table
+from evalflows.cli.show import VERBOSE
+from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
@@ -44,7 +44,7 @@ def connections(spec: str | None, is_test: bool, only: tuple[str, ...], verbose:
 
 
 def _listed(connections: Mapping[str, ConnectionSpec]) -> Table:
-    out = table(*COLUMNS)
+    out = table(*COLUMNS, headings=2, wrapped=COLUMNS[3:])
     for name, connection in connections.items():
         out.add_row(*map(Text, _cells(name, connection)))
     return out

@@ -3,7 +3,8 @@
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import VERBOSE, table
+from evalflows.cli.show import VERBOSE
+from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
@@ -80,7 +81,8 @@ def list_(verbose: bool) -> None:
         if not rows:
             echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
             return
-        out = table("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
+        columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
+        out = table(*columns, headings=2, wrapped=("splits", "source"))
         for name, snapshot, n, splits, versions, source, since in rows:
             shown = "" if splits == "{}" else splits
             out.add_row(name, snapshot, str(n), shown, str(versions), source, f"{since:%Y-%m-%d %H:%M}")
@@ -169,7 +171,7 @@ def _previous(store: Store, name: str) -> str:
 
 
 def _listed(examples: list[ExampleRow]) -> object:
-    out = table("id", "split", "inputs", "reference")
+    out = table("id", "split", "inputs", "reference", headings=1, wrapped=("inputs", "reference"))
     for example in examples:
         out.add_row(example.example_id, example.split or "", example.inputs, example.reference_outputs or "")
     return out

@@ -10,7 +10,8 @@ import yaml
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.running import find_modules_here
-from evalflows.cli.show import VERBOSE, table
+from evalflows.cli.show import VERBOSE
+from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, print_csv
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
 from evalflows.specs.experiment import ExperimentSpec
@@ -92,7 +93,8 @@ def _list(form: str) -> None:
     from evalflows.cli.described import built_in  # late: loading the evaluators would slow down other commands
 
     if form == "table":
-        out = table(*(column.replace("_", " ") for column in COLUMNS))
+        columns = [column.replace("_", " ") for column in COLUMNS]
+        out = table(*columns, headings=1, wrapped=columns[3:])
         for evaluator in built_in():
             out.add_row(*(Text(cell, lines=True) for cell in _cells(evaluator, ", ", "\n")))
         console().print(out)

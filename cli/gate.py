@@ -1,16 +1,32 @@
 """Release gates: run them, explain their decisions, and approve baselines."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import RenderableType
+from rich.padding import Padding
 
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
-from evalflows.cli.show import CHANGES, FRESH, STARTED_ANEW, VERBOSE, VERBOSE_RUN, print_experiments, table
+from evalflows.cli.show import (
+    CHANGES,
+    FRESH,
+    STARTED_ANEW,
+    VERBOSE,
+    VERBOSE_RUN,
+    WIDE,
+    print_calls,
+    print_experiments,
+    print_next,
+    print_worst,
+)
+from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, find_decision
+from evalflows.reports.next_step import after_experiments
 from evalflows.reports.reproduce_decision import explained
+from evalflows.reports.results import results_against
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
@@ -29,8 +45,9 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @CHANGES
 @FRESH
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
+@WIDE
 @VERBOSE_RUN
-def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, verbose: bool) -> None:
+def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, wide: bool, verbose: bool) -> None:
     """Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.
 
     Exit code: 0 if all gates PASS, 1 if one FAILs, 3 if there is not enough evidence.
@@ -40,10 +57,11 @@ def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, ve
     with one_line_errors(verbose):
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
         store = Store()
-        _run_gate(loaded, run_groups(store, find_experiments(store, group))[0] if group else None, verbose)
+        run_group = run_groups(store, find_experiments(store, group))[0] if group else None
+        _run_gate(loaded, run_group, verbose, wide=wide, path=spec)
 
 
-def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
+def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, path: str) -> None:
     from evalflows.cli.running import prepared
 
     failed = None
@@ -57,8 +75,7 @@ def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
         except (GateFailedError, IncompleteError) as error:
             decision_ids, failed = list(error.decisions), error
     decisions = decisions_named(Store(), decision_ids)
-    print_experiments(list(dict.fromkeys(_experiments(decisions))), calls_made() - before)
-    print_decisions(decisions)
+    _print_decided(decisions, calls_made() - before, wide=wide, path=path)
     if failed is not None:
         raise failed
     if undecided := [decision for decision in decisions if decision.conclusion != "PASS"]:
@@ -67,9 +84,24 @@ def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool) -> None:
         sys.exit(NOT_ENOUGH_EVIDENCE)
 
 
-def _experiments(decisions: Sequence[Decision]) -> list[str]:
-    pairs = [(decision.baseline_experiment_id, decision.candidate_experiment_id) for decision in decisions]
-    return [identity for pair in pairs for identity in pair if identity is not None]
+def _print_decided(decisions: Sequence[Decision], made: Mapping[str | None, int], *, wide: bool, path: str) -> None:
+    """Print each candidate against its baseline and the decisions on it, the worst examples, and what to do next."""
+    store, out, everything = Store(), console(), []
+    for (candidate, baseline), group in _by_pair(decisions).items():
+        results = results_against(store, candidate, baseline, [decision.decision_id for decision in group])
+        print_experiments(results, wide=wide)
+        print_decisions(group)
+        print_worst(out, results, group)
+        everything += results
+    print_calls(list(dict.fromkeys(result.experiment_id for result in everything)), made)
+    print_next(out, after_experiments(store, everything, decisions, spec=path))
+
+
+def _by_pair(decisions: Sequence[Decision]) -> dict[tuple[str, str | None], list[Decision]]:
+    pairs: dict[tuple[str, str | None], list[Decision]] = {}
+    for decision in decisions:
+        pairs.setdefault((decision.candidate_experiment_id, decision.baseline_experiment_id), []).append(decision)
+    return pairs
 
 
 def print_decisions(decisions: Sequence[Decision]) -> None:
@@ -82,14 +114,21 @@ def print_decisions(decisions: Sequence[Decision]) -> None:
 
 def print_decision(out: Console, decision: Decision) -> None:
     out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=STYLES[decision.conclusion]))
-    for rule in decision.rules:
-        mark = Text(f"  {rule['outcome']:<7}", style=OUTCOMES[rule["outcome"]])
-        out.print(mark.append(f"{rule['rule'].replace('_', ' '):<20}", style="").append(rule["text"], style=""))
+    out.print(_rules(decision))
     for note in decision.notes:
         out.print(Text(f"  {note}", style="yellow"))
     if decision.calls_saved is not None:
         out.print(f"  {decision.interim_analyses} interim analyses; {decision.calls_saved} model calls saved")
     out.print(f"  why, and how to reproduce it: evalflows explain {decision.decision_id}")
+
+
+def _rules(decision: Decision) -> RenderableType:
+    """The outcome, kind and text of each rule; long texts are wrapped in their column."""
+    out = indented_lines(7, 20)
+    for rule in decision.rules:
+        mark = Text(rule["outcome"], style=OUTCOMES[rule["outcome"]])
+        out.add_row(mark, Text(rule["rule"].replace("_", " ")), Text(rule["text"]))
+    return Padding(out, (0, 0, 0, 2))
 
 
 @click.command()
@@ -112,6 +151,11 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
                 echo(line)
         if again:
             _decide_again(stored)
+        results = results_against(
+            store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
+        )
+        print_worst(out, results, [stored])
+        print_next(out, after_experiments(store, results, [stored], explained=True))
 
 
 def _decide_again(stored: Decision) -> None:
@@ -159,7 +203,8 @@ def ls_baselines(verbose: bool) -> None:
         if not rows:
             echo("no baseline is approved yet: `evalflows baseline approve EXPERIMENT` approves one")
             return
-        out = table("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
+        columns = ("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
+        out = table(*columns, headings=3, wrapped=("reason",))
         for row in rows:
             when = f"{row.recorded_at:%Y-%m-%d %H:%M}"
             cells = (

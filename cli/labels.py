@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import VERBOSE, VERBOSE_RUN, table
+from evalflows.cli.show import VERBOSE, VERBOSE_RUN
+from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, print_csv, write_csv
 from evalflows.reports.figures import figure
 from evalflows.reports.judge import JudgeReport, judge_reports, judge_standings
@@ -55,7 +56,8 @@ def list_(verbose: bool) -> None:
         if not rows:
             echo("no labels yet: `evalflows labels import FILE` imports some")
             return
-        out = table("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
+        columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
+        out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
         for batch, source, metrics, n, labellers, experiments, at in rows:
             out.add_row(source, metrics, str(n), str(labellers), experiments or "", f"{at:%Y-%m-%d %H:%M}", batch)
         console().print(out)
@@ -128,7 +130,19 @@ def judges(verbose: bool) -> None:
             echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
             return
         out = table(
-            "label metric", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias", "labels", "version"
+            *(
+                "label metric",
+                "judge",
+                "model",
+                "metric",
+                "agreement",
+                "kappa",
+                "correlation",
+                "bias",
+                "labels",
+                "version",
+            ),
+            headings=4,
         )
         for judge in standings:
             numbers = (figure(judge.kappa, ""), figure(judge.correlation, ""), figure(judge.bias, "", signed=True))
@@ -154,18 +168,19 @@ def _print(report: JudgeReport) -> None:
     of = "" if observed["people_metric"] == report.metric else f" (people: {observed['people_metric']})"
     title = f"{report.judge}, {report.metric}{of}, in {observed['name']}: "
     out.print(Text(f"{title}{observed['n_labelled']} labelled of {observed['n_judged']} judged", style="bold"))
-    figures = table("", "value", f"interval ({observed['confidence_level']:.0%})")
+    interval = f"interval ({observed['confidence_level']:.0%})"
+    figures = table("", "value", interval, wrapped=(interval,))
     for line in report.lines:
         figures.add_row(*line)
     out.print(figures)
     if report.confusion:
         header, rows = report.confusion
-        counts = table(*header)
+        counts = table(*header, headings=1)
         for row in rows:
             counts.add_row(*row)
         out.print(counts)
     if report.means:
-        means = table("", "value", f"interval ({observed['confidence_level']:.0%})", "from")
+        means = table("", "value", interval, "from", wrapped=("from",))
         for mean in report.means:
             means.add_row(*mean)
         out.print(means)

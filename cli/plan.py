@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.running import find_modules_here
-from evalflows.cli.show import CHANGES, VERBOSE, table
+from evalflows.cli.show import CHANGES, VERBOSE
+from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.reports.figures import figure
 from evalflows.specs.safe_text import json_text
@@ -73,7 +73,8 @@ def print_plan(plan: "Plan") -> None:
 def _calls(plan: "Plan") -> Table:
     from evalflows.flows.api.planning import count, money
 
-    out = _right(table("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from"), 2, 7)
+    columns = ("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from")
+    out = _right(table(*columns, headings=2, wrapped=("tokens from",)), 2, 7)
     for call in plan.calls:
         tokens = [_whole(call.size.tokens_in), _whole(call.size.tokens_out)]
         calls = ("≤ " if call.at_most and call.calls else "") + count(call.calls)
@@ -87,7 +88,9 @@ def _sizes(plan: "Plan") -> Table:
 
     columns = ("metric", "to detect", "repetitions", "examples", "clusters", "calls", "USD", "")
     clustered = plan.design.n_clusters is not None
-    out = _right(table(*(name for name in columns if clustered or name != "clusters")), 2, 7 if clustered else 6)
+    out = _right(
+        table(*(name for name in columns if clustered or name != "clusters"), headings=2), 2, 7 if clustered else 6
+    )
     for metric in plan.metrics:
         for sizes in metric.sample_sizes:
             what = f"{_PURPOSES[sizes.effect.purpose]}{figure(sizes.effect.declared, metric.metric)}"

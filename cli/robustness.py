@@ -1,10 +1,10 @@
 """Check how robust the ranking of a composite is to its weights."""
 
 import click
-from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import VERBOSE_RUN, table
+from evalflows.cli.show import VERBOSE_RUN
+from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console
 from evalflows.reports.robustness import ParetoReport, RobustnessReport, WeightsReport
 
@@ -52,7 +52,7 @@ def print_robustness(report: RobustnessReport) -> None:
 
 
 def _systems(composite: WeightsReport) -> Table:
-    out = table("composite", "system", "mean", "wins under", "standard error")
+    out = table("composite", "system", "mean", "wins under", "standard error", headings=2)
     for cells in composite.systems:
         out.add_row(composite.composite, *cells)
     return out
@@ -66,7 +66,9 @@ def _changes(composite: WeightsReport) -> Table:
 
 
 def _front(report: ParetoReport) -> Table:
-    out = table("system", *report.metrics, "on the front", "in resamples", "dominated by")
+    out = table(
+        "system", *report.metrics, "on the front", "in resamples", "dominated by", headings=1, wrapped=("dominated by",)
+    )
     for cells in report.systems:
         out.add_row(*cells)
     return out

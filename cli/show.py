@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Any
 
 import click
-from rich.table import Table
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.terminal import Text, console, echo
-from evalflows.reports.results import Result, judges_in_sentences, results_of, sentences
+from evalflows.cli.tables import Table, table
+from evalflows.cli.terminal import Console, Text, console, echo
+from evalflows.reports.decisions import Decision
+from evalflows.reports.results import Result, judges_in_sentences, sentences
+from evalflows.reports.worst_examples import worst_of
 from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import ask
 from evalflows.store.existing import is_store, no_experiments
@@ -21,6 +23,7 @@ from evalflows.store.records import controls_batch
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
+WIDE = click.option("--wide", is_flag=True, help="Show all columns: counts, p-values and adjusted p-values.")
 CHANGES = click.option(
     "--set",
     "changes",
@@ -61,7 +64,7 @@ def ls(verbose: bool, **wanted: str | datetime | None) -> None:
 
 
 def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
-    out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)")
+    out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", headings=2)
     for name, identity, state, group, answered, planned, failed, dataset, started in rows:
         state = state_now(store, state, group)
         if state == "running":
@@ -73,27 +76,28 @@ def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
 
 
 def _listed_comparisons(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
-    out = table("comparison", "id", "state", "judged", "experiments", "started (UTC)")
+    columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
+    out = table(*columns, headings=2, wrapped=("experiments",))
     for name, identity, state, judged, planned, experiments, started in rows:
         state = state_now(store, state, identity)
         if state == "running":
             judged += spooled_rows(store, identity, ("comparisons",))
-        out.add_row(name, identity, state, f"{judged}/{planned}", ", ".join(experiments), f"{started:%Y-%m-%d %H:%M}")
+        out.add_row(name, identity, state, f"{judged}/{planned}", f"{started:%Y-%m-%d %H:%M}", ", ".join(experiments))
     return out
 
 
-def print_experiments(identities: Sequence[str], made: Mapping[str | None, int] | None = None) -> None:
-    """Print the results of experiments: each metric with its interval, its difference from the baseline and verdict,
-    missing scores, cost and errors, and the number of calls `made` for them in this run."""
-    store, arguments = Store(), [list(identities)]
-    results = results_of(store, identities)
+def print_experiments(results: Sequence[Result], *, wide: bool = False) -> None:
+    """Print results: each metric with its interval, its difference from the baseline and verdict, missing scores, cost
+    and errors; with `wide` also counts and p-values."""
+    store, identities = Store(), list(dict.fromkeys(result.experiment_id for result in results))
+    arguments = [identities]
     overviews, errors, cuts, unpriced, judges = ask(
         store,
         *((query, arguments) for query in (_OVERVIEW, _ERRORS, _CUTS, _UNPRICED)),
         (_JUDGES, [[controls_batch(group) for group in run_groups(store, identities)]]),
     )
     out = console()
-    out.print(_metrics(results))
+    out.print(_all_columns(results) if wide else _metrics(results))
     for sentence in sentences(results):
         out.print(Text(sentence, style="bold"))
     mentioned = judges_in_sentences(results)
@@ -109,24 +113,68 @@ def print_experiments(identities: Sequence[str], made: Mapping[str | None, int] 
         out.print(Text(unknown, style="bold red"))
     for connection, low, high, count in cuts:
         out.print(f"  {connection}: {low} to {high} calls at once, reduced {count} times because calls were refused")
-    if made is not None:
-        calls = "recorded model calls" if any(has_unrecorded for *_, has_unrecorded in overviews) else "model calls"
-        out.print(f"{sum(made.get(identity, 0) for identity in identities)} {calls} made in this run")
+
+
+def print_worst(out: Console, results: Sequence[Result], decisions: Sequence[Decision] = ()) -> None:
+    """Print the examples that got worse, and the command that lists all of them; nothing if none did."""
+    if worst := worst_of(Store(), results, decisions):
+        out.print()
+        for examples in worst.examples:
+            heading, *lines = examples.lines(min(out.width, MAX_WIDTH))
+            out.print(Text(heading, style="bold"))
+            for line in lines:
+                out.print(Text(line))
+        echo(one_line(f"all of them: {worst.command}"))
+
+
+def print_next(out: Console, command: str) -> None:
+    """Print the command to run next."""
+    out.print()
+    echo(one_line(f"next: {command}"))
+
+
+def print_calls(identities: Sequence[str], made: Mapping[str | None, int]) -> None:
+    """Print the number of calls recorded for experiments in this run."""
+    query = "select bool_or(unrecorded > 0) from experiment_overview where list_contains(?, experiment_id)"
+    (((has_unrecorded,),),) = ask(Store(), (query, [list(identities)]))
+    calls = "recorded model calls" if has_unrecorded else "model calls"
+    console().print(f"{sum(made.get(identity, 0) for identity in identities)} {calls} made in this run")
 
 
 def _metrics(results: Sequence[Result]) -> Table:
     """One row per metric and system; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
+    columns = ("metric", "system", "mean", *(("difference", "verdict") if compared else ()))
+    out = table(*columns, headings=2, wrapped=("mean",))
+    out.columns[columns.index("mean")].justify = "left"  # aligned with the numbers by spaces before them
+    shown = [result for result in results if result.is_worth_showing]
+    width = max((len(result.mean_text) for result in shown if not result.shares), default=0)
+    for result in shown:
+        mean = f"{result.mean_text:>{width}} {result.interval_text}".rstrip()
+        rest = (result.difference_text, _styled(result.verdict_cell, result)) if compared else ()
+        out.add_row(result.metric, result.target, mean, *rest)
+    return out
+
+
+def _all_columns(results: Sequence[Result]) -> Table:
+    compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
-    out = table(*columns, *(("difference", *P_VERDICT) if compared else ()))
+    out = table(*columns, *(("difference", *P_VERDICT) if compared else ()), headings=2, wrapped=("mean", "verdict"))
     for result in results:
         if result.is_worth_showing:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
-            verdict = Text(result.verdict_text, style=STYLES.get(result.conclusion or "", ""))
+            verdict = _styled(result.verdict_text, result)
             rest = (result.difference_text, result.p_text, result.p_adjusted_text, verdict) if compared else ()
             out.add_row(*cells, _loud(result.missing), str(result.not_applicable or ""), *rest)
     return out
 
+
+def _styled(verdict: str, result: Result) -> Text:
+    return Text(verdict, style=STYLES.get(result.conclusion or "", ""))
+
+
+MAX_WIDTH = 120
+"""The width at which examples are wrapped in a wider terminal."""
 
 P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
@@ -224,15 +272,3 @@ def _in_words(
 
 def _loud(count: int) -> Text:
     return Text(str(count), style="bold red" if count else "")
-
-
-_NUMBERS = {*("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"), *P_VERDICT[:2]}
-
-
-def table(*columns: str) -> Table:
-    """Return an empty table without lines; numeric columns are right-aligned."""
-    empty = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        number = column in _NUMBERS
-        empty.add_column(column, justify="right" if number else "left", overflow="fold")
-    return empty

@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from evalflows.cli.errors import BAD_INPUT, one_line_errors
-from evalflows.cli.show import VERBOSE, table
+from evalflows.cli.show import VERBOSE
+from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
 from evalflows.specs.safe_text import json_text, print_note
 from evalflows.store.catalog import grain, select_from, view_files
@@ -22,6 +23,9 @@ from evalflows.store.layout import Layout
 from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
 
 TIMEOUT_S = 60.0
+SHOWN = 40
+"""Rows that are shown in a terminal."""
+
 GRACE_S = 5.0
 """Seconds that a query may take to end after it was interrupted."""
 
@@ -116,8 +120,16 @@ def _print_rows(
             values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
             echo(json_text(values, default=str))
     else:
-        out = table(*columns)
-        is_plan = list(columns) == ["explain_key", "explain_value"]  # drawn over several lines
-        for row in rows:
-            out.add_row(*(Text("" if value is None else str(value), lines=is_plan) for value in row))
-        console().print(out)
+        _print_table(columns, rows)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows as a table; in a terminal at most SHOWN of them, and how many there are."""
+    terminal, out = console(), table(*columns, wrapped=("about",))
+    is_plan = list(columns) == ["explain_key", "explain_value"]  # drawn over several lines
+    shown = rows[:SHOWN] if terminal.is_terminal else rows
+    for row in shown:
+        out.add_row(*(Text("" if value is None else str(value), lines=is_plan) for value in row))
+    terminal.print(out)
+    if len(rows) > len(shown):
+        echo(f"{len(shown)} of {len(rows):,} rows; all of them: --format csv, or json")

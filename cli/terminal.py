@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,9 +52,14 @@ class Console(rich.console.Console):
             yield segment if segment.control else Segment(escaped(segment.text), segment.style)
 
 
+WIDTH_ELSEWHERE = 160
+"""Columns of an output that is not a terminal, unless COLUMNS is set."""
+
+
 def console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal; 160 columns if the output is not a terminal, so ids are not wrapped."""
-    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 160
+    """Return a console as wide as COLUMNS says, else as the terminal, else WIDTH_ELSEWHERE."""
+    is_known = (sys.stderr if stderr else sys.stdout).isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = None if is_known else WIDTH_ELSEWHERE
     return Console(width=width, stderr=stderr, highlight=False, markup=False, emoji=False)
 
 

@@ -8,15 +8,16 @@ from rich.console import Console
 
 from evalflows.cli import comparison, gate, show
 from evalflows.reports.decisions import decisions_of
+from evalflows.reports.results import results_of
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import comparison_beside, find_experiments
 
-console = Console(record=True, width=165, file=io.StringIO(), highlight=False)
+console = Console(record=True, width=120, file=io.StringIO(), highlight=False)
 show.console = comparison.console = gate.console = lambda: console
 for name in ("demo", "demo-judge"):
     console.print(f"$ evalflows run data/experiments/{name}.yaml", style="bold")
     experiments = find_experiments(Store(), name)
-    show.print_experiments(experiments)
+    show.print_experiments(results_of(Store(), experiments))
     gate.print_decisions(decisions_of(Store(), experiments))
     if compared := comparison_beside(Store(), experiments):
         console.print()

@@ -1,9 +1,19 @@
 from typing import Any
 
 from evalflows.evaluators.direction import needs_reference
+from evalflows.evaluators.explained import explained
 from evalflows.evaluators.text import answer_text, as_text, reference_value
 
 
+def why_too_long(
+    outputs: dict[str, Any], reference_outputs: dict[str, Any], *, at_most: float = 2.0, key: str | None = None
+) -> str:
+    """Say how long the answer and the reference are."""
+    wanted = len(as_text(reference_value(reference_outputs, key)).strip())
+    return f"{len(answer_text(outputs, key).strip())} characters, wanted at most {at_most:g} times {wanted}"
+
+
+@explained(why_too_long)
 @needs_reference
 def concision(
     outputs: dict[str, Any],

@@ -1,9 +1,18 @@
 from typing import Any
 
 from evalflows.evaluators.direction import needs_reference
+from evalflows.evaluators.explained import explained, quoted
 from evalflows.evaluators.text import pick
 
 
+def why_not_equal(
+    outputs: dict[str, Any], reference_outputs: dict[str, Any], *, key: str | None = None, **how: bool
+) -> str:
+    """Say what was got and what was wanted."""
+    return f"got {quoted(pick(outputs, key))}, wanted {quoted(pick(reference_outputs, key))}"
+
+
+@explained(why_not_equal)
 @needs_reference
 def exact_match(
     outputs: dict[str, Any],

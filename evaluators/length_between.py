@@ -1,14 +1,31 @@
 from typing import Any, Literal
 
+from evalflows.evaluators.explained import explained
 from evalflows.evaluators.text import answer_text
 
+Unit = Literal["characters", "words"]
 
+
+def why_not_between(
+    outputs: dict[str, Any],
+    *,
+    least: int = 0,
+    most: int | None = None,
+    unit: Unit = "characters",
+    key: str | None = None,
+) -> str:
+    """Say how long the answer is, and the bound that it misses."""
+    length = _length(outputs, unit, key)
+    return f"{length} {unit}, wanted at {f'least {least}' if length < least else f'most {most}'}"
+
+
+@explained(why_not_between)
 def length_between(
     outputs: dict[str, Any],
     *,
     least: int = 0,
     most: int | None = None,
-    unit: Literal["characters", "words"] = "characters",
+    unit: Unit = "characters",
     key: str | None = None,
 ) -> bool:
     """Whether the answer has at least `least` and at most `most` characters (or words), both bounds included.
@@ -22,6 +39,10 @@ def length_between(
         raise ValueError("got no bound, wanted least, most or both")
     if most is not None and most < least:
         raise ValueError(f"got least {least} and most {most}, wanted least to be at most {most}")
-    text = answer_text(outputs, key).strip()
-    length = len(text.split()) if unit == "words" else len(text)
+    length = _length(outputs, unit, key)
     return least <= length and (most is None or length <= most)
+
+
+def _length(outputs: dict[str, Any], unit: Unit, key: str | None) -> int:
+    text = answer_text(outputs, key).strip()
+    return len(text.split()) if unit == "words" else len(text)

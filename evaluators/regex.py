@@ -4,6 +4,7 @@ from typing import Any
 
 import regex as patterns
 
+from evalflows.evaluators.explained import explained, shortened
 from evalflows.evaluators.text import answer_text
 from evalflows.specs.errors import CallError
 
@@ -11,6 +12,12 @@ MAX_S = 5.0
 """Longest search of one answer, in seconds."""
 
 
+def why_no_match(outputs: dict[str, Any], *, pattern: str, full: bool = False, **how: Any) -> str:
+    """Say which pattern does not match."""
+    return f"{'the whole does not match' if full else 'no match of'} {shortened(pattern)}"
+
+
+@explained(why_no_match)
 def regex(
     outputs: dict[str, Any], *, pattern: str, key: str | None = None, full: bool = False, ignore_case: bool = False
 ) -> bool:

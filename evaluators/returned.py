@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalflows.evaluators.call import Bound
+from evalflows.evaluators.explained import with_comment
 from evalflows.evaluators.preference import Preference, preferences
 from evalflows.evaluators.score import Judgement, normalise
 
@@ -13,8 +14,8 @@ def read_returned(
 ) -> Sequence[Judgement] | Sequence[Preference]:
     """Return judgements, or for a pairwise evaluator preferences between the `runs` that it was given.
 
-    Raise TypeError or ValueError for a return value that cannot be converted.
+    A rule's false gets its comment. Raise TypeError or ValueError for a return value that cannot be converted.
     """
     if bound.scope != "pair":
-        return normalise(returned, bound.name)
+        return normalise(with_comment(bound, returned, available), bound.name)
     return preferences(returned, bound.name, [run.id for run in available["runs"]])

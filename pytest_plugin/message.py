@@ -1,10 +1,8 @@
 """The message of a failed assertion: the numbers, differences in setup, missing values and the worst items."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
-from evalflows.reports.figures import figure
+from evalflows.reports.item_lines import item_lines
 from evalflows.reports.results import results_of
 from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
 from evalflows.specs.safe_text import one_line
@@ -14,7 +12,7 @@ from evalflows.store.row_specs import gate_spec
 
 SHOWN = 5
 WIDTH = 100
-"""Maximum characters shown of inputs, answers, comments and errors."""
+"""Characters of a line."""
 
 
 def message(metric: str, decision: DecisionRow) -> str:
@@ -59,7 +57,8 @@ def _worst(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     if items:
         yield f"the worst items by {metric}:"
     for item in items:
-        yield from (f"  {line}" for line in _item(item, metric, compared=baseline is not None))
+        lines = item_lines(item, metric, compared=baseline is not None, width=WIDTH)
+        yield from (f"  {line}" for line in lines)
 
 
 def _bound(metric: str, decision: DecisionRow) -> float:
@@ -72,39 +71,6 @@ def _falls_short(item: WorstItem, bound: float, higher_is_better: bool) -> bool:
     if item.value is None or item.missing:
         return True
     return item.value < bound if higher_is_better else item.value > bound
-
-
-def _item(item: WorstItem, metric: str, *, compared: bool) -> Iterator[str]:
-    was = f", was {_value(item.baseline_value, item.baseline_missing, metric)}" if compared else ""
-    yield f"{item.example_id}: {_value(item.value, item.missing, metric)}{was}  {_short(item.inputs)}"
-    yield f"    answer: {_short(item.outputs)}"
-    if compared:
-        yield f"    baseline: {_short(item.baseline_outputs)}"
-    baseline_error = None if item.baseline_error == item.error else item.baseline_error
-    for field, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
-        if text:
-            yield f"    {field}: {_truncated(text)}"
-
-
-def _value(value: float | None, missing: int, metric: str) -> str:
-    if value is None:
-        return "missing" if missing else "-"
-    return figure(value, metric) + (f" ({missing} missing)" if missing else "")
-
-
-def _short(text: str | None) -> str:
-    """Format JSON on one line; an object with a single field as that field's value."""
-    if text is None:
-        return "-"
-    value: Any = json.loads(text)
-    if isinstance(value, dict) and len(value) == 1:
-        (value,) = value.values()
-    return _truncated(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _truncated(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
 def _name(store: Store, experiment: str) -> str:

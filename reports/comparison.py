@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from evalflows.reports.figures import p_text
-from evalflows.reports.results import conclusion_text
+from evalflows.reports.figures import p_text, percent
+from evalflows.reports.names_apart import names_apart
+from evalflows.reports.results import conclusion_text, verdict_cell
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 
@@ -38,7 +39,9 @@ class WinRate:
     """The win rate of a candidate against a baseline."""
 
     metric: str
+    candidate_experiment_id: str
     candidate: str
+    baseline_experiment_id: str
     baseline: str
     slice: str
     length_controlled: bool
@@ -84,6 +87,10 @@ class WinRate:
         return conclusion_text(self.conclusion, self.reason_code)
 
     @property
+    def verdict_cell(self) -> str:
+        return verdict_cell(self.conclusion, self.reason_code)
+
+    @property
     def counts(self) -> tuple[str, str, str, str]:
         """Wins, ties, losses and missing; empty for the length-controlled row, which covers the same pairs."""
         if self.length_controlled:
@@ -97,6 +104,7 @@ class RankedExperiment:
 
     metric: str
     rank: int | None
+    experiment_id: str
     experiment: str
     rating: float | None
     ci_low: float | None
@@ -204,10 +212,20 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
     overview, rates, ranking, biases, errors = ask(
         store, *((query, [comparison_id]) for query in (_OVERVIEW, _RATES, _RATINGS, _BIASES, _ERRORS))
     )
+    win_rates = [WinRate(**dict(zip(WinRate.__slots__, row, strict=True))) for row in rates]
+    ranked = [RankedExperiment(**dict(zip(RankedExperiment.__slots__, row, strict=True))) for row in ranking]
+    names = names_apart(
+        store,
+        {rate.candidate_experiment_id: rate.candidate for rate in win_rates}
+        | {rate.baseline_experiment_id: rate.baseline for rate in win_rates},
+    )
     return ComparisonReport(
         overview=Overview(**dict(zip(Overview.__slots__, overview[0], strict=True))),
-        win_rates=[WinRate(**dict(zip(WinRate.__slots__, row, strict=True))) for row in rates],
-        ranking=[RankedExperiment(**dict(zip(RankedExperiment.__slots__, row, strict=True))) for row in ranking],
+        win_rates=[
+            replace(rate, candidate=names[rate.candidate_experiment_id], baseline=names[rate.baseline_experiment_id])
+            for rate in win_rates
+        ],
+        ranking=[replace(row, experiment=names.get(row.experiment_id, row.experiment)) for row in ranked],
         biases=[JudgeBias(**dict(zip(JudgeBias.__slots__, row, strict=True))) for row in biases],
         errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
     )
@@ -217,18 +235,6 @@ def _between(pairs: Sequence[str], total: int) -> str:
     return "" if len(pairs) == total else f" between {'; '.join(pairs)}"
 
 
-def percent(share: float | None, low: float | None, high: float | None) -> str:
-    """Format a share with its interval, if it has one; None as `-`."""
-    if share is None:
-        return "-"
-    return f"{share:.1%} {percent_span(low, high)}".rstrip()
-
-
-def percent_span(low: float | None, high: float | None) -> str:
-    """Format the interval of a share; empty if either end is None."""
-    return f"[{low:.1%}, {high:.1%}]" if low is not None and high is not None else ""
-
-
 _OVERVIEW = """
 select comparison_id, name, state, reason, n_experiments, n_shared, n_left_out, planned, judged, missing,
        decided_without_judge, failed_output_policy, both_orders, randomize_order, calls, calls_cached, cost_usd
@@ -236,16 +242,16 @@ from comparison_overview where comparison_id = ?
 """
 
 _RATES = """
-select metric, candidate, baseline, slice, length_controlled, win_rate, win_rate_low, win_rate_high, p_value,
-       p_adjusted, n_pairs, wins, losses, ties, flipped, missing, left_out,
+select metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, slice, length_controlled, win_rate,
+       win_rate_low, win_rate_high, p_value, p_adjusted, n_pairs, wins, losses, ties, flipped, missing, left_out,
        decided_without_judge, conclusion, reason, reason_code
 from win_rates where comparison_id = ?
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """
 
 _RATINGS = """
-select metric, rank, experiment, rating, ci_low, ci_high, win_rate, win_rate_low, win_rate_high, wins, losses, ties,
-       reason
+select metric, rank, experiment_id, experiment, rating, ci_low, ci_high, win_rate, win_rate_low, win_rate_high,
+       wins, losses, ties, reason
 from leaderboard where comparison_id = ? and slice = 'all' order by metric, rank, experiment
 """
 

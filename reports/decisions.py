@@ -1,10 +1,11 @@
 """Gate decisions: the conclusion on a candidate, the rules behind it, and differences that limit comparability."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from evalflows.reports.names_apart import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -35,6 +36,8 @@ class Decision:
     reasons: Any  # JSON
     comparability: Any
     policy: Any
+    candidate_apart: str  # the names that tell the two apart; the same unless both experiments have one name
+    baseline_apart: str | None
 
     @property
     def rules(self) -> list[dict[str, Any]]:
@@ -48,8 +51,8 @@ class Decision:
 
     @property
     def title(self) -> str:
-        against = f" against {self.baseline}" if self.baseline else ""
-        return f"gate {self.gate}: {self.candidate}{against}"
+        against = f" against {self.baseline_apart}" if self.baseline_apart else ""
+        return f"gate {self.gate}: {self.candidate_apart}{against}"
 
 
 def sentence_of(conclusion: str, rules: Sequence[Mapping[str, Any]]) -> str:
@@ -88,10 +91,23 @@ def find_decision(store: Store, reference: str) -> Decision:
 
 
 def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decision]:
-    columns = ", ".join(Decision.__slots__)
+    columns = ", ".join([*Decision.__slots__[:-2], "candidate as candidate_apart", "baseline as baseline_apart"])
     (rows,) = ask(
         store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
     decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
     store.verify((decision.decision_id for decision in decisions), {"decisions"})
-    return decisions
+    return [_named_apart(store, decision) for decision in decisions]
+
+
+def _named_apart(store: Store, decision: Decision) -> Decision:
+    if decision.baseline_experiment_id is None or decision.baseline is None:
+        return decision
+    names = {
+        decision.candidate_experiment_id: decision.candidate,
+        decision.baseline_experiment_id: decision.baseline,
+    }
+    if len(names) == 1 or decision.candidate != decision.baseline:
+        return decision
+    candidate, baseline = names_apart(store, names).values()
+    return replace(decision, candidate_apart=candidate, baseline_apart=baseline)

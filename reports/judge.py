@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflows.reports.comparison import percent, percent_span
-from evalflows.reports.figures import figure, span
+from evalflows.reports.figures import estimate, figure, percent, percent_estimate
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 
@@ -150,9 +149,8 @@ class JudgeReport:
 
     def _mean(self, mean: Mapping[str, Any]) -> tuple[str, str]:
         if self.observed["kind"] == "numbers":
-            return figure(mean["mean"], ""), span(mean["low"], mean["high"], "")
-        value = percent(mean["mean"], None, None)
-        return value, "" if mean["mean"] is None else percent_span(mean["low"], mean["high"])
+            return estimate(mean["mean"], mean["low"], mean["high"], "")
+        return percent_estimate(mean["mean"], mean["low"], mean["high"])
 
 
 def judge_reports(store: Store, batch: str) -> list[JudgeReport]:
@@ -188,10 +186,10 @@ def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
-def _estimate(estimate: Mapping[str, Any], name: str, *, signed: bool = False) -> tuple[str, str]:
+def _estimate(estimated: Mapping[str, Any], name: str, *, signed: bool = False) -> tuple[str, str]:
     """Return a figure, and its interval or why there is none."""
-    interval = span(estimate["low"], estimate["high"], "", signed=signed) or f"no interval: {estimate['reason']}"
-    return figure(estimate[name], "", signed=signed), interval
+    value, interval = estimate(estimated[name], estimated["low"], estimated["high"], "", signed=signed, marks=(0,))
+    return value, interval or f"no interval: {estimated['reason']}"
 
 
 def _why(error: Mapping[str, Any]) -> str:

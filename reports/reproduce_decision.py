@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from evalflows.reports.decisions import Decision
+from evalflows.reports.sql_text import sql_text
 from evalflows.specs.metric_names import is_pass_k
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
@@ -33,7 +34,7 @@ def values_query(metric: str, experiment: str) -> str:
         f" from run_values s"
         f" join experiments e using (experiment_id)"
         f" join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id"
-        f" where s.experiment_id = {_text(experiment)} and s.metric = {_text(metric)} group by x.example_id"
+        f" where s.experiment_id = {sql_text(experiment)} and s.metric = {sql_text(metric)} group by x.example_id"
     )
 
 
@@ -51,9 +52,9 @@ def pairs_query(metric: str, candidate: str, baseline: str) -> str:
 
 def _identities(decision: Decision) -> Iterator[str]:
     yield f"decision   {decision.decision_id} of {decision.decided_at:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"candidate  {decision.candidate} ({decision.candidate_experiment_id})"
+    yield f"candidate  {decision.candidate_apart} ({decision.candidate_experiment_id})"
     if decision.baseline_experiment_id:
-        yield f"baseline   {decision.baseline} ({decision.baseline_experiment_id})"
+        yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
 
 
@@ -65,8 +66,8 @@ def _settings(decision: Decision) -> Iterator[str]:
 
 
 def _queries(store: Store, decision: Decision) -> Iterator[str]:
-    yield f"select * from gate_rules where decision_id = {_text(decision.decision_id)}"
-    yield f"select * from verdicts where decision_id = {_text(decision.decision_id)}"
+    yield f"select * from gate_rules where decision_id = {sql_text(decision.decision_id)}"
+    yield f"select * from verdicts where decision_id = {sql_text(decision.decision_id)}"
     for metric, kinds in _kinds(decision).items():
         if is_pass_k(metric):
             yield f"-- {metric}: computed from the repetitions of its base metric"
@@ -97,8 +98,3 @@ def _files(store: Store, decision: Decision) -> Iterator[str]:
         for name in TABLES:
             sealed = store.is_sealed(name, identity)
             yield layout.sealed(name, identity) if sealed else f"{layout.open_folder(name, identity)}/*.parquet"
-
-
-def _text(value: str) -> str:
-    """Quote a text for SQL."""
-    return "'" + value.replace("'", "''") + "'"

@@ -1,9 +1,11 @@
 """Results of experiments: one row per metric and system, and sentences about them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from evalflows.reports.figures import figure, p_text, span
+from evalflows.reports.figures import estimate, figure, p_text
+from evalflows.reports.names_apart import names_apart
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -17,6 +19,13 @@ CONCLUSIONS = {
     "equivalent": "equivalent",
     "not_enough_evidence": "not enough evidence",
 }
+
+
+def verdict_cell(conclusion: str | None, reason_code: str | None) -> str:
+    """Return a verdict's conclusion for a narrow column."""
+    if conclusion == "not_enough_evidence" and reason_code == "no_significant_difference":
+        return "not significant"
+    return CONCLUSIONS.get(conclusion or "", "")
 
 
 def conclusion_text(conclusion: str | None, reason_code: str | None) -> str:
@@ -44,6 +53,7 @@ class Result:
     not_applicable: int
     sampled_out: int
     cost_usd: float | None
+    baseline_experiment_id: str | None
     baseline: str | None
     difference: float | None
     difference_low: float | None
@@ -66,7 +76,7 @@ class Result:
 
     @property
     def mean_text(self) -> str:
-        return self.shares or figure(self.mean, self.metric)
+        return self.shares or self._mean_and_interval[0]
 
     @property
     def scored_text(self) -> str:
@@ -76,14 +86,18 @@ class Result:
 
     @property
     def interval_text(self) -> str:
-        return span(self.ci_low, self.ci_high, self.metric)
+        return self._mean_and_interval[1]
+
+    @property
+    def _mean_and_interval(self) -> tuple[str, str]:
+        return estimate(self.mean, self.ci_low, self.ci_high, self.metric)
 
     @property
     def difference_text(self) -> str:
         if self.difference is None:
             return ""
-        interval = span(self.difference_low, self.difference_high, self.metric, signed=True)
-        return f"{figure(self.difference, self.metric, signed=True)} {interval}".rstrip()
+        ends = (self.difference_low, self.difference_high)
+        return " ".join(filter(None, estimate(self.difference, *ends, self.metric, signed=True, marks=(0,))))
 
     @property
     def p_text(self) -> str:
@@ -97,6 +111,10 @@ class Result:
     def verdict_text(self) -> str:
         text = conclusion_text(self.conclusion, self.reason_code)
         return f"{text}: judge failed validation" if self.reason_code == "judge_failed_validation" else text
+
+    @property
+    def verdict_cell(self) -> str:
+        return verdict_cell(self.conclusion, self.reason_code)
 
     @property
     def has_reason_sentence(self) -> bool:
@@ -114,7 +132,49 @@ def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """Return the results of experiments: by metric, built-in measures last, then in the given order."""
     store.verify(run_groups(store, experiments), {"verdicts"})
     (rows,) = ask(store, (_RESULTS, [list(experiments), [*MEASURES]]))
-    return [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows]
+    return _named_apart(store, [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows])
+
+
+def results_against(store: Store, candidate: str, baseline: str | None, decisions: Sequence[str]) -> list[Result]:
+    """Return the results of a candidate and of its baseline, baseline first.
+
+    Differences and verdicts are those of the gates' `decisions`; of other metrics, those of the run group if it has the
+    same baseline. Without a baseline there are none.
+    """
+    results = results_of(store, [identity for identity in (baseline, candidate) if identity is not None])
+    (rows,) = ask(store, (_DECIDED, [list(decisions), candidate]))
+    decided = {row[0]: dict(zip(_DECIDED_FIELDS, row[1:], strict=True)) for row in rows}
+    names = {result.experiment_id: result.target for result in results}
+    against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
+    out = []
+    for result in results:
+        is_candidate = result.experiment_id == candidate and baseline is not None
+        if is_candidate and result.metric in decided:
+            result = replace(result, **against, **decided[result.metric])
+        elif result.baseline_experiment_id != baseline or not is_candidate:
+            nothing: dict[str, Any] = dict.fromkeys(("baseline_experiment_id", "baseline", *_DECIDED_FIELDS))
+            result = replace(result, **nothing)
+        out.append(result)
+    return out
+
+
+def _named_apart(store: Store, results: list[Result]) -> list[Result]:
+    """Name systems apart that have the same name, as those of two runs of a spec have."""
+    names = {result.experiment_id: result.target for result in results}
+    names |= {
+        result.baseline_experiment_id: result.baseline
+        for result in results
+        if result.baseline_experiment_id is not None and result.baseline is not None
+    }
+    apart = names_apart(store, names)
+    return [
+        replace(
+            result,
+            target=apart[result.experiment_id],
+            baseline=apart.get(result.baseline_experiment_id or "", result.baseline),
+        )
+        for result in results
+    ]
 
 
 def sentences(results: Sequence[Result]) -> list[str]:
@@ -172,17 +232,26 @@ def _warnings(results: Sequence[Result]) -> list[str]:
         if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
     ]
     few = dict.fromkeys(f"{result.metric}: {result.warning}" for result in results if result.warning)
-    missing = [
-        f"{result.missing} of {result.missing + result.scored} values of {result.metric} are missing in {result.target}"
-        for result in results
-        if result.missing and result.metric not in MEASURES
+    return [*idle, *few, *_missing(results)]
+
+
+def _missing(results: Sequence[Result]) -> list[str]:
+    """Say how many values are missing; metrics that lack as many are named together."""
+    metrics: dict[tuple[str, int, int], list[str]] = {}
+    for result in results:
+        is_unknown = result.metric in MEASURES and not result.scored  # its mean is shown as unknown
+        if result.missing and not is_unknown:
+            metrics.setdefault((result.target, result.missing, result.scored), []).append(result.metric)
+    return [
+        f"{missing} of {missing + scored} values of {', '.join(names)} are missing in {target}"
+        for (target, missing, scored), names in metrics.items()
     ]
-    return [*idle, *few, *missing]
 
 
 _RESULTS = """
 select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.ci_low, r.ci_high, r.scored,
-       r.missing, r.not_applicable, r.sampled_out, r.cost_usd, r.baseline, r.difference, r.difference_low,
+       r.missing, r.not_applicable, r.sampled_out, r.cost_usd, r.baseline_experiment_id,
+       r.baseline, r.difference, r.difference_low,
        r.difference_high, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect, r.conclusion, r.reason,
        r.reason_code, r.warning
 from results r left join (
@@ -192,4 +261,18 @@ from results r left join (
 ) l using (experiment_id, metric, evaluator_version)
 where list_contains($1, r.experiment_id)
 order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r.experiment_id)
+"""
+
+
+_DECIDED_FIELDS = (
+    *("difference", "difference_low", "difference_high", "p_value", "p_adjusted", "n_pairs"),
+    *("minimum_detectable_effect", "conclusion", "reason", "reason_code", "warning"),
+)
+"""Fields of a verdict."""
+
+_DECIDED = """
+select metric, difference, ci_low, ci_high, p_value, p_adjusted, n_pairs, minimum_detectable_effect, conclusion, reason,
+       reason_code, warning
+from verdicts where list_contains($1, decision_id) and candidate_experiment_id = $2 and slice is null
+order by recorded_at desc
 """

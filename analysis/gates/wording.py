@@ -3,7 +3,7 @@
 import math
 
 from evalflows.analysis.gates.rules import BoundedEstimate, Kind, Outcome, Rule
-from evalflows.reports.figures import figure, span
+from evalflows.reports.figures import estimate as estimate_text
 from evalflows.store.reasons import Reason, ReasonCode
 
 MAX_SUGGESTED_N = 1_000_000
@@ -55,16 +55,14 @@ def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: flo
 
 
 def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float) -> str:
-    """The value, its interval and n, in the metric's own direction."""
+    """The value, its interval and n, in the metric's own direction. Rounding moves no end onto zero or the bound."""
     interval, sign = estimate.interval_at(confidence_level), 1 if estimate.higher_is_better else -1
     if estimate.value is None:
         return ""
-    ends = ""
-    if interval is not None:
-        low, high = sorted(sign * end for end in interval)
-        ends = span(low, high, rule.metric, signed=rule.is_difference)
-    value = figure(sign * estimate.value, rule.metric, signed=rule.is_difference)
-    return f": {value} {ends}".rstrip() + f", {estimate.n} {estimate.noun}"
+    low, high = (None, None) if interval is None else sorted(sign * end for end in interval)
+    marks = (0.0, rule.bound, -rule.bound) if rule.is_difference else (rule.bound,)
+    texts = estimate_text(sign * estimate.value, low, high, rule.metric, signed=rule.is_difference, marks=marks)
+    return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

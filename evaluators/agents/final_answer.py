@@ -1,9 +1,9 @@
 from typing import Any, Literal
 
 from evalflows.evaluators.agents.trajectory import answer_of
-from evalflows.evaluators.contains import contains
+from evalflows.evaluators.contains import contains, why_not_contained
 from evalflows.evaluators.direction import declares, needs_reference, share
-from evalflows.evaluators.exact_match import exact_match
+from evalflows.evaluators.exact_match import exact_match, why_not_equal
 from evalflows.evaluators.numeric_closeness import numeric_closeness
 from evalflows.evaluators.score import Score
 from evalflows.specs.errors import short
@@ -44,6 +44,8 @@ def final_answer(
         return numeric_closeness(output, reference)
     if how == "contains":
         matches = contains(output, reference, ignore_case=ignore_case)
+        comment = None if matches else why_not_contained(output, reference, ignore_case=ignore_case)
     else:
         matches = exact_match(output, reference, ignore_case=ignore_case)
-    return None if matches is None else Score(value=matches)
+        comment = None if matches else why_not_equal(output, reference)
+    return None if matches is None else Score(value=matches, comment=comment)

@@ -92,7 +92,7 @@ def test_a_comparison_is_started_in_the_form(browser: Chrome, up: Up, screenshot
     picture(browser, screenshots / "artifact-compare.png")
     rows = [" ".join(row.text.split()) for row in browser.find_elements("xpath", "//table//tr")]
     assert "win rate p p adjusted verdict" in rows[0]
-    won = "louder small-upper small-lower all 100.0% [75.8%, 100.0%] <0.001 0.001 better 12 0 0 0"
+    won = "louder small-upper small-lower all 100% [76%, 100%] <0.001 0.001 better 12 0 0 0"
     assert won in rows, rows
     assert any(row.startswith("louder 1 small-upper") for row in rows), rows
     assert find(browser, "//a[normalize-space(.)='typed in the browser']")

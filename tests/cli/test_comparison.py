@@ -125,12 +125,14 @@ def test_three_experiments_by_two_judges(folder: Folder) -> None:
     names = [f"small-{one}" for one in NAMES]
     judges = ("--judge", "preferring:shorter", "--judge", "preferring:louder")
     said = folder.well("compare", *names, *judges, "--both-orders", "--by", "metadata.topic", "--name", "three")
-    won = ["louder small-upper small-lower 100.0% [75.8%, 100.0%] 12 0 0 0 <0.001 0.001 better"]
+    won = ["louder small-upper small-lower 100% [76%, 100%] 12/0/0 better"]
     assert lines_of(said, "louder small-upper small-lower 100") == won
     of_slice = "shorter small-twice small-lower metadata.topic=odd"
+    assert lines_of(said, of_slice) == [f"{of_slice} 0% [0%, 39%] 0/0/6 not enough evidence"]
     adjusted = "0.031 0.188 not enough evidence"  # one slice of six
-    assert lines_of(said, of_slice) == [f"{of_slice} 0.0% [0.0%, 39.0%] 0 0 6 0 {adjusted}"]
-    assert lines_of(said, "small-twice against small-lower, shorter: worse, win rate 0.0%")
+    wide = folder.well("show", "three", "--wide")
+    assert lines_of(wide, of_slice) == [f"{of_slice} 0% [0%, 39%] 0 0 6 0 {adjusted}"]
+    assert lines_of(said, "small-twice against small-lower, shorter: worse, win rate 0%")
     assert [line.split()[1] for line in lines_of(said, "shorter", "75.0%")] == ["1", "1"], "they share a rank"
     assert lines_of(said, "flip share: changed its verdict with the order in 0%")
     assert lines_of(said, "agreement with shorter:", "kappa")
@@ -145,7 +147,7 @@ def test_two_of_a_file_have_no_standings(folder: Folder) -> None:
     (folder.place / "two.yaml").write_text(yaml.safe_dump(spec))
     changes = ("--set", "both_orders=true", "--set", "baseline=small-upper")
     said = folder.well("compare", "two.yaml", *changes, "--fresh")
-    assert lines_of(said, "louder small-lower small-upper 0.0%")
+    assert lines_of(said, "louder small-lower small-upper 0%")
     assert "rank" not in said and "two (cmp-" in said
     line = folder.badly(2, "compare", "two.yaml", "--both-orders")
     assert line == "evalflows: --both-orders: the file sets it, wanted --set to change the file's value"
@@ -154,7 +156,7 @@ def test_two_of_a_file_have_no_standings(folder: Folder) -> None:
 def test_one_order_decides_nothing_where_it_cannot_tell_the_place_from_the_answer(folder: Folder) -> None:
     one_order = ("--set", "randomize_order=false")
     said = folder.well("compare", "small-lower", "small-upper", "--judge", "preferring:louder", *one_order)
-    assert lines_of(said, "louder small-upper small-lower 100.0%", "not enough evidence")
+    assert lines_of(said, "louder small-upper small-lower 100%", "not enough evidence")
     assert lines_of(said, "louder is inconclusive: one experiment's answers were always shown first")
     assert lines_of(said, "small-lower vs small-upper (cmp-", "fixed order; 12 of 12 judged")
 
@@ -191,11 +193,12 @@ def test_a_comparison_that_is_a_step_is_shown_with_its_experiments(folder: Folde
     spec = SPEC | {"name": "whole", "compare": compare, "evaluators": ["json_valid"]}
     (folder.place / "whole.yaml").write_text(yaml.safe_dump(spec))
     said = folder.well("run", "whole.yaml")
-    assert lines_of(said, "json_valid upper 0.000") and lines_of(said, "louder whole-upper whole-lower 100.0%")
+    assert lines_of(said, "json_valid upper 0.00 [") and lines_of(said, "louder whole-upper whole-lower 100%")
     shown = folder.well("show", "whole")
     assert said.replace("0 model calls made in this run\n", "") == shown
     by_id = folder.well("show", id_in(shown))
-    assert "json_valid" not in by_id and shown.endswith(by_id)
+    comparison, _, command = by_id.partition("\nnext: ")
+    assert "json_valid" not in by_id and comparison in shown and shown.endswith(command)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """evalflows gate, baseline and explain: what they print, and how they end."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,98 @@ def test_the_decision_is_an_event_and_a_page(tmp_path: Path, prefect_environment
     ).json()[0]
     assert failed["state"]["type"] == "FAILED"
     assert "exact_match is worse by more than 0.05: -0.200" in failed["state"]["message"]
+
+
+def after_gate(folder: Path, gates: list[dict[str, Any]], width: int, **right: Any) -> list[str]:
+    """The lines that a gate prints in so many columns, without what chance and time there is in them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        printed = gate(folder, gates, **right).stdout
+    printed = re.sub(r"(exp|dec)-\w+", r"\1-ID", printed.replace(str(folder), "/here"))
+    return [line.rstrip() for line in re.sub(r"\d\d:\d\d UTC", "14:02 UTC", printed).splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_five_worst_examples_follow_and_the_command_for_all_of_them(tmp_path: Path, width: int) -> None:
+    lines = after_gate(tmp_path, [GUARD], width, old=OLD, new=fallen(OLD, 0.2))
+    assert lines[:3] == [
+        "metric       system  mean                  difference               verdict",
+        "exact_match  old     0.800 [0.739, 0.850]",
+        "exact_match  new     0.600 [0.531, 0.665]  -0.200 [-0.261, -0.141]  worse",
+    ]
+    start = lines.index("worse by exact_match: new than old")
+    assert lines[start + 1 : start + 5] == [
+        "  q0004: was 1, now 0  Question 4?",
+        "      answer: no",
+        "      baseline: yes",
+        '      comment: got "no", wanted "yes"',
+    ]
+    command = next(line for line in lines if line.startswith("all of them: "))
+    assert lines.index(command) == start + 1 + 5 * 4
+    assert lines[-1] == "next: evalflows explain dec-ID"
+    assert all(len(line) <= width for line in lines if line != command)
+
+
+def test_the_command_for_all_of_them_works_as_printed(tmp_path: Path) -> None:
+    done = gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith("all of them: ")]
+    program, *arguments = shlex.split(command.removeprefix("all of them: "))
+    listed = asked(*arguments, "--format", "csv")
+    assert (program, listed.exit_code) == ("evalflows", 0), listed.stderr
+    header, *every = listed.stdout.splitlines()
+    assert header == "example_id,was,is_now,inputs,answer,baseline,comment"
+    assert len(every) == 40 and every[0].startswith("q0004,1.0,0.0,")
+
+
+def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(yaml.safe_dump(gated(tmp_path, [], {"evaluators": ["exact_match", "contains"]}, one=OLD)))
+    lines = asked("run", str(spec)).stdout.splitlines()
+    assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5
+    assert "lowest by contains: one" in lines and "lowest by exact_match: one" in lines
+    (command,) = [line for line in lines if line.startswith("all of them: ")]
+    listed = asked(*shlex.split(command.removeprefix("all of them: "))[1:], "--format", "csv").stdout.splitlines()
+    assert len(listed) == 1 + 2 * 200
+    (identity,) = rows("select experiment_id from experiments")[0]
+    assert lines[-1] == f"next: evalflows baseline approve {identity}"
+
+
+def test_where_nothing_got_worse_there_is_no_heading_and_a_pass_can_be_approved(tmp_path: Path) -> None:
+    done = gate(tmp_path, [GUARD], old=OLD, new=OLD)
+    assert "\nworse by" not in done.stdout and "all of them" not in done.stdout
+    ((candidate,),) = rows("select candidate_experiment_id from decisions")
+    command = done.stdout.splitlines()[-1].removeprefix("next: ")
+    assert command == f"evalflows baseline approve {candidate}"
+    assert asked(*command.split()[1:]).exit_code == 0
+    shown = asked("show", "app").stdout.splitlines()[-1]
+    assert shown == f"next: evalflows show {candidate} --wide", "it is approved already"
+
+
+def test_not_enough_evidence_leads_to_a_plan(tmp_path: Path) -> None:
+    done = gate(tmp_path, [GUARD], "--set", "dataset.sample=10", old=OLD, new=OLD)
+    command = done.stdout.splitlines()[-1].removeprefix("next: ")
+    assert command == f"evalflows plan {tmp_path / 'spec.yaml'}  # how many examples would decide"
+    planned = asked(*shlex.split(command, comments=True)[1:])
+    assert planned.exit_code == 0, planned.stderr
+    explained = asked("explain", "release").stdout.splitlines()[-1]
+    assert explained == "next: evalflows plan SPEC  # how many examples would decide"
+
+
+def test_candidate_and_baseline_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    asked("run", str(_spec(tmp_path, [], new=OLD)))
+    asked("baseline", "approve", "app")
+    asked("run", str(_spec(tmp_path, [], other=OLD)))
+    lines = after_gate(tmp_path, [GUARD], 120, new=fallen(OLD, 0.2))
+    approved, candidate = "app (approved today 14:02 UTC)", "app (today 14:02 UTC)"
+    assert f"gate release: {candidate} against {approved}: FAIL" in lines
+    systems = {" ".join(line.split()[:6]) for line in lines if line.startswith("exact_match ")}
+    assert systems == {"exact_match new (approved today 14:02 UTC)", "exact_match new (today 14:02 UTC) 0.600"}
+    (row,) = [line for line in lines if line.startswith("exact_match  new (today")]
+    assert row.endswith("-0.200 [-0.261, -0.141]  worse")
+    assert not any("other" in line for line in lines), "nothing but the candidate and its baseline"
+
+
+def _spec(folder: Path, gates: list[dict[str, Any]], **right: Any) -> Path:
+    spec = folder / "spec.yaml"
+    spec.write_text(yaml.safe_dump(gated(folder, gates, **right)))
+    return spec

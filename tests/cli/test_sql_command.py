@@ -68,3 +68,33 @@ def test_a_query_that_cannot_be_interrupted_ends_the_process(limits: str, messag
 def test_a_timeout_of_a_query_that_ends_in_time_changes_nothing() -> None:
     done = sql("select 1 as one", "--timeout", "5", "--format", "csv")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "one\n1\n", "")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output is a terminal of 80 columns."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+
+@pytest.mark.usefixtures("store", "terminal")
+def test_a_terminal_shows_at_most_forty_rows_and_how_many_there_are() -> None:
+    *rows, last = sql("select range as n from range(1234)").stdout.splitlines()
+    assert len(rows) == 1 + 40
+    assert last == "40 of 1,234 rows; all of them: --format csv, or json"
+    assert len(sql("select range as n from range(40)").stdout.splitlines()) == 1 + 40
+
+
+@pytest.mark.usefixtures("store")
+def test_elsewhere_all_rows_are_shown() -> None:
+    assert len(sql("select range as n from range(1234)").stdout.splitlines()) == 1 + 1234
+
+
+@pytest.mark.usefixtures("store", "terminal")
+def test_what_is_too_wide_for_columns_is_a_block_for_each_row() -> None:
+    query = f"select n as number, null as nothing, '{'word ' * 30}' as words from range(2) t(n)"
+    lines = [line.rstrip() for line in sql(query).stdout.splitlines()]
+    assert lines[:3] == ["number   0", "nothing", "words    " + " ".join(["word"] * 14)]
+    assert lines.count("") == 1 and all(len(line) <= 80 for line in lines)

@@ -16,7 +16,7 @@ from rich import progress
 from evalflows.cli import terminal
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.main import cli
-from evalflows.cli.show import table
+from evalflows.cli.tables import table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error, escaped_logs
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store

@@ -98,7 +98,7 @@ def test_a_win_rate_is_between_0_and_1_with_its_interval_and_counts(store: Store
     assert (found.win_rate, found.win_rate_low, found.win_rate_high) == pytest.approx((0.7, 0.55, 0.85))
     assert {name: getattr(found, name) for name in COUNTS} == COUNTS
     assert (found.rate_text, found.p_text, found.ties_text, found.what) == (
-        "70.0% [55.0%, 85.0%]",
+        "70% [55%, 85%]",
         "0.012",
         "2 (1 flipped)",
         "all",
@@ -164,8 +164,8 @@ def said(store: Store, *rows: VerdictRow | RatingRow | CheckRow, **fields: Any) 
 
 def test_each_pair_is_one_sentence(store: Store) -> None:
     assert said(store, verdict(), verdict(2, 0, conclusion="worse"), verdict(slice="split=test"))[:2] == [
-        "new against old, preference: better, win rate 70.0% [55.0%, 85.0%]",
-        "newest against old, preference: worse, win rate 70.0% [55.0%, 85.0%]",
+        "new against old, preference: better, win rate 70% [55%, 85%]",
+        "newest against old, preference: worse, win rate 70% [55%, 85%]",
     ]
 
 
@@ -181,7 +181,7 @@ def test_why_nothing_was_decided_is_said_unless_the_interval_shows_it(store: Sto
     assert [one for one in sentences if "inconclusive" in one] == [
         "preference is inconclusive: 3 pairs with a missing value could change the conclusion"
     ]
-    assert "new against old, other: no significant difference, win rate 70.0% [55.0%, 85.0%]" in sentences
+    assert "new against old, other: no significant difference, win rate 70% [55%, 85%]" in sentences
 
 
 def test_what_holds_between_all_is_said_once(store: Store) -> None:
@@ -214,7 +214,7 @@ def test_what_was_not_compared_not_asked_or_is_missing_is_said(store: Store, pol
 def test_where_all_is_well_nothing_else_is_said(store: Store) -> None:
     one = Compared(store)
     one.judge("q0", "left")
-    assert said(store, verdict(), of=one) == ["new against old, preference: better, win rate 70.0% [55.0%, 85.0%]"]
+    assert said(store, verdict(), of=one) == ["new against old, preference: better, win rate 70% [55%, 85%]"]
 
 
 # Texts

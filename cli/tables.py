@@ -1,0 +1,122 @@
+"""Tables that never break a word: what is too wide for the terminal is laid out in another way."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import rich.table
+from rich.cells import cell_len
+from rich.console import ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+
+from evalflows.cli.terminal import Text
+
+GAP = 2
+"""Spaces between columns, and before a row that stands below its heading."""
+
+MIN_WRAPPED = 24
+"""The width to which a column of sentences may shrink."""
+
+NUMBERS = {
+    *("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"),
+    *("p", "p adj."),
+}
+"""Columns that are aligned to the right."""
+
+
+class Table(rich.table.Table):
+    """A table without lines that no layout breaks a word or an id of.
+
+    If it is too wide, columns of sentences (`wrapped`) are wrapped between words. If that does not suffice, the first
+    columns, up to `headings` of them, stand on a line of their own above the rows that share them. Else each row is a
+    block of lines, with a name and a value each.
+    """
+
+    def __init__(self, *columns: str, headings: int = 0, wrapped: Sequence[str] = ()) -> None:
+        super().__init__(box=None, header_style="bold", pad_edge=False)
+        self._headings, self._wrapped = headings, wrapped
+        for name in columns:
+            self.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
+
+    def __rich_console__(self, console: object, options: ConsoleOptions) -> RenderResult:
+        cells = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
+        for lifted in range(min(self._headings, len(cells) - 1) + 1):
+            widths = self._widths(cells[lifted:], lifted, options.max_width - (GAP if lifted else 0))
+            if widths is not None:
+                yield from self._laid_out(cells, lifted, widths)
+                return
+        yield from self._blocks(cells)
+
+    def _widths(self, cells: Sequence[Sequence[Text]], lifted: int, room: int) -> list[int] | None:
+        """Return the width of each column; None if they do not fit. Columns of sentences share what is left."""
+        widths = [max(map(_width, column)) for column in cells]
+        room -= sum(widths) + GAP * (len(widths) - 1)
+        for place, column in enumerate(cells):
+            if room < 0 and self.columns[lifted + place].header in self._wrapped:
+                least = max(MIN_WRAPPED, *(_longest_word(cell) for cell in column))
+                shrunk = max(min(widths[place], least), widths[place] + room)
+                room += widths[place] - shrunk
+                widths[place] = shrunk
+        return widths if room >= 0 else None
+
+    def _laid_out(
+        self, cells: Sequence[Sequence[Text]], lifted: int, widths: Sequence[int]
+    ) -> Iterator[RenderableType]:
+        rows = list(zip(*cells, strict=True))
+        if lifted:
+            yield self._heading(rows[0][:lifted], style="bold")
+        yield self._part([[Text(name.plain, "bold") for name in rows[0][lifted:]]], lifted, widths)
+        for _, of_one in groupby(rows[1:], key=lambda row: [cell.plain for cell in row[:lifted]]):
+            group = list(of_one)
+            if lifted:
+                yield self._heading(group[0][:lifted])
+            yield self._part([row[lifted:] for row in group], lifted, widths)
+
+    def _heading(self, cells: Sequence[Text], style: str = "") -> Text:
+        return Text((" " * GAP).join(cell.plain for cell in cells if cell.plain), style)
+
+    def _part(self, rows: Sequence[Sequence[Text]], lifted: int, widths: Sequence[int]) -> RenderableType:
+        """Return some rows, below a heading indented, in columns of these widths."""
+        part = rich.table.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+        for width, column in zip(widths, self.columns[lifted:], strict=True):
+            part.add_column(justify=column.justify, width=width, overflow="fold")
+        for row in rows:
+            part.add_row(*row)
+        return Padding(part, (0, 0, 0, GAP)) if lifted else part
+
+    def _blocks(self, cells: Sequence[Sequence[Text]]) -> Iterator[RenderableType]:
+        for number, row in enumerate(zip(*(column[1:] for column in cells), strict=True)):
+            if number:
+                yield Text()
+            block = rich.table.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+            block.add_column(style="bold", no_wrap=True)
+            block.add_column(overflow="fold")
+            for column, value in zip(cells, row, strict=True):
+                if value.plain or not self._headings:  # a query's columns are shown whatever they hold
+                    block.add_row(column[0], value)
+            yield block
+
+
+def table(*columns: str, headings: int = 0, wrapped: Sequence[str] = ()) -> Table:
+    """Return an empty table; see `Table`."""
+    return Table(*columns, headings=headings, wrapped=wrapped)
+
+
+def indented_lines(*widths: int) -> rich.table.Table:
+    """Return a table without a header: columns of these widths, and one for texts, which wraps between words."""
+    out = rich.table.Table.grid()
+    for width in widths:
+        out.add_column(width=width, no_wrap=True)
+    out.add_column(overflow="fold")
+    return out
+
+
+def _text(cell: object) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
+
+def _width(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split("\n")))
+
+
+def _longest_word(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split()), default=0)

@@ -1,0 +1,53 @@
+"""Let a rule that returns yes or no say why it said no, without returning anything but a bool."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from evalflows.evaluators.call import Bound
+from evalflows.evaluators.score import Score
+
+Rule = TypeVar("Rule", bound=Callable[..., bool | None])
+
+MAX_TEXT = 60
+MAX_TEXTS = 5
+"""What a comment shows of what was wanted."""
+
+
+def explained(why_false: Callable[..., str]) -> Callable[[Rule], Rule]:
+    """Return a decorator that sets the attribute `why_false` of a rule and returns the same function.
+
+    `why_false` takes the rule's arguments and returns the comment of a score that is false.
+    """
+
+    def explain(rule: Rule) -> Rule:
+        vars(rule)["why_false"] = why_false
+        return rule
+
+    return explain
+
+
+def with_comment(bound: Bound, returned: object, available: Mapping[str, Any]) -> object:
+    """Return a rule's false as a score with its comment, and anything else unchanged."""
+    why_false = getattr(bound.function, "why_false", None)
+    if returned is not False or why_false is None:
+        return returned
+    return Score(value=False, comment=replace(bound, function=why_false).call(available))
+
+
+def quoted(value: Any) -> str:
+    """Return a value as JSON on one line, shortened."""
+    return shortened(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def shortened(text: str) -> str:
+    """Return a text on one line, cut at MAX_TEXT characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def listed(values: Sequence[Any]) -> str:
+    """Return the first values as JSON, and the number of others."""
+    more = f" and {len(values) - MAX_TEXTS} more" if len(values) > MAX_TEXTS else ""
+    return ", ".join(map(quoted, values[:MAX_TEXTS])) + more

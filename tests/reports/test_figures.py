@@ -1,0 +1,40 @@
+"""Numbers have as many digits as their interval bears."""
+
+import pytest
+
+from evalflows.reports.figures import estimate, figure, percent
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "metric", "texts"),
+    [
+        (0.8, 0.739, 0.85, "contains", ("0.800", "[0.739, 0.850]")),
+        (0.75, 0.51, 1.0, "contains", ("0.75", "[0.51, 1.00]")),
+        (3.456, 1.2, 5.7, "rating", ("3.5", "[1.2, 5.7]")),
+        (123.4, 80.0, 170.0, "points", ("123", "[80, 170]")),
+        (0.5, 0.4999, 0.5001, "contains", ("0.500", "[0.500, 0.500]")),  # at most three digits
+        (51.66, 51.44, 51.87, "length", ("51.7", "[51.4, 51.9]")),  # at most one
+        (0.00123, 0.0010, 0.0014, "cost", ("0.00123", "[0.00100, 0.00140]")),
+        (1.0, 1.0, 1.0, "contains", ("1.000", "[1.000, 1.000]")),
+        (0.5, None, None, "contains", ("0.500", "")),
+        (None, None, None, "contains", ("-", "")),
+    ],
+)
+def test_half_the_interval_has_two_significant_digits(
+    value: float | None, low: float | None, high: float | None, metric: str, texts: tuple[str, str]
+) -> None:
+    assert estimate(value, low, high, metric) == texts
+
+
+def test_rounding_moves_no_end_onto_what_it_is_held_against() -> None:
+    assert estimate(0.13, 0.003, 0.257, "contains", signed=True) == ("+0.13", "[+0.00, +0.26]")
+    assert estimate(0.13, 0.003, 0.257, "contains", signed=True, marks=(0,)) == ("+0.130", "[+0.003, +0.257]")
+    assert estimate(0.07, -0.0487, 0.19, "contains", signed=True, marks=(0, 0.05, -0.05))[1] == "[-0.049, +0.190]"
+    assert estimate(0.1, 0.0, 0.2, "contains", signed=True, marks=(0,))[1] == "[+0.00, +0.20]", "an end that lies there"
+    assert percent(0.6, 0.504, 0.7) == "60.0% [50.4%, 70.0%]"
+    assert percent(0.7, 0.6, 0.8) == "70% [60%, 80%]"
+
+
+def test_nothing_is_negative_zero() -> None:
+    assert figure(-0.0001, "contains", signed=True) == "+0.000"
+    assert figure(-0.0001, "contains", digits=1) == "0.0"

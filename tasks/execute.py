@@ -138,7 +138,7 @@ class _Answering:
             raise
         except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
             fault = fault_of(error)
-            return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts}
+            return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
         answer = returned if isinstance(returned, Answer) else None
         try:
             outputs = as_outputs(answer.outputs if answer else returned)

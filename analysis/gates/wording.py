@@ -64,7 +64,8 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
         low, high = sorted(sign * end for end in interval)
         ends = span(low, high, rule.metric, signed=rule.is_difference)
     value = figure(sign * estimate.value, rule.metric, signed=rule.is_difference)
-    return f": {value} {ends}".rstrip() + f", {estimate.n} {estimate.noun}"
+    left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
+    return f": {value} {ends}".rstrip() + f", {estimate.n} {estimate.noun}{left_out}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

@@ -70,8 +70,9 @@ def fault_of(error: Exception | SystemExit) -> CallError:
 
     It has the user's frames, unless the model was not reached: that is no fault of their code.
     """
-    is_call = isinstance(error, CallError) or _is_of_sdk(error)
-    fault = classify(error) if is_call else CallError("raised", fault_text(error))
+    fault = (
+        classify(error) if isinstance(error, CallError) or _is_of_sdk(error) else CallError("raised", fault_text(error))
+    )
     fault.args = (without_keys(str(fault)),)
     if fault.kind not in UNREACHABLE and (trace := fault.trace or trace_of(error)):
         fault.trace = without_keys(trace)

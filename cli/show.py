@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from textwrap import indent
 from typing import Any
 
 import click
@@ -106,8 +107,10 @@ def print_experiments(results: Sequence[Result], *, wide: bool = False) -> None:
             out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
     for overview in overviews:
         out.print(_in_words(store, *overview))
-    for name, what, error, count in errors:
+    for number, (name, what, error, count, trace) in enumerate(errors):
         out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
+        if trace and number < TRACES:
+            out.print(Text(indent(trace, "    "), lines=True))
     for name, calls, budget in unpriced:
         unknown = f"  {name}: {calls} calls of unknown price do not count toward its budget of {budget:g} USD"
         out.print(Text(unknown, style="bold red"))
@@ -176,6 +179,8 @@ def _styled(verdict: str, result: Result) -> Text:
 MAX_WIDTH = 120
 """The width at which examples are wrapped in a wider terminal."""
 
+TRACES = 3
+"""Number of errors that are shown with the frames of the user's code."""
 P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
@@ -220,10 +225,10 @@ where list_contains($1, batch_id) and subject_kind = 'judge' order by subject_id
 """
 
 _ERRORS = """
-select e.name, what, error, count(*) as n from (
-    select experiment_id, 'target' as what, error from outputs where status = 'failed'
+select e.name, what, error, count(*) as n, min(error_trace) from (
+    select experiment_id, 'target' as what, error, error_trace from outputs where status = 'failed'
     union all
-    select experiment_id, evaluator as what, error from scores
+    select experiment_id, evaluator as what, error, error_trace from scores
     where status = 'failed' and coalesce(error_kind, '') <> 'no_output'
 ) f join experiments e using (experiment_id)
 where list_contains($1, experiment_id)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from evalflows.specs.metric import CompositeSpec, MetricSpec
 from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.user_frames import fault_text
 from evalflows.store.records import ScoreStatus
 
 YES_NO = (0.0, 1.0)
@@ -133,7 +134,7 @@ def _user_value(function: Function, known: Mapping[str, float]) -> float | None:
     try:
         value = function(dict(known))
     except Exception as error:
-        raise ValueError(f"the composite's function raised {type(error).__name__}: {error}") from error
+        raise ValueError(f"the composite's function raised {fault_text(error)}") from error
     if value is None:
         return None
     if not isinstance(value, Real) or not 0 <= float(value) <= 1:

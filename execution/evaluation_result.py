@@ -37,6 +37,7 @@ class EvaluationResult:
     repeats: int | None = None
     error: str | None = None
     error_kind: ErrorKind | None = None
+    error_trace: str | None = None
     decided_by: str | None = None
     judge_model: str | None = None
     attempts: int | None = None  # None: not known yet; set from the recorded calls
@@ -45,8 +46,8 @@ class EvaluationResult:
 
 
 _COMMON = (
-    *("metric", "status", "comment", "metadata", "prompt_hash", "repeats", "error", "error_kind", "decided_by"),
-    *("judge_model", "attempts", "latency_s"),
+    *("metric", "status", "comment", "metadata", "prompt_hash", "repeats", "error", "error_kind", "error_trace"),
+    *("decided_by", "judge_model", "attempts", "latency_s"),
 )
 _SCORE = (*_COMMON, "turn", "value", "label", "data_type", "config_id", "spread")
 _PREFERENCE = (*_COMMON, "agreement")
@@ -89,10 +90,14 @@ def result_of_preference(preference: Preference, name: str) -> EvaluationResult:
     )
 
 
-def failed_result(metric: str, kind: ErrorKind, error: str, attempts: int | None = None) -> EvaluationResult:
+def failed_result(
+    metric: str, kind: ErrorKind, error: str, attempts: int | None = None, trace: str | None = None
+) -> EvaluationResult:
     """Return a result with an error and no value."""
     status: ScoreStatus = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
-    return EvaluationResult(metric=metric, status=status, error_kind=kind, error=error, attempts=attempts)
+    return EvaluationResult(
+        metric=metric, status=status, error_kind=kind, error=error, error_trace=trace, attempts=attempts
+    )
 
 
 def score_columns(result: EvaluationResult) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Progress counts: answers and judgements done by each chunk in this process."""
 
+import time
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -33,9 +34,28 @@ class _Tally:
     """
 
     done: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
+    postponed: dict[tuple[str, str, Stage], tuple[int, float]] = field(default_factory=dict)
 
     def begin(self, chunk: Part, stage: Stage, count: int) -> None:
         self.done[chunk.owner, chunk.part, stage] = [count]
+        self.postponed.pop((chunk.owner, chunk.part, stage), None)
+
+    def postpone(self, chunk: Part, stage: Stage, count: int, seconds: float) -> None:
+        """Note that so many items of a chunk failed, and are tried again in so many seconds."""
+        self.add(chunk, stage, -count)
+        self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
+
+    def extend(self, chunk: Part, stage: Stage, seconds: float) -> None:
+        """Note that the items of a chunk that failed are tried again later than planned."""
+        count, _ = self.postponed.get((chunk.owner, chunk.part, stage), (0, 0.0))
+        self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
+
+    def waiting(self, owners: frozenset[str]) -> tuple[int, float] | None:
+        """Return how many items failed and are tried again, and the seconds until the first of them is; else None."""
+        waits = [wait for (owner, _, _), wait in self.postponed.copy().items() if owner in owners]
+        if not waits:
+            return None
+        return sum(count for count, _ in waits), max(0.0, min(until for _, until in waits) - time.monotonic())
 
     def add(self, chunk: Part, stage: Stage, count: int = 1) -> None:
         self.done.setdefault((chunk.owner, chunk.part, stage), []).append(count)
@@ -45,9 +65,9 @@ class _Tally:
         return sum(map(sum, done))
 
     def forget(self, owners: frozenset[str]) -> None:
-        for key in self.done.copy():
-            if key[0] in owners:
-                del self.done[key]
+        for kept in (self.done, self.postponed):
+            for key in [key for key in kept.copy() if key[0] in owners]:
+                del kept[key]
 
 
 tally = _Tally()

@@ -16,7 +16,7 @@ from evalflows.llm.local import identity_of
 from evalflows.llm.post import poster
 from evalflows.specs.columns import answer_row
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
-from evalflows.specs.errors import InputError, describe
+from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import CompositeSpec
@@ -24,6 +24,7 @@ from evalflows.specs.paths import located
 from evalflows.specs.protocols import Complete
 from evalflows.specs.reference import load, parts_of, refer, version_of
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.user_frames import fault_text
 from evalflows.store.ingest.file_formats import Numbered, read_rows
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
@@ -134,7 +135,7 @@ def _instance(kind: type, spec: FallbackSpec) -> Callable[..., object]:
     try:
         instance: Callable[..., object] = kind(**spec.args)
     except Exception as error:  # whatever the user's constructor raises
-        raise InputError(f"{who}: {spec.use!r} cannot be constructed with args: {describe(error)}") from error
+        raise InputError(f"{who}: {spec.use!r} cannot be constructed with args: {fault_text(error)}") from error
     return instance
 
 

@@ -22,7 +22,7 @@ from evalflows.llm.breaker import COUNTED
 from evalflows.llm.faults import fault_of
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.llm.usage import NO_USAGE
-from evalflows.specs.errors import CallError, StorageError, describe
+from evalflows.specs.errors import CallError, StorageError
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.store.records import OutputRow
 from evalflows.store.spool import Spool
@@ -143,11 +143,12 @@ async def _called(evaluator: RunnableEvaluator, available: Mapping[str, Any]) ->
         raise
     except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
         fault = fault_of(error)
-        return [failed_result(evaluator.bound.name, fault.kind, str(fault), fault.attempts)]
+        return [failed_result(evaluator.bound.name, fault.kind, str(fault), fault.attempts, fault.trace)]
     try:
         return [_result(value, evaluator) for value in read_returned(evaluator.bound, returned, available)]
     except Exception as error:  # also raised by a property of the user's object
-        return [failed_result(evaluator.bound.name, "bad_return", describe(error))]
+        fault = fault_of(error)
+        return [failed_result(evaluator.bound.name, "bad_return", str(fault), trace=fault.trace)]
 
 
 async def _returned(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> Any:

@@ -39,6 +39,12 @@ class Breaker:
     def is_open(self) -> bool:
         return self._open_until is not None
 
+    @property
+    def pause_left_s(self) -> float:
+        """Seconds until an item is admitted; 0 if it is closed, or has given up."""
+        until = self._open_until
+        return 0.0 if until is None or self.gave_up else max(0.0, until - self._clock())
+
     def enter(self) -> bool:
         """Admit an item; return whether it is a trial. Raises CallError while the breaker is open."""
         if self._open_until is None:  # the usual case needs no lock

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeGuard
 from evalflows.llm.capped_client import redirect
 from evalflows.llm.connections import without_key
 from evalflows.llm.rate_limit_headers import read_rate_limit
-from evalflows.specs.errors import CallError, ErrorKind, describe
+from evalflows.specs.errors import UNREACHABLE, CallError, ErrorKind, describe
+from evalflows.specs.user_frames import fault_text, trace_of
 
 if TYPE_CHECKING:
     import openai
@@ -65,11 +66,16 @@ def _root(error: BaseException) -> BaseException:
 
 
 def fault_of(error: Exception | SystemExit) -> CallError:
-    """Return what the user's own code raised: the error of a call, their own OpenAI client's too, else `raised`."""
+    """Return what the user's own code raised: the error of a call, their own OpenAI client's too, else `raised`.
+
+    It has the user's frames, unless the model was not reached: that is no fault of their code.
+    """
     fault = (
-        classify(error) if isinstance(error, CallError) or _is_of_sdk(error) else CallError("raised", describe(error))
+        classify(error) if isinstance(error, CallError) or _is_of_sdk(error) else CallError("raised", fault_text(error))
     )
     fault.args = (without_keys(str(fault)),)
+    if fault.kind not in UNREACHABLE and (trace := fault.trace or trace_of(error)):
+        fault.trace = without_keys(trace)
     return fault
 
 

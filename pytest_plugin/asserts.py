@@ -193,7 +193,7 @@ def _check(claim: _Claim, decision: DecisionRow) -> None:
 
     store, experiment = Store(), decision.candidate_experiment_id
     if decision.conclusion == "NOT ENOUGH EVIDENCE":
-        known = sorted({result.metric for result in results_of(store, [experiment]) if result.is_worth_showing})
+        known = sorted({result.metric for result in results_of(store, [experiment]) if result.has_rows})
         if claim.metric not in known:
             wanted = f"one of {', '.join(known)}" if known else "an experiment with metrics"
             raise InputError(f"metric: got {claim.metric!r}, wanted {wanted}")

@@ -1,5 +1,6 @@
 """Show the progress of a run: a bar in a terminal or a notebook, else a line at each stage and every 15 seconds."""
 
+import math
 import sys
 import threading
 import time
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 15.0
 
+LONG_WAIT_S = 4.0
+"""Seconds until failed items are tried again from which on a line says so at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -27,6 +31,8 @@ class Progress:
     planned_judgements: int = 0
     calls: int = 0  # made by this process for the run
     cost_usd: float | None = None  # of these calls; None if that of a call is unknown
+    failed: int = 0  # items that failed and are tried again
+    again_in_s: float = 0.0  # seconds until the first of them is
 
     @property
     def done(self) -> int:
@@ -77,7 +83,10 @@ def _bar(out: "Console") -> Iterator[Watch]:
 
 
 def counts(state: Progress) -> str:
-    """Return the stage with what is done of all, such as `answering and judging: 3/8 answers, 2/16 judgements`."""
+    """Return the stage with what is done of all, such as `answering and judging: 3/8 answers, 2/16 judgements`.
+
+    If items failed and are tried again, also how many and when: `1 failed, again in 4 s`.
+    """
     parts = [
         f"{done}/{of} {what}"
         for done, of, what in (
@@ -86,6 +95,9 @@ def counts(state: Progress) -> str:
         )
         if of
     ]
+    if state.failed:
+        soon = max(1, math.ceil(state.again_in_s))
+        parts.append(f"{state.failed} failed, again in {soon} s")
     return f"{state.stage}: {', '.join(parts)}" if parts else state.stage
 
 
@@ -104,6 +116,8 @@ class Lines:
             if state.stage != self._last.stage:
                 self._finish()
                 self._stage_at, self._done_at_start = self._clock(), state.done
+                self._print(state)
+            elif state.failed and not self._last.failed and state.again_in_s >= LONG_WAIT_S:
                 self._print(state)
             self._last = state
             self._repeat()

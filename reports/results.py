@@ -69,10 +69,14 @@ class Result:
 
     @property
     def is_worth_showing(self) -> bool:
-        """Whether the row is worth showing: unknown measures and a cost of 0 are not."""
-        if self.metric in MEASURES:
-            return bool(self.scored or self.missing) and not (self.metric == "cost" and not self.mean)
-        return bool(self.scored or self.missing or self.not_applicable or self.sampled_out)
+        """Whether the row is worth showing: metrics without any value and a cost of 0 are not."""
+        return bool(self.scored) and not (self.metric == "cost" and not self.mean)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any run has a value of this metric, or a row that says why not; a cost of 0 does not count."""
+        without = self.metric not in MEASURES and (self.not_applicable or self.sampled_out)
+        return bool(self.is_worth_showing or self.missing or without)
 
     @property
     def mean_text(self) -> str:
@@ -231,7 +235,11 @@ def _warnings(results: Sequence[Result]) -> list[str]:
         for result in results
         if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
     ]
-    few = dict.fromkeys(f"{result.metric}: {result.warning}" for result in results if result.warning)
+    warned: dict[str, dict[str, None]] = {}
+    for result in results:
+        if result.warning and result.is_worth_showing:
+            warned.setdefault(result.warning, {})[result.metric] = None
+    few = [f"{', '.join(metrics)}: {warning}" for warning, metrics in warned.items()]
     return [*idle, *few, *_missing(results)]
 
 

@@ -100,7 +100,7 @@ class ComparisonSpec(CompareSpec, _Compared):
     connections: Connections
     chunk_size: ChunkSize = None
     chunk_retries: ChunkRetries = 2
-    chunk_retry_delay_s: ChunkRetryDelay = 10.0
+    chunk_retry_delay_s: ChunkRetryDelay = 2.0
     budget_usd: BudgetUsd = None
     max_calls: MaxCalls = None
     breaker_window: BreakerWindow = 20

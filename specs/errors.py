@@ -78,12 +78,14 @@ class CallError(Exception):
         attempts: int = 1,
         retry_after_s: float | None = None,
         limit_is_empty: bool = False,
+        trace: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.attempts = attempts
         self.retry_after_s = retry_after_s  # as requested by the provider
         self.limit_is_empty = limit_is_empty  # whether the provider reported no remaining quota for now
+        self.trace = trace  # the user's frames, if their code raised
 
 
 def first_problem(error: "ValidationError", where: str) -> str:

@@ -32,6 +32,11 @@ class MetricSpec(BaseModel):
         description="Equivalence margin: a smaller difference does not matter, so a verdict may be `no worse` or "
         "`equivalent`",
     )
+    missing: Literal["worst", "leave_out"] | None = Field(
+        None,
+        description="Pairs with a missing value, if no range bounds the metric: `worst` keeps the verdict open, "
+        "`leave_out` leaves them out and says so; default: leave_out for latency, cost, tokens and length, else worst",
+    )
     pass_k: list[Annotated[int, Field(ge=1)]] = Field(
         default_factory=list,
         description="For each k, add the metrics pass@k (at least one of k repetitions passes) and pass^k (all k pass)",

@@ -14,8 +14,9 @@ from types import CellType, CodeType
 from typing import Any
 
 from evalflows.specs.code_parts import code_parts
-from evalflows.specs.errors import InputError, describe
+from evalflows.specs.errors import InputError
 from evalflows.specs.permitted import check_code, check_module
+from evalflows.specs.user_frames import fault_text
 
 FILES = "files"
 """The attribute of a function that lists its settings that name files, whose content is part of its version."""
@@ -37,7 +38,7 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
     try:
         loaded: Any = importlib.import_module(module_name)
     except Exception as error:  # a user's module may raise anything on import
-        raise InputError(f"{reference!r}: cannot import {module_name!r}: {describe(error)}") from error
+        raise InputError(f"{reference!r}: cannot import {module_name!r}: {fault_text(error)}") from error
     for part in name.split("."):
         if not hasattr(loaded, part):
             raise InputError(f"{reference!r}: {module_name!r} has no {name!r}")

@@ -201,6 +201,7 @@ class OutputRow:
     status: OutputStatus
     error: str | None = None
     error_kind: str | None = None  # specs.errors.ErrorKind
+    error_trace: str | None = None  # the user's frames with their source, if their code raised
     attempts: int = 1
     latency_s: float | None = None  # of the successful attempt
     tokens_in: int | None = None
@@ -236,6 +237,7 @@ class ScoreRow:
     status: ScoreStatus
     error: str | None = None
     error_kind: str | None = None
+    error_trace: str | None = None
     evaluator: str
     evaluator_version: str
     declared_version: str | None = None
@@ -320,6 +322,7 @@ class ComparisonRow:
     status: ScoreStatus
     error: str | None = None
     error_kind: str | None = None
+    error_trace: str | None = None
     evaluator: str
     evaluator_version: str
     declared_version: str | None = None

@@ -26,7 +26,7 @@ from evalflows.store.records import ComparisonRow, OutputRow, Winner, derived_id
 from evalflows.store.spool import Spool
 from evalflows.tasks.execute import FLUSH_AFTER_S, RETRYABLE
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import TransientFailuresError, is_last_attempt, only_transient
+from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
 
 FAILED_OUTPUT = "failed_output"
 """`decided_by` of a pair with a failed run, for which no evaluator is called."""
@@ -48,6 +48,7 @@ def compare_chunk(chunk: PairChunk) -> PairChunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     comparison, last = running_comparison(chunk.comparison_id), is_last_attempt()
+    await_breakers(chunk, "judgements", [evaluator.breaker for evaluator in comparison.evaluators])
     trials = list(trials_of(chunk, comparison.spec, comparison.examples))
     before: list[ComparisonRow] = comparison.store.read("comparisons", chunk.comparison_id, [chunk.part])
     with (
@@ -59,7 +60,8 @@ def compare_chunk(chunk: PairChunk) -> PairChunk:
         comparing = _Comparing(comparison, chunk, spool, before)
         loop.run(comparing.compare(trials))
     if comparing.transient and not last:
-        raise TransientFailuresError(f"{comparing.transient} judgements of {len(trials)} pairs failed transiently")
+        text = f"{comparing.transient} judgements of {len(trials)} pairs failed transiently"
+        retry_later(chunk, "judgements", comparing.transient, text)
     return chunk
 
 

@@ -24,7 +24,7 @@ from evalflows.store.schemas import to_rows
 from evalflows.store.spool import Spool
 from evalflows.tasks.execute import FLUSH_AFTER_S, RETRYABLE
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import TransientFailuresError, is_last_attempt, only_transient
+from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
 
 Run = tuple[ExampleRow, OutputRow]
 
@@ -41,6 +41,7 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
+    await_breakers(chunk, "judgements", [evaluator.breaker for evaluator in experiment.evaluators])
     scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
     n_runs = chunk.stop - chunk.start
     with (
@@ -52,7 +53,8 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
         for runs in in_blocks(_runs(experiment, chunk), _size):
             loop.run(judging.judge(runs))
     if judging.transient and not last:
-        raise TransientFailuresError(f"{judging.transient} judgements of {n_runs} answers failed transiently")
+        text = f"{judging.transient} judgements of {n_runs} answers failed transiently"
+        retry_later(chunk, "judgements", judging.transient, text)
     return chunk
 
 

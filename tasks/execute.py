@@ -23,7 +23,7 @@ from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_j
 from evalflows.store.spool import Spool
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import TransientFailuresError, is_last_attempt, only_transient
+from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
 
 FLUSH_AFTER_S = 0.01
 """Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
@@ -41,6 +41,7 @@ def execute_chunk(chunk: Chunk) -> Chunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
+    await_breakers(chunk, "answers", [experiment.target_breaker])
     stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
     done = {row.run_id for row in stored if is_final(row)}
     ids = experiment.examples.ids
@@ -54,7 +55,8 @@ def execute_chunk(chunk: Chunk) -> Chunk:
         for block in in_blocks(experiment.examples.rows(pending), size_of):
             answering.answer_all(block)
     if answering.transient and not last and not experiment.target_breaker.gave_up:
-        raise TransientFailuresError(f"{answering.transient} of {len(pending)} answers failed transiently")
+        text = f"{answering.transient} of {len(pending)} answers failed transiently"
+        retry_later(chunk, "answers", answering.transient, text)
     return chunk
 
 
@@ -139,7 +141,7 @@ class _Answering:
             raise
         except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
             fault = fault_of(error)
-            return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts}
+            return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
         answer = returned if isinstance(returned, Answer) else None
         try:
             outputs = as_outputs(answer.outputs if answer else returned)

@@ -80,7 +80,7 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
 
 
 def _progress(planned: Planned) -> Progress:
-    made = calls_made()
+    made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or (0, 0.0)
     return Progress(
         stage="answering and judging" if planned.answers else "comparing pairs",
         answers=tally.of(planned.owners, "answers"),
@@ -89,4 +89,6 @@ def _progress(planned: Planned) -> Progress:
         planned_judgements=planned.judgements,
         calls=sum(made[owner] for owner in planned.owners),
         cost_usd=cost_made(planned.owners),
+        failed=failed,
+        again_in_s=again_in_s,
     )

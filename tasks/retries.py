@@ -1,13 +1,21 @@
 """Which failures Prefect retries, and how often."""
 
-from typing import Any
+import asyncio
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 
+from evalflows.execution.progress import Part, Stage, tally
+from evalflows.llm import loop
+from evalflows.llm.breaker import Breaker
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
+
+LONGEST_PAUSE_S = 60.0
+"""Longest pause of a breaker, in seconds, for which a retry waits. After a longer one the run is better resumed."""
 
 
 class TransientFailuresError(Exception):
@@ -24,6 +32,24 @@ def is_last_attempt() -> bool:
     """Whether Prefect will not retry this task, so that failures must be stored as they are."""
     context = TaskRunContext.get()
     return context is None or context.task_run.run_count > context.task.retries
+
+
+def retry_later(chunk: Part, stage: Stage, failed: int, text: str) -> NoReturn:
+    """Let Prefect retry the chunk after its delay, and show that in the progress."""
+    context = TaskRunContext.get()
+    delays = context.task.retry_delay_seconds if context else None
+    assert context is not None and isinstance(delays, list)
+    tally.postpone(chunk, stage, failed, delays[min(context.task_run.run_count, len(delays)) - 1])
+    raise TransientFailuresError(text)
+
+
+def await_breakers(chunk: Part, stage: Stage, breakers: Iterable[Breaker]) -> None:
+    """In a retry, wait until open breakers admit an item: before that, nothing would be called."""
+    context = TaskRunContext.get()
+    pause_s = max((breaker.pause_left_s for breaker in breakers), default=0.0)
+    if context is not None and context.task_run.run_count > 1 and 0.0 < pause_s <= LONGEST_PAUSE_S:
+        tally.extend(chunk, stage, pause_s)
+        loop.run(asyncio.sleep(pause_s))
 
 
 def only_transient(task: Task[..., object], run: TaskRun, state: State[object]) -> bool:

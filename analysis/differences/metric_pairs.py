@@ -32,6 +32,7 @@ class Scale:
     declared: MetricSpec
     support: tuple[float, float]  # possible values; infinite if unknown
     bounds: tuple[float, float]  # the range assumed for missing values; for a built-in measure, the declared one
+    leaves_out_missing: bool = False  # the policy for pairs with a missing value if nothing bounds the metric
 
     @property
     def is_bounded(self) -> bool:
@@ -57,7 +58,10 @@ def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
     else:
         composite = values.metric in {composite.name for composite in spec.composites}
         support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
-    return Scale(declared=declared, support=support, bounds=declared.range or support)
+    bounds = declared.range or support
+    policy = declared.missing or ("leave_out" if values.metric in MEASURES else "worst")
+    leaves_out = policy == "leave_out" and not np.isfinite(bounds).all()
+    return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=leaves_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ class PairedMetric:
     clusters: Clusters
     scale: Scale
     confidence_level: float
+    n_left_out: int = 0  # examples left out for a missing value, by the metric's policy
 
     @property
     def is_binary(self) -> bool:
@@ -136,7 +141,12 @@ class PairedMetric:
     def difference(self, confidence_level: float) -> PairedDifference:
         """The difference over the examples scored on both sides."""
         both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
-        return self._difference(self.candidate.values, self.baseline.values, both, confidence_level)
+        difference = self._difference(self.candidate.values, self.baseline.values, both, confidence_level)
+        if not self.n_left_out:
+            return difference
+        left_out = f"{self.n_left_out} of {self.n_left_out + int(both.sum())} pairs left out for a missing value"
+        text = f"{left_out}, since no range bounds the metric"
+        return replace(difference, warning=f"{difference.warning}; {text}" if difference.warning else text)
 
     def worst_case_difference(self, extreme: str, confidence_level: float) -> PairedDifference | None:
         """The difference with missing values making it the "smallest" or "largest" possible; None for an unbounded
@@ -179,13 +189,22 @@ def paired_metric(
 ) -> PairedMetric:
     """Pair a metric of two experiments whose examples match by position. The only constructor of `PairedMetric`."""
     candidate, baseline = with_one_sided_missing(candidate, baseline)
+    scale, left_out = scale_of(candidate, spec), candidate.missing | baseline.missing
+    if scale.leaves_out_missing:
+        candidate, baseline = (_without(side, left_out) for side in (candidate, baseline))
     return PairedMetric(
         candidate=candidate,
         baseline=baseline,
         clusters=clusters,
-        scale=scale_of(candidate, spec),
+        scale=scale,
         confidence_level=spec.confidence_level,
+        n_left_out=int(left_out.sum()) if scale.leaves_out_missing else 0,
     )
+
+
+def _without(values: MetricValues, where: Mask) -> MetricValues:
+    """Return the values without some examples, which then count neither as scored nor as missing."""
+    return replace(values, values=np.where(where, np.nan, values.values), missing=values.missing & ~where)
 
 
 def with_one_sided_missing(candidate: MetricValues, baseline: MetricValues) -> tuple[MetricValues, MetricValues]:

@@ -24,6 +24,7 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
         n=estimate.n_pairs if estimate.n_clusters is None else estimate.n_clusters,
         noun="pairs" if estimate.n_clusters is None else "clusters",
         n_missing=paired.n_missing,
+        n_left_out=paired.n_left_out,
         higher_is_better=higher,
         p_value=estimate.p_value,
         reason=estimate.reason,

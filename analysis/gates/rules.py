@@ -41,6 +41,7 @@ class BoundedEstimate:
     is_whole: bool = True  # whether all planned examples have run
     reason: str | None = None  # why there is no interval
     reason_code: ReasonCode | None = None
+    n_left_out: int = 0  # pairs left out for a missing value, by the metric's policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

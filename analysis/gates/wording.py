@@ -62,7 +62,8 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
     low, high = (None, None) if interval is None else sorted(sign * end for end in interval)
     marks = (0.0, rule.bound, -rule.bound) if rule.is_difference else (rule.bound,)
     texts = estimate_text(sign * estimate.value, low, high, rule.metric, signed=rule.is_difference, marks=marks)
-    return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}"
+    left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
+    return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}{left_out}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

@@ -19,7 +19,7 @@ from evalflows.evaluators.preference import Preference
 from evalflows.evaluators.score import Judgement
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.llm.faults import fault_of
-from evalflows.specs.errors import CallError, InputError, describe
+from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
 
 MAX_PROCESSES = max(2, os.cpu_count() or 2)
 
@@ -109,7 +109,7 @@ class _Process:
                 time.monotonic() + STARTUP_TIMEOUT_S, f"took longer than {STARTUP_TIMEOUT_S:g} s to start"
             )
             if kind == "raised":
-                raise CallError(*content)
+                raise _fault(*content)
         except BaseException:
             self.end()
             raise
@@ -131,7 +131,7 @@ class _Process:
             if kind == "returned":
                 return list(content)
             if kind == "raised":  # None: the error is that of a model call
-                return failed[-1] if content is None else CallError(*content)
+                return failed[-1] if content is None else _fault(*content)
             send(self._in, _reply(calls, content, failed))
 
     def _receive(self, until: float, late: str) -> Any:
@@ -150,6 +150,10 @@ class _Process:
         for pipe in (self._in, self._out):
             with contextlib.suppress(OSError):  # the data still buffered has no reader
                 pipe.close()
+
+
+def _fault(kind: ErrorKind, text: str, trace: str | None) -> CallError:
+    return CallError(kind, text, trace=trace)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

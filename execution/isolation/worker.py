@@ -14,6 +14,10 @@ from evalflows.evaluators.call import Bound
 from evalflows.evaluators.returned import read_returned
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.specs.errors import CallError, ErrorKind, describe
+from evalflows.specs.user_frames import fault_text, trace_of
+
+Fault = tuple[ErrorKind, str, str | None]
+"""Kind, text and trace of an error."""
 
 KILL_DELAY_S = 5.0
 """Seconds after the time limit until an alarm kills this process, if its parent has not. The alarm works even if user
@@ -39,7 +43,7 @@ def _judge(requests: IO[bytes], answers: IO[bytes]) -> None:
     try:
         bound, timeout_s = receive(requests)
     except Exception as error:  # any error of user modules during import
-        send(answers, ("raised", ("raised", describe(error))))
+        send(answers, ("raised", ("raised", fault_text(error), trace_of(error))))
         return
     send(answers, ("ready", None))
     while (available := receive(requests)) is not None:
@@ -49,7 +53,7 @@ def _judge(requests: IO[bytes], answers: IO[bytes]) -> None:
         try:
             send(answers, reply)
         except Exception as error:  # a returned object that cannot be pickled
-            send(answers, ("raised", ("bad_return", describe(error))))
+            send(answers, ("raised", ("bad_return", describe(error), None)))
     signal.setitimer(signal.ITIMER_REAL, KILL_DELAY_S)  # for threads that user code left running
 
 
@@ -65,19 +69,19 @@ def _reply_to(bound: Bound, available: dict[str, Any], requests: IO[bytes], answ
     try:
         return "returned", read_returned(bound, returned, available)
     except Exception as error:  # also raised by a property of the user's object
-        return "raised", ("bad_return", describe(error))
+        return "raised", ("bad_return", fault_text(error), trace_of(error))
 
 
-def _fault(error: Exception) -> tuple[ErrorKind, str]:
-    """Return kind and text of an exception of user code, as `fault_of` does."""
+def _fault(error: Exception) -> Fault:
+    """Return kind, text and trace of an exception of user code, as `fault_of` does."""
     if isinstance(error, CallError):
-        return error.kind, str(error)
+        return error.kind, str(error), error.trace
     if "openai" not in sys.modules:  # none of its errors can have been raised, and importing it takes half a second
-        return "raised", describe(error)
+        return "raised", fault_text(error), trace_of(error)
     from evalflows.llm.faults import fault_of
 
     fault = fault_of(error)
-    return fault.kind, str(fault)
+    return fault.kind, str(fault), fault.trace
 
 
 def _model_call(name: str, requests: IO[bytes], answers: IO[bytes]) -> Callable[..., Any]:

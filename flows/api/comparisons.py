@@ -10,6 +10,7 @@ from evalflows.execution.resolve import named_reference
 from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
+from evalflows.flows.api.raised_errors import RaisedToCaller
 from evalflows.reports.progress import Watch
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, first_problem
@@ -36,10 +37,11 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
     """
     from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
 
-    refuse_if_running(spec, resume)
-    checked = check_and_resolve(spec)
-    with watched(watch), flow_settings():
-        return compare_experiments(checked, resume)
+    with RaisedToCaller():
+        refuse_if_running(spec, resume)
+        checked = check_and_resolve(spec)
+        with watched(watch), flow_settings():
+            return compare_experiments(checked, resume)
 
 
 def evaluate_comparative(
@@ -94,7 +96,7 @@ def evaluate_comparative(
             **settings,
         )
     except ValidationError as error:
-        raise InputError(first_problem(error, "evaluate_comparative")) from error
+        raise InputError(first_problem(error, "evaluate_comparative")) from (error if error.error_count() > 1 else None)
     return ComparativeResult(compare(spec))
 
 

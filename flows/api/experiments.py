@@ -15,6 +15,7 @@ from evalflows.flows.api.comparison_result import ComparativeResult
 from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
+from evalflows.flows.api.raised_errors import RaisedToCaller
 from evalflows.reports.progress import Watch
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem
@@ -43,9 +44,9 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
-    refuse_if_running(spec, resume)
-    begin_early()
-    with checks_end_here():
+    with RaisedToCaller(), checks_end_here():
+        refuse_if_running(spec, resume)
+        begin_early()
         frozen = check_and_freeze(spec)
         from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time, as do the checks
 
@@ -58,9 +59,9 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
-    refuse_if_running(spec, resume)
-    begin_early()
-    with checks_end_here():
+    with RaisedToCaller(), checks_end_here():
+        refuse_if_running(spec, resume)
+        begin_early()
         checked = check_gates.fn(spec)
         from evalflows.flows.gate_release import gate_release
 
@@ -150,7 +151,7 @@ def evaluate(
             **settings,
         )
     except ValidationError as error:
-        raise InputError(first_problem(error, "evaluate")) from error
+        raise InputError(first_problem(error, "evaluate")) from (error if error.error_count() > 1 else None)
     return ExperimentResult(run(spec)[0])
 
 

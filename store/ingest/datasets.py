@@ -8,9 +8,10 @@ from typing import Any
 
 from evalflows.specs.columns import example_row
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, describe
+from evalflows.specs.errors import InputError
 from evalflows.specs.paths import located
 from evalflows.specs.reference import load
+from evalflows.specs.user_frames import fault_text
 from evalflows.store.examples import Examples, content_line, draft
 from evalflows.store.ingest.conversations import conversation_rows
 from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
@@ -137,7 +138,7 @@ def _function_rows(function: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     except InputError as error:
         raise InputError(f"function {function!r}: {error}") from error
     except Exception as error:
-        raise InputError(f"function {function!r}: {describe(error)}") from error
+        raise InputError(f"function {function!r}: {fault_text(error)}") from error
 
 
 def _iterable(returned: Any) -> Iterable[Any]:

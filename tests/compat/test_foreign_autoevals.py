@@ -19,6 +19,7 @@ from foreign_evaluators import (
     scores_of,
     verdict,
 )
+from user_places import without_places
 
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
@@ -122,7 +123,7 @@ def test_failures_are_rows_of_their_own_and_calls_are_recorded_and_priced() -> N
         security = autoevals.Possible(client=client(down), model="mock-1")
         result = judged([factuality, security, Broken(), Silent(), autoevals.NumericDiff(), autoevals.Levenshtein()])
     rows = scores_of(result, "Broken")
-    assert (rows["right"].status, rows["right"].value, rows["right"].error) == (
+    assert (rows["right"].status, rows["right"].value, without_places(rows["right"].error)) == (
         "failed",
         None,
         "KeyError: 'no such city'",

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -110,3 +111,20 @@ def test_a_notebook_shows_progress_without_being_asked(
     with watched(None):
         enter_stage("computing differences")
     assert printed() == ["computing differences"]
+
+
+def test_a_line_says_at_once_that_failed_items_wait_long(clock: Clock, printed: Callable[[], list[str]]) -> None:
+    lines = Lines(clock)
+    lines(at_work(10))
+    printed()
+    clock.now += 1.0
+    waiting = replace(at_work(10), failed=1, again_in_s=19.2)
+    lines(waiting)
+    assert [line.partition(", 0.0 per s")[0] for line in printed()] == [
+        "answering and judging: 10/100 answers, 10/200 judgements, 1 failed, again in 20 s"
+    ]
+    clock.now += 1.0
+    lines(replace(waiting, again_in_s=18.2))
+    lines(at_work(11))
+    lines(replace(at_work(11), failed=1, again_in_s=1.5))
+    assert printed() == [], "said once, and a short wait is said with the next line"

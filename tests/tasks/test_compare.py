@@ -12,6 +12,7 @@ from matched import (
     compared,
     named,
 )
+from user_places import without_places
 
 from evalflows.evaluators.preference import Preference
 from evalflows.evaluators.subject import ExampleView, RunView
@@ -178,11 +179,16 @@ def test_one_that_raises_or_does_not_apply_is_no_tie() -> None:
         return {"q00": None, "q01": [None, None]}.get(example.id, "B")
 
     rows = {(row.metric, row.example_id): row for row in judged(two(), raises, seldom)}
-    of = [(row.status, row.winner, row.error_kind, row.error) for row in rows.values() if row.status != "scored"]
+    of = [
+        (row.status, row.winner, row.error_kind, without_places(row.error))
+        for row in rows.values()
+        if row.status != "scored"
+    ]
     assert Counter(of) == {
         ("failed", None, "raised", "RuntimeError: cannot say"): 1,
-        ("not_applicable", None, None, None): 2,
+        ("not_applicable", None, None, ""): 2,
     }
+    assert rows["raises", "q00"].error_trace is not None
     ended = asked("select state, reason, missing, judged from comparison_overview")
     assert ended == [("completed", None, 1, 2 * N - 1)]
 
@@ -197,7 +203,7 @@ def test_metrics_by_other_names_have_a_row_each_and_so_has_where_it_failed_or_le
 
     rows = judged(two(), several, both_orders=True)
     assert Counter(row.metric for row in rows) == {"tone": 2 * N, "style": 2 * N}
-    of = {(row.metric, row.example_id): (row.status, row.error) for row in rows}
+    of = {(row.metric, row.example_id): (row.status, without_places(row.error)) for row in rows}
     assert of["tone", "q00"] == of["style", "q00"] == ("failed", "RuntimeError: cannot say")
     assert (of["tone", "q01"][0], of["style", "q01"][0]) == ("scored", "not_applicable")
     assert len({row.judgement_id for row in rows}) == 4 * N
@@ -277,5 +283,6 @@ def test_an_evaluator_that_ends_the_process_ends_its_judgement_only() -> None:
         return "A"
 
     rows = judged(two(), leaves)
-    assert {(row.example_id, row.error) for row in rows if row.status == "failed"} == {("q00", "SystemExit: 3")}
+    failed = {(row.example_id, without_places(row.error)) for row in rows if row.status == "failed"}
+    assert failed == {("q00", "SystemExit: 3")}
     assert sum(row.status == "scored" for row in rows) == N - 1

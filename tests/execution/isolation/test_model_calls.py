@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from isolated import Make, failed, judged
 from odd_evaluators import error_of, refused, where
+from user_places import without_places
 
 from evalflows.execution.isolation.process import IsolatedEvaluator
 from evalflows.llm.faults import fault_of
@@ -87,7 +88,8 @@ def test_an_error_of_its_own_after_a_call_that_failed_is_its_own(shared: Isolate
     def complete(*args: Any) -> str:
         raise CallError("rate_limited", "too many")
 
-    assert failed(shared, (careless, None), complete=complete) == ("raised", "ValueError: no answer")
+    kind, error = failed(shared, (careless, None), complete=complete)
+    assert (kind, without_places(error)) == ("raised", "ValueError: no answer; caused by rate_limited: too many")
 
 
 @pytest.mark.parametrize(

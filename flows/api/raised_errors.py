@@ -1,0 +1,77 @@
+"""What a program or a notebook sees of an error of a flow: one exception, without Prefect's frames and log records."""
+
+import logging
+import os
+from collections.abc import Collection, Iterator
+from types import TracebackType
+
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError
+
+FOR_USERS = (InputError, IncompleteError, GateFailedError, StorageError)
+"""Exceptions whose message is complete: the frames of ours that raised them say no more."""
+
+_PREFECTS = ("prefect", "anyio", "asyncio", "concurrent", "contextlib")
+"""Prefect, and the packages by which it calls our code."""
+
+_OTHERS = (*_PREFECTS, "evalflows", "importlib")
+"""Packages whose frames say nothing about the cause of an exception for users."""
+
+_LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
+_ENGINES = ("flow_engine", "task_engine")
+
+
+class RaisedToCaller:
+    """A block from which exceptions come without Prefect's frames, and without Prefect's log of the same exception.
+
+    The server gets the log as always, and so does the console if PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL asks for more
+    than warnings.
+    """
+
+    def __enter__(self) -> None:
+        self._handlers = [] if _wants_log() else [*logging.getLogger().handlers]
+        for handler in self._handlers:
+            handler.addFilter(_is_no_failure_of_a_run)
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        for handler in self._handlers:
+            handler.removeFilter(_is_no_failure_of_a_run)
+        for one in _linked(error):
+            one.__traceback__ = _without(one.__traceback__, _OTHERS if isinstance(error, FOR_USERS) else _PREFECTS)
+
+
+def _without(traceback: TracebackType | None, packages: Collection[str]) -> TracebackType | None:
+    """Return a traceback without the frames of these packages."""
+    frames = []
+    while traceback is not None:
+        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in packages:
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    kept = None
+    for one in reversed(frames):
+        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return kept
+
+
+def _linked(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, its causes, and what was being handled."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            waiting += [one.__cause__, one.__context__]
+            yield one
+
+
+def _wants_log() -> bool:
+    """Whether the console is to show Prefect's log, as with `--verbose`."""
+    level = os.environ.get("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING").upper()
+    return logging.getLevelNamesMapping().get(level, logging.WARNING) < logging.WARNING
+
+
+def _is_no_failure_of_a_run(record: logging.LogRecord) -> bool:
+    """Whether a record is not Prefect's report of the exception that the caller gets anyway."""
+    is_failure = record.levelno >= logging.ERROR and record.module in _ENGINES
+    return not (is_failure and record.name in _LOGGERS)

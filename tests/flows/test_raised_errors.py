@@ -1,0 +1,149 @@
+"""What a program gets of a fault: one exception without Prefect's frames, nothing beside it on stderr, the user's place
+in the rows."""
+
+import logging
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from catalog_rows import rows
+from click.testing import CliRunner
+from endpoint import Endpoint, completion, serving
+
+from evalflows import evaluate
+from evalflows.cli.main import cli
+from evalflows.specs import IncompleteError, InputError
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+ROWS = [{"inputs": {"question": f"q{i}"}} for i in range(3)]
+CHAT = {"kind": "chat", "connection": "mock", "user": "{question}"}
+
+
+def broken(question: str) -> str:
+    return parse(question)
+
+
+def parse(question: str) -> str:
+    try:
+        return str({}[question])
+    except KeyError as error:
+        raise ValueError("cannot parse") from error
+
+
+def fine(question: str) -> str:
+    return question
+
+
+def fussy(outputs: dict[str, Any]) -> float:
+    return float(outputs["missing"])
+
+
+@pytest.fixture
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """Records that a handler of the program's own gets, such as the one that Prefect adds."""
+    records: list[logging.LogRecord] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    handler = Handler()
+    logging.getLogger().addHandler(handler)
+    yield records
+    logging.getLogger().removeHandler(handler)
+
+
+def printed(error: BaseException) -> str:
+    """The exception as Python prints it."""
+    return "".join(traceback.format_exception(error))
+
+
+def here(function: Any, offset: int) -> str:
+    """Where a line of a function stands, as messages show it."""
+    path = Path(__file__).relative_to(Path.cwd())
+    return f"{path}:{function.__code__.co_firstlineno + offset} in {function.__name__}"
+
+
+def test_a_target_that_raises_is_one_exception_with_the_users_file_and_line(logged: list[logging.LogRecord]) -> None:
+    with pytest.raises(IncompleteError) as caught:
+        evaluate(broken, ROWS[:1])
+    text = printed(caught.value)
+    assert text.count("Traceback (most recent call last)") == 1
+    assert "prefect" not in text
+    assert len(text.splitlines()) < 12
+    assert f"ValueError: cannot parse ({here(parse, 4)}, from {here(broken, 1)})" in text
+    assert f"caused by KeyError: 'q0' ({here(parse, 2)})" in text
+    assert [record.getMessage() for record in logged if record.levelno >= logging.ERROR] == []
+
+
+def test_a_row_has_the_users_place_and_their_frames_with_the_source() -> None:
+    (identity,) = [evaluate(fine, ROWS[:1], [fussy, {"use": fussy, "name": "isolated", "timeout_s": 30}]).experiment_id]
+    place = here(fussy, 1)
+    assert rows("select evaluator, error, error_trace from scores order by 1") == [
+        (name, f"KeyError: 'missing' ({place})", f'  {place}\n    return float(outputs["missing"])')
+        for name in ("fussy", "isolated")
+    ]
+    shown = CliRunner().invoke(cli, ["show", identity]).output
+    assert f"fussy: KeyError: 'missing' ({place})" in shown
+    assert '\n        return float(outputs["missing"])\n' in shown
+
+
+def test_a_budget_that_ends_and_an_endpoint_that_is_down_are_one_exception_each(
+    logged: list[logging.LogRecord],
+) -> None:
+    with serving(Endpoint(answer=lambda _: completion("fine"))) as endpoint:
+        connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "attempts": 1}
+        settings: dict[str, Any] = {"connections": {"mock": connection}, "chunk_retry_delay_s": 0.05}
+        with pytest.raises(IncompleteError, match="the budget is spent") as spent:
+            evaluate(CHAT, ROWS, max_calls=1, **settings)
+    with pytest.raises(IncompleteError, match="Connect call failed") as down:
+        evaluate(CHAT, [{"inputs": {"question": "another"}}], **settings)
+    for error in (spent.value, down.value):
+        assert printed(error).count("Traceback") == 1
+        assert "prefect" not in printed(error)
+    assert [record.getMessage() for record in logged if record.levelno >= logging.ERROR] == []
+
+
+def test_a_module_that_cannot_be_imported_is_shown_with_its_own_line_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_module.py").write_text("x = 1\ny = x / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        evaluate(fine, ROWS, ["broken_module:judge"])
+    assert str(caught.value).endswith("ZeroDivisionError: division by zero (broken_module.py:2 in <module>)")
+    text = printed(caught.value)
+    assert "importlib" not in text
+    assert "    y = x / 0\n" in text
+
+
+def test_a_wrong_setting_is_one_exception_without_that_of_pydantic() -> None:
+    with pytest.raises(InputError) as caught:
+        evaluate(fine, ROWS, nonsense=1)
+    assert "ValidationError" not in printed(caught.value)
+    with pytest.raises(InputError) as caught:
+        evaluate(fine, ROWS, nonsense=1, repetition=2)
+    assert "repetition" in printed(caught.value), "what the message only counts is not lost"
+
+
+def test_a_program_prints_one_traceback_and_nothing_else(tmp_path: Path, prefect_api: dict[str, str]) -> None:
+    (tmp_path / "program.py").write_text(
+        "from evalflows import evaluate\n\ndef answer(question):\n    raise ValueError('no')\n\n"
+        "evaluate(answer, [{'inputs': {'question': 'q'}}])\n"
+    )
+    own = os.environ | prefect_api | {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING"}
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env=own, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == ""
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+    assert done.stderr.count("Traceback") == 1
+    assert "prefect" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("none of 1 answered: ValueError: no (program.py:4 in answer)")

@@ -26,14 +26,14 @@ from evalflows.store.catalog import ask, connect, select_from
 from evalflows.store.checksums import has_checksum
 from evalflows.store.layout import StoredFile
 from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import write_file
+from evalflows.store.parquet_files import FORMAT, write_file
 from evalflows.store.queries.baselines import approved
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.metric_values import metric_values
 from evalflows.store.schemas import TABLES
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 
-KEPT = Path(__file__).parent / "kept" / "format_5.zip"
+KEPT = Path(__file__).parent / "kept" / f"format_{FORMAT}.zip"
 FLIPS, FLIPS_OF_FIGURES = 400, 100  # figures take longer, and verify in the same way
 _ticks = itertools.count(1)
 

@@ -42,9 +42,9 @@ def unescaped(page: str) -> str:
 def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
     identities = run(spec(name="shown"))
     page = unescaped(artifacts("result")[0]["data"])
-    assert "- seldom against often: worse in exact_match -0.500" in page
+    assert "- seldom against often: worse in exact_match -0.50" in page
     assert re.search(
-        r"\| seldom \| exact_match \| 0.250 \| \[0.142, 0.402\] \| -0.500 \[.*?\] \| [<0.]+\d+ \| [<0.]+\d+ \| worse "
+        r"\| seldom \| exact_match \| 0.25 \| \[0.14, 0.40\] \| -0.50 \[.*?\] \| [<0.]+\d+ \| [<0.]+\d+ \| worse "
         r"\| 0.0000 \| 0 \| 40 \|",
         page,
     )

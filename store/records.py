@@ -207,8 +207,8 @@ class OutputRow:
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
-    calls: int | None = 0  # paid model calls; None if the target may have made some that nobody recorded
-    calls_cached: int | None = 0  # calls answered from the ledger
+    calls: int | None = None  # paid model calls; None if the target may have made some that nobody recorded
+    calls_cached: int | None = None  # calls answered from the ledger
     steps: Json | None = None  # child calls and tool calls, in order
     reused_from: str | None = None  # the run whose outputs were reused
     trace_id: str | None = None

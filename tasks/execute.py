@@ -74,7 +74,9 @@ class _Answering:
 
     def __init__(self, experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> None:
         self._experiment, self._chunk, self._spool = experiment, chunk, spool
-        self._unrecorded: dict[str, Any] = {"calls": None, "calls_cached": None} if experiment.target_may_call else {}
+        self._unrecorded: dict[str, Any] = dict.fromkeys(
+            ("calls", "calls_cached"), None if experiment.target_may_call else 0
+        )
         self.transient = 0
 
     def answer_all(self, examples: Sequence[ExampleRow]) -> None:

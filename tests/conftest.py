@@ -21,6 +21,7 @@ from evalflows.store.parquet import Store
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+os.environ.pop("COLUMNS", None)  # set by xdist; what is printed would depend on it
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from gated import drawn, gated
 from evalflows.cli.main import cli
 from evalflows.store import connect
 from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import FORMAT
 from evalflows.store.records import to_json
 
 Make = Callable[..., Any]
@@ -113,7 +114,7 @@ def test_another_format_and_other_columns_are_damage(filled: Store) -> None:
     table = table.set_column(table.column_names.index("attempts"), "attempts", pa.array(["1", "1"]))
     pq.write_table(table.replace_schema_metadata({"evalflows.format": "4"}), path)
     assert [said for _, _, said, _ in findings(4)] == [
-        "got format 4, wanted 5",
+        f"got format 4, wanted {FORMAT}",
         "has no column status",
         "column attempts: got string, wanted int64",
     ]
@@ -121,7 +122,7 @@ def test_another_format_and_other_columns_are_damage(filled: Store) -> None:
 
 def test_files_without_a_checksum_are_counted(filled: Store) -> None:
     path = filled.layout.sealed("outputs", "exp-1")
-    pq.write_table(pq.read_table(path).replace_schema_metadata({"evalflows.format": "5"}), path)
+    pq.write_table(pq.read_table(path).replace_schema_metadata({"evalflows.format": str(FORMAT)}), path)
     assert asked("doctor").stdout == "read 6 files, 1 of them readable but without a checksum: sound\n"
 
 

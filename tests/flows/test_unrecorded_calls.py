@@ -9,11 +9,12 @@ import pytest
 from http_application import serving_application
 
 from evalflows import run
-from evalflows.cli.show import print_experiments
+from evalflows.cli.show import print_calls, print_experiments
 from evalflows.execution.unrecorded_calls import may_call_unrecorded
+from evalflows.reports.results import results_of
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.reference import load
-from evalflows.store import connect
+from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "few_resamples")
 
@@ -98,7 +99,8 @@ def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) ->
     (identity,) = run(spec_of(python("asks")))
     assert one("select distinct calls, calls_cached, cost_usd from outputs") == (None, None, None)
     assert one("select calls, cost_usd, recorded_calls, unrecorded from experiment_overview") == (None, None, 0, 3)
-    print_experiments([identity], {})
+    print_experiments(results_of(Store(), [identity]))
+    print_calls([identity], {})
     said = " ".join(capsys.readouterr().out.split())
     assert "the target's own model calls were not recorded, so their cost is unknown" in said
     assert "0 recorded model calls made in this run" in said

@@ -129,7 +129,7 @@ def _print_results(
     and what to do next."""
     store, out = Store(), console()
     results, decisions = results_of(store, experiment_ids), decisions_of(store, experiment_ids)
-    print_experiments(results, wide=wide)
+    print_experiments(results, wide=wide, experiments=experiment_ids)
     if made is not None:
         print_calls(experiment_ids, made)
     print_decisions(decisions)
@@ -138,4 +138,6 @@ def _print_results(
         out.print()
         compared = print_comparison(comparison, wide=wide)
     print_worst(out, results, decisions)
-    print_next(out, after_experiments(store, results, decisions, spec=spec, compared=compared))
+    print_next(
+        out, after_experiments(store, results, decisions, spec=spec, compared=compared, experiments=experiment_ids)
+    )

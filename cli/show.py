@@ -87,10 +87,13 @@ def _listed_comparisons(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     return out
 
 
-def print_experiments(results: Sequence[Result], *, wide: bool = False) -> None:
+def print_experiments(
+    results: Sequence[Result], *, wide: bool = False, experiments: Sequence[str] | None = None
+) -> None:
     """Print results: each metric with its interval, its difference from the baseline and verdict, missing scores, cost
-    and errors; with `wide` also counts and p-values."""
-    store, identities = Store(), list(dict.fromkeys(result.experiment_id for result in results))
+    and errors; with `wide` also counts and p-values. `experiments` are ids: some may have no result."""
+    store = Store()
+    identities = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     arguments = [identities]
     overviews, errors, cuts, unpriced, judges = ask(
         store,

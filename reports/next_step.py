@@ -28,13 +28,15 @@ def after_experiments(
     spec: str = "SPEC",
     explained: bool = False,
     compared: Overview | None = None,
+    experiments: Sequence[str] | None = None,
 ) -> str:
     """Return the command that fits the results of experiments and the decisions on them.
 
     `spec` is the path of the spec file, if it is known. `explained` says that the decisions have just been explained;
-    `compared` is the comparison of the experiments' answers, if there is one.
+    `compared` is the comparison of the experiments' answers, if there is one, and `experiments` are ids, of which some
+    may have no result.
     """
-    shown = list(dict.fromkeys(result.experiment_id for result in results))
+    shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     for conclusion in ("FAIL", "NOT ENOUGH EVIDENCE"):
         for decision in decisions:
             if decision.conclusion == conclusion:

@@ -19,7 +19,7 @@ from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.queries.states import INTERRUPTED, spooled_rows, state_now
+from evalflows.store.queries.states import INTERRUPTED, seen_now
 from evalflows.store.records import controls_batch
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
@@ -67,11 +67,15 @@ def ls(verbose: bool, **wanted: str | datetime | None) -> None:
 def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", headings=2)
     for name, identity, state, group, answered, planned, failed, dataset, started in rows:
-        state = state_now(store, state, group)
-        if state == "running":
-            answered += spooled_rows(store, identity, ("outputs",))
+        state, more = seen_now(store, state, group, identity, "outputs")
         out.add_row(
-            name, identity, state, f"{answered}/{planned}", str(failed), dataset or "", f"{started:%Y-%m-%d %H:%M}"
+            name,
+            identity,
+            state,
+            f"{answered + more}/{planned}",
+            str(failed),
+            dataset or "",
+            f"{started:%Y-%m-%d %H:%M}",
         )
     return out
 
@@ -80,10 +84,10 @@ def _listed_comparisons(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
     out = table(*columns, headings=2, wrapped=("experiments",))
     for name, identity, state, judged, planned, experiments, started in rows:
-        state = state_now(store, state, identity)
-        if state == "running":
-            judged += spooled_rows(store, identity, ("comparisons",))
-        out.add_row(name, identity, state, f"{judged}/{planned}", f"{started:%Y-%m-%d %H:%M}", ", ".join(experiments))
+        state, more = seen_now(store, state, identity, identity, "comparisons")
+        out.add_row(
+            name, identity, state, f"{judged + more}/{planned}", f"{started:%Y-%m-%d %H:%M}", ", ".join(experiments)
+        )
     return out
 
 
@@ -256,11 +260,9 @@ def _in_words(
     recorded: int,
     has_unrecorded: bool,
 ) -> Text:
-    state = state_now(store, state, group)
-    if state == "running":
-        answered += spooled_rows(store, identity, ("outputs",))
+    state, more = seen_now(store, state, group, identity, "outputs")
     text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
-    text.append(f": {answered} of {planned} answered")
+    text.append(f": {answered + more} of {planned} answered")
     if failed:
         text.append(f", {failed} failed", style="bold red")
     if latency is not None:

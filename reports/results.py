@@ -23,15 +23,15 @@ CONCLUSIONS = {
 
 def verdict_cell(conclusion: str | None, reason_code: str | None) -> str:
     """Return a verdict's conclusion for a narrow column."""
-    if conclusion == "not_enough_evidence" and reason_code == "no_significant_difference":
-        return "not significant"
-    return CONCLUSIONS.get(conclusion or "", "")
+    return conclusion_text(conclusion, reason_code, not_significant="not significant")
 
 
-def conclusion_text(conclusion: str | None, reason_code: str | None) -> str:
+def conclusion_text(
+    conclusion: str | None, reason_code: str | None, *, not_significant: str = "no significant difference"
+) -> str:
     """Return a verdict's conclusion as text; empty if there is none."""
     if conclusion == "not_enough_evidence" and reason_code == "no_significant_difference":
-        return "no significant difference"
+        return not_significant
     return CONCLUSIONS.get(conclusion or "", "")
 
 

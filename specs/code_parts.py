@@ -6,7 +6,6 @@ settings adds that file. Installed packages do not count, and what is only known
 services, computed names of files and modules) cannot be seen.
 """
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -15,7 +14,15 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from evalflows.specs.module_source import Imported, ModuleSource, Used, is_installed, is_interactive, module_source
+from evalflows.specs.module_source import (
+    Imported,
+    ModuleSource,
+    Used,
+    digest_of,
+    is_installed,
+    is_interactive,
+    module_source,
+)
 
 TEMPLATES = {".txt", ".md", ".rst", ".j2", ".jinja", ".jinja2", ".tmpl", ".template", ".mustache", ".hbs", ".prompt"}
 FILE_SUFFIXES = TEMPLATES | {".yaml", ".yml", ".toml", ".json", ".html", ".xml"}
@@ -126,7 +133,7 @@ class _Walk:
             if Path(text).suffix in FILE_SUFFIXES and len(text) < 255 and "\n" not in text:
                 found = next((path for base in (folder, Path.cwd()) if _is_small_file(path := base / text)), None)
                 if found is not None:
-                    self.parts[f"file {text}"] = _hash(found.read_bytes())
+                    self.parts[f"file {text}"] = digest_of(found.read_bytes())
 
     def _add_by_value(self, function: FunctionType, module: ModuleSource | None) -> None:
         """Add a function without a top-level statement, as in a notebook: its globals count with their values."""
@@ -134,7 +141,7 @@ class _Walk:
             return
         self._seen.add(function)
         label = f"{function.__module__}.{function.__qualname__}"
-        self.parts[label] = _hash(repr(self._plain(function.__code__)).encode())
+        self.parts[label] = digest_of(repr(self._plain(function.__code__)).encode())
         for cell in function.__closure__ or ():
             with suppress(ValueError):  # not filled yet
                 if isinstance(held := cell.cell_contents, FunctionType | type):
@@ -150,7 +157,7 @@ class _Walk:
                 self.add_callable(value)
             elif value is not None:
                 self.packages.update(_package_of(value))
-                self.parts[f"{function.__module__}.{name}"] = _hash(repr(self._plain(value)).encode())
+                self.parts[f"{function.__module__}.{name}"] = digest_of(repr(self._plain(value)).encode())
 
     def _add_attributes(self, module: str, names: list[str]) -> None:
         """Add the attributes of a module that code may use; the whole module if none is known."""
@@ -177,7 +184,3 @@ def _is_small_file(path: Path) -> bool:
         return path.is_file() and path.stat().st_size <= MAX_FILE_BYTES
     except (OSError, ValueError):
         return False
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]

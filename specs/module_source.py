@@ -38,17 +38,21 @@ class ModuleSource:
     path: Path
     statements: dict[str, list[ast.stmt]] = field(default_factory=lambda: defaultdict(list))  # by the name they bind
     stars: list[str] = field(default_factory=list)  # modules of `from … import *`
+    _used: dict[str, Used] = field(default_factory=dict)
 
     def binds(self, name: str) -> bool:
         return name in self.statements
 
     def digest(self, name: str) -> str:
         """Return a hash of the statements that bind a name; comments and layout do not count."""
-        return _hash("\n".join(ast.dump(statement) for statement in self.statements[name]))
+        return digest_of("\n".join(ast.dump(statement) for statement in self.statements[name]).encode())
 
     def used_by(self, name: str) -> Used:
         """Return what the statements that bind a name use."""
-        return used_by(self.statements[name], self.name, is_package=self.path.name == "__init__.py")
+        if name not in self._used:
+            is_package = self.path.name == "__init__.py"
+            self._used[name] = _used_by(self.statements[name], self.name, is_package)
+        return self._used[name]
 
 
 def module_source(name: str) -> ModuleSource | None:
@@ -92,7 +96,7 @@ def is_users(path: Path) -> bool:
     return not any(path.is_relative_to(folder) for folder in _installed()) and "site-packages" not in path.parts
 
 
-def used_by(statements: list[ast.stmt], module: str, *, is_package: bool = False) -> Used:
+def _used_by(statements: list[ast.stmt], module: str, is_package: bool) -> Used:
     uses = _Uses(module, is_package)
     for statement in statements:
         uses.visit(statement)
@@ -209,5 +213,6 @@ def _installed() -> tuple[Path, ...]:
     return tuple({Path(paths[key]).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def digest_of(content: bytes) -> str:
+    """Return the beginning of the SHA-256 of a part of code, as 16 hex digits."""
+    return hashlib.sha256(content).hexdigest()[:16]

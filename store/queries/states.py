@@ -23,6 +23,14 @@ def state_now(store: Store, state: str, lease: str) -> str:
     return INTERRUPTED if state == "running" and holder_of(store, lease) is None else state
 
 
+def seen_now(store: Store, state: str, lease: str, owner: str, table: str) -> tuple[str, int]:
+    """Return the state as `state_now` does, and how many rows of a table a running owner has beside those in its
+    parts.
+    """
+    seen = state_now(store, state, lease)
+    return seen, spooled_rows(store, owner, (table,)) if seen == "running" else 0
+
+
 def spooled_rows(store: Store, owner: str, tables: Iterable[str]) -> int:
     """Return how many finished rows of these tables a running process on this machine has not yet written as parts."""
     wanted, count = {*tables}, 0

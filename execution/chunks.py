@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from random import Random
+from typing import TypeVar
 
 import numpy as np
 
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.examples import Examples
 from evalflows.store.records import ExperimentRow
+
+T = TypeVar("T")
 
 CHUNKS_AT_ONCE = 4
 """Chunks that a flow run handles at the same time."""
@@ -38,6 +42,26 @@ class Chunk:
         return f"r{self.repetition}-{self.start}-{self.stop}"
 
 
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Chunks with the same examples of all experiments of a run: in each round, every target answers one example.
+
+    The answers of a round are made one right after another, so that load, warm-up and time of day are the same for all
+    targets. Else their latencies could not be compared.
+    """
+
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def part(self) -> str:
+        return self.chunks[0].part
+
+
+def in_drawn_order(targets: Sequence[T], *drawn_by: object) -> list[T]:
+    """Return the targets in the random order of one round, which depends only on `drawn_by`."""
+    return Random(repr(drawn_by)).sample(targets, len(targets))
+
+
 def chunk_size(n_examples: int, repetitions: int) -> int:
     """Return the number of examples per chunk, so that an experiment has at most about MAX_CHUNKS chunks."""
     return max(MIN_CHUNK_SIZE, min(MAX_CHUNK_SIZE, -(-n_examples * repetitions // MAX_CHUNKS)))
@@ -56,17 +80,26 @@ def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
             yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
 
 
-def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iterator[list[Chunk]]:
+def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iterator[list[Rounds]]:
     """Yield the chunks in running order: all at once, or batch by batch if a gate has interim analyses.
 
     A batch holds the same examples of every experiment.
     """
-    chunks = list(chunks_of(experiments))
-    if spec.batch is None or not chunks:
-        yield chunks
+    rounds = _rounds_of(experiments)
+    if spec.batch is None or not rounds:
+        yield rounds
         return
-    for start in sorted({chunk.start for chunk in chunks}):
-        yield [chunk for chunk in chunks if chunk.start == start]
+    for start in sorted({each.chunks[0].start for each in rounds}):
+        yield [each for each in rounds if each.chunks[0].start == start]
+
+
+def _rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
+    """Return the chunks of all experiments, those with the same runs together."""
+    together: dict[tuple[str, int | None], list[Chunk]] = {}
+    for row in experiments:
+        for chunk in chunks_of([row]):
+            together.setdefault((chunk.part, row.seed), []).append(chunk)
+    return [Rounds(tuple(chunks)) for chunks in together.values()]
 
 
 def in_running_order(row: ExperimentRow, examples: Examples) -> Examples:

@@ -97,7 +97,7 @@ class RunningExperiment:
     spec: ExperimentSpec
     evaluators: Sequence[RunnableEvaluator]
     summary_evaluators: Sequence[RunnableEvaluator]
-    answering: Workers
+    answering: Workers  # of all experiments of the run group
     judging: Workers
     answering_on: Sequence[Endpoint]  # endpoints of the target
     judging_on: Sequence[Endpoint]  # endpoints of the evaluators
@@ -108,6 +108,7 @@ class RunningExperiment:
 _running: dict[str, RunningExperiment] = {}
 _budgets: dict[str, Budget] = {}  # by run group
 _ledgers: dict[str, Ledger] = {}
+_answering: dict[str, Workers] = {}  # by run group: its targets take turns
 _lock = threading.Lock()
 
 
@@ -130,6 +131,7 @@ def forget_experiment(experiment_id: str, run_group: str) -> None:
         ended = _running.pop(experiment_id, None)
         _budgets.pop(run_group, None)
         _ledgers.pop(run_group, None)
+        _answering.pop(run_group, None)
     close(ended.evaluators if ended else ())
 
 
@@ -141,13 +143,24 @@ def close(evaluators: Iterable[RunnableEvaluator]) -> None:
                 judge.isolated.close()
 
 
-def _n_workers(spec: ExperimentSpec, connections: set[str]) -> int:
-    """Return `max_concurrency`, or enough workers to keep the widest connection full.
+def _answering_workers(row: ExperimentRow, spec: ExperimentSpec) -> Workers:
+    """Return the workers of the run group: as many as keep each connection full, and some per other target."""
+    if row.run_group not in _answering:
+        chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
+        others = sum(not isinstance(target, ChatTarget) for target in spec.targets)
+        width = sum(_width(name, spec) for name in chats) + others * MIN_WORKERS
+        _answering[row.run_group] = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
+    return _answering[row.run_group]
 
-    A quarter more than its limit: some already wait for a slot while others process their answers.
-    """
-    widths = [-(-5 * resolve(name, spec.connections).max_in_flight // 4) for name in connections]
-    return spec.max_concurrency or max([MIN_WORKERS, *widths])
+
+def _judging_workers(spec: ExperimentSpec, connections: set[str]) -> Workers:
+    """Return as many workers as keep the widest connection full."""
+    return Workers(spec.max_concurrency or max([MIN_WORKERS, *(_width(name, spec) for name in connections)]))
+
+
+def _width(connection: str, spec: ExperimentSpec) -> int:
+    """Return a quarter more than a connection's limit: some already wait for a slot while others process answers."""
+    return -(-5 * resolve(connection, spec.connections).max_in_flight // 4)
 
 
 def _make(experiment_id: str) -> RunningExperiment:
@@ -161,8 +174,6 @@ def _make(experiment_id: str) -> RunningExperiment:
     complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
     evaluators = [factory.evaluator(evaluator, examples) for evaluator in prepared.evaluators]
     summaries = [factory.evaluator(evaluator, examples) for evaluator in prepared.summary_evaluators]
-    judges = connections_of(prepared.evaluators)
-    answering = {target.connection} if isinstance(target, ChatTarget) else set()
     return RunningExperiment(
         row=row,
         store=store,
@@ -174,8 +185,8 @@ def _make(experiment_id: str) -> RunningExperiment:
         spec=spec,
         evaluators=evaluators,
         summary_evaluators=summaries,
-        answering=Workers(_n_workers(spec, answering)),
-        judging=Workers(_n_workers(spec, judges)),
+        answering=_answering_workers(row, spec),
+        judging=_judging_workers(spec, connections_of(prepared.evaluators)),
         answering_on=_endpoints([complete]),
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=factory.budget,

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,7 +24,7 @@ CHECK_INTERVAL_S = 0.01
 
 
 class Workers:
-    """`width` workers for one stage of an experiment, shared by all its chunks in this process.
+    """`width` workers for one stage of experiments, shared by all their chunks in this process.
 
     Chunks are served in order of arrival. With equal shares all chunks would end at the same time, and nothing would be
     in flight while the next stage starts.
@@ -55,6 +55,21 @@ class Workers:
         for error in results:
             if isinstance(error, BaseException):
                 raise error
+
+    async def call_on_thread(self, function: Callable[[Item], Result], argument: Item) -> Result:
+        """Call a sync function from async work, on one of the threads. Raise what it raises."""
+
+        def call() -> tuple[Result | None, BaseException | None]:
+            try:
+                return function(argument), None
+            except BaseException as error:  # as a value: a StopIteration in a future would never be delivered
+                return None, error
+
+        running = asyncio.get_running_loop()
+        result, error = await running.run_in_executor(self._threads, copy_context().run, call)
+        if error is not None:
+            raise error
+        return cast("Result", result)
 
     async def _on_threads(
         self, work: Work[Item], queue: "SimpleQueue[Item]", n_workers: int

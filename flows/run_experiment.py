@@ -6,7 +6,7 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.execution.chunks import CHUNKS_AT_ONCE, Chunk, waves_of
+from evalflows.execution.chunks import CHUNKS_AT_ONCE, waves_of
 from evalflows.execution.dataset_checks.process import checks_end_here
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
@@ -14,7 +14,7 @@ from evalflows.tasks.decide import decide, why_gates_stop
 from evalflows.tasks.deployed_run import restrict_deployed_run
 from evalflows.tasks.differences import compute_differences
 from evalflows.tasks.evaluate import evaluate_chunk
-from evalflows.tasks.execute import execute_chunk
+from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, raise_failures
 from evalflows.tasks.judge_controls import run_controls
 from evalflows.tasks.leases import lease_of_run
@@ -26,7 +26,7 @@ from evalflows.tasks.snapshot import freeze_dataset
 from evalflows.tasks.start import start_experiments
 from evalflows.tasks.validate_snapshot import validate_snapshot
 
-RUNNER: ThreadPoolTaskRunner[Chunk] = ThreadPoolTaskRunner(max_workers=2 * CHUNKS_AT_ONCE)
+RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_AT_ONCE)
 
 
 @flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
@@ -46,14 +46,17 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         validate_snapshot(spec)
     with lease_of_run(spec, resume) as lease:
         experiments = start_experiments(spec, resume)
-        execute, evaluate = (step.with_options(**retries_of(spec)) for step in (execute_chunk, evaluate_chunk))
+        execute = execute_rounds.with_options(**retries_of(spec))
+        evaluate = evaluate_chunk.with_options(**retries_of(spec))
         with calls_end_with_the_flow():
             steps: list[PrefectFuture[Any]] = [run_controls.submit(experiments)]
             stopped = None
             for wave in waves_of(spec, experiments):
-                for chunk in wave:
-                    answered = execute.submit(chunk)
-                    steps += [answered, evaluate.submit(chunk, return_state=False, wait_for=[answered])]
+                for rounds in wave:
+                    answered = execute.submit(rounds)
+                    steps.append(answered)
+                    for chunk in rounds.chunks:
+                        steps.append(evaluate.submit(chunk, return_state=False, wait_for=[answered]))
                 wait_with_progress(steps, planned_of(experiments))
                 if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
                     break

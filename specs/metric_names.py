@@ -3,7 +3,9 @@
 import re
 from typing import Literal, get_args
 
-MEASURES = ("latency", "cost", "tokens", "length")
+LATENCY = "latency"
+
+MEASURES = (LATENCY, "cost", "tokens", "length")
 """Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
 better."""
 

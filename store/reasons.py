@@ -32,6 +32,7 @@ ReasonCode = Literal[
     "no_baseline",
     "candidate_is_baseline",
     "not_comparable",
+    "not_side_by_side",  # of a latency: the answers were not made in the same rounds
     "no_such_metric",
     "ambiguous_metric",  # several evaluators gave it
     "not_numeric",

@@ -214,6 +214,7 @@ class OutputRow:
     trace_id: str | None = None
     application_version: str | None = None  # of the HTTP application that answered
     started_at: datetime | None = None
+    round_at: datetime | None = None  # when the round began in which every target of the run answered this example
     recorded_at: datetime = field(default_factory=now)
 
 

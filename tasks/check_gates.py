@@ -8,6 +8,7 @@ from evalflows.analysis.gates.judge_recalibration import metrics_to_recalibrate,
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import LATENCY
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.snapshot import freeze_dataset
@@ -17,8 +18,9 @@ from evalflows.tasks.snapshot import freeze_dataset
 def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
     """Check the spec and its gates, freeze its dataset, and return the frozen spec.
 
-    Raise InputError, before anything is paid, for a spec without gates, a baseline that is not approved, or a baseline
-    judged by other evaluators than the candidate will be if the gate has no `recalibrate`.
+    Raise InputError, before anything is paid, for a spec without gates, a baseline that is not approved, a rule that
+    compares latency with an approved baseline, or a baseline judged by other evaluators than the candidate will be if
+    the gate has no `recalibrate`.
     """
     if not spec.gates:
         raise InputError(
@@ -34,12 +36,22 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
 def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow | None) -> None:
     if baseline is None:
         raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate)}")
+    if timed := sorted(_timed(spec) & {*gate.non_inferiority, *gate.superiority}):
+        raise InputError(
+            f"gate {gate.name!r}: {timed[0]} cannot be compared with an approved baseline, which answered at another "
+            "time; wanted the baseline as a target of this spec too, so that both answer side by side"
+        )
     if gate.recalibrate is None:
         for reason in metrics_to_recalibrate(spec, gate, baseline).values():
             raise InputError(
                 f"gate {gate.name!r}: {reason}; wanted the same evaluator, or `recalibrate: {{sample: 100}}`, "
                 f"so that the new judge also scores some of the baseline's answers"
             )
+
+
+def _timed(spec: ExperimentSpec) -> set[str]:
+    """Return the metrics that depend on the time of the run: latency, and composites of it."""
+    return {LATENCY, *(composite.name for composite in spec.composites if LATENCY in composite.metrics)}
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

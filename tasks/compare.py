@@ -48,7 +48,7 @@ def compare_chunk(chunk: PairChunk) -> PairChunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     comparison, last = running_comparison(chunk.comparison_id), is_last_attempt()
-    await_breakers(chunk, "judgements", [evaluator.breaker for evaluator in comparison.evaluators])
+    await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in comparison.evaluators])
     trials = list(trials_of(chunk, comparison.spec, comparison.examples))
     before: list[ComparisonRow] = comparison.store.read("comparisons", chunk.comparison_id, [chunk.part])
     with (
@@ -61,7 +61,7 @@ def compare_chunk(chunk: PairChunk) -> PairChunk:
         loop.run(comparing.compare(trials))
     if comparing.transient and not last:
         text = f"{comparing.transient} judgements of {len(trials)} pairs failed transiently"
-        retry_later(chunk, "judgements", comparing.transient, text)
+        retry_later([(chunk, comparing.transient)], "judgements", text)
     return chunk
 
 

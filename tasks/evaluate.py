@@ -41,7 +41,7 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
-    await_breakers(chunk, "judgements", [evaluator.breaker for evaluator in experiment.evaluators])
+    await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in experiment.evaluators])
     scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
     n_runs = chunk.stop - chunk.start
     with (
@@ -54,7 +54,7 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
             loop.run(judging.judge(runs))
     if judging.transient and not last:
         text = f"{judging.transient} judgements of {n_runs} answers failed transiently"
-        retry_later(chunk, "judgements", judging.transient, text)
+        retry_later([(chunk, judging.transient)], "judgements", text)
     return chunk
 
 

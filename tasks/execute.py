@@ -1,8 +1,10 @@
-"""Target execution: call the target on every example of a chunk."""
+"""Target execution: call every target on every example, in rounds."""
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields
+from datetime import datetime
 from inspect import isawaitable
 from typing import Any
 
@@ -10,11 +12,12 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.evaluators.subject import ExampleView
-from evalflows.execution.chunks import Chunk, n_chunks
+from evalflows.execution.chunks import Chunk, Rounds, in_drawn_order, n_chunks
 from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import RunningExperiment, running_experiment
 from evalflows.execution.views import example_view
 from evalflows.llm import loop
+from evalflows.llm.breaker import Breaker
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind, StorageError
@@ -33,31 +36,59 @@ RETRYABLE = TRANSIENT | {"stopped"}
 
 
 @task(
-    cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=only_transient, task_run_name="execute-{chunk.part}"
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+    task_run_name="execute-{rounds.part}",
 )
-def execute_chunk(chunk: Chunk) -> Chunk:
-    """Make the runs of a chunk that have no answer yet.
+def execute_rounds(rounds: Rounds) -> Rounds:
+    """Make the runs of the chunks that have no answer yet: in each round, every target answers one example.
 
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
-    experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
-    await_breakers(chunk, "answers", [experiment.target_breaker])
+    last = is_last_attempt()
+    experiments = [running_experiment(chunk.experiment_id) for chunk in rounds.chunks]
+    await_breakers(rounds.chunks, "answers", [experiment.target_breaker for experiment in experiments])
+    pending = [_pending(experiment, chunk) for experiment, chunk in zip(experiments, rounds.chunks, strict=True)]
+    n_pending = sum(map(len, pending))
+    endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
+    with ExitStack() as open_until_answered:
+        limits = within_provider_limits(endpoints.values(), n_pending, n_chunks(experiments[0].row))
+        open_until_answered.enter_context(limits)
+        answering = [
+            _Answering(experiment, chunk, numbers, open_until_answered)
+            for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True)
+        ]
+        for block in in_blocks(experiments[0].examples.rows(sorted(set().union(*pending))), size_of):
+            _answer_all(answering, block)
+    failed = {each.chunk: each.transient for each in answering if each.transient and not each.breaker.gave_up}
+    if failed and not last:
+        retry_later(failed.items(), "answers", f"{sum(failed.values())} of {n_pending} answers failed transiently")
+    return rounds
+
+
+def _pending(experiment: RunningExperiment, chunk: Chunk) -> list[int]:
+    """Return the numbers of the chunk's examples that have no final answer."""
     stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
     done = {row.run_id for row in stored if is_final(row)}
     ids = experiment.examples.ids
-    pending = [number for number in range(chunk.start, chunk.stop) if run_id(chunk, ids[number]) not in done]
-    tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
-    with (
-        within_provider_limits(experiment.answering_on, len(pending), n_chunks(experiment.row)),
-        Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
-    ):
-        answering = _Answering(experiment, chunk, spool)
-        for block in in_blocks(experiment.examples.rows(pending), size_of):
-            answering.answer_all(block)
-    if answering.transient and not last and not experiment.target_breaker.gave_up:
-        text = f"{answering.transient} of {len(pending)} answers failed transiently"
-        retry_later(chunk, "answers", answering.transient, text)
-    return chunk
+    return [number for number in range(chunk.start, chunk.stop) if run_id(chunk, ids[number]) not in done]
+
+
+def _answer_all(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
+    """Answer the examples in rounds. If a breaker is open, try one round before all others."""
+    workers, is_async = answering[0].experiment.answering, any(each.is_async for each in answering)
+    drawn_by = answering[0].experiment.row.run_group, answering[0].chunk.repetition
+
+    async def answer_in_turn(example: ExampleRow) -> None:
+        pending = [each for each in answering if example.example_id in each.pending]
+        round_at = now() if len(pending) > 1 else None
+        for each in in_drawn_order(pending, *drawn_by, example.example_id):
+            await each.answer(example, round_at, on_thread=is_async and not each.is_async)
+
+    first = 1 if any(each.breaker.is_open for each in answering) else 0
+    for batch in (examples[:first], examples[first:]):
+        loop.run(workers.run(answer_in_turn, batch, is_async=is_async))
 
 
 def run_id(chunk: Chunk, example_id: str) -> str:
@@ -72,30 +103,37 @@ def is_final(row: OutputRow) -> bool:
 class _Answering:
     """The answers of one chunk."""
 
-    def __init__(self, experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> None:
-        self._experiment, self._chunk, self._spool = experiment, chunk, spool
+    def __init__(
+        self, experiment: RunningExperiment, chunk: Chunk, pending: Sequence[int], open_until_answered: ExitStack
+    ) -> None:
+        self.experiment, self.chunk = experiment, chunk
+        self.pending = {experiment.examples.ids[number] for number in pending}
+        self.transient = 0
+        self._spool = open_until_answered.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._unrecorded: dict[str, Any] = dict.fromkeys(
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
         )
-        self.transient = 0
+        tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
 
-    def answer_all(self, examples: Sequence[ExampleRow]) -> None:
-        """Answer the examples. If the breaker is open, try one call before all others."""
-        first = 1 if self._experiment.target_breaker.is_open else 0
-        for batch in (examples[:first], examples[first:]):
-            loop.run(self._experiment.answering.run(self.answer, batch, is_async=self._experiment.target.is_async))
+    @property
+    def breaker(self) -> Breaker:
+        return self.experiment.target_breaker
 
-    async def answer(self, example: ExampleRow) -> None:
-        identity = run_id(self._chunk, example.example_id)
+    @property
+    def is_async(self) -> bool:
+        return self.experiment.target.is_async
+
+    async def answer(self, example: ExampleRow, round_at: datetime | None, *, on_thread: bool) -> None:
+        identity = run_id(self.chunk, example.example_id)
         recorder = Recorder(
             keep=lambda call: self._spool.add("calls", call),
-            experiment_id=self._chunk.experiment_id,
+            experiment_id=self.chunk.experiment_id,
             subject_id=identity,
-            budget=self._experiment.budget,
+            budget=self.experiment.budget,
         )
         started_at, began = now(), time.perf_counter()
         with recording(recorder):
-            result = await self._outcome(example)
+            result = await self._outcome(example, on_thread)
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
             result["latency_s"] = self._latency(recorder, elapsed)
@@ -104,38 +142,39 @@ class _Answering:
             totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
         row = OutputRow(
             run_id=identity,
-            experiment_id=self._chunk.experiment_id,
+            experiment_id=self.chunk.experiment_id,
             example_id=example.example_id,
-            repetition=self._chunk.repetition,
+            repetition=self.chunk.repetition,
             started_at=started_at,
+            round_at=round_at,
             **({"attempts": recorder.attempts} | totals | result),
         )
         self.transient += row.error_kind in RETRYABLE
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
-        tally.add(self._chunk, "answers")
+        tally.add(self.chunk, "answers")
 
     def _latency(self, recorder: Recorder, elapsed: float) -> float:
         """Return the latency of a run: of a chat target its last attempt, without the wait for the limiter."""
-        if self._experiment.target_complete is None or not recorder.answered:
+        if self.experiment.target_complete is None or not recorder.answered:
             return elapsed
         of_call = recorder.answered[0].row.latency_s
         return elapsed if of_call is None else of_call
 
-    async def _outcome(self, example: ExampleRow) -> dict[str, Any]:
+    async def _outcome(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
         """Return the columns of a run: of the call, or of a failure if the breaker is open."""
-        breaker = self._experiment.target_breaker
         try:
-            is_trial = breaker.enter()
+            is_trial = self.breaker.enter()
         except CallError as error:
             return _failed(error.kind, str(error)) | {"attempts": 0}
-        result = await self._called(example)
-        breaker.leave(is_trial, result.get("error_kind"), result.get("error"))
+        result = await self._called(example, on_thread)
+        self.breaker.leave(is_trial, result.get("error_kind"), result.get("error"))
         return result
 
-    async def _called(self, example: ExampleRow) -> dict[str, Any]:
+    async def _called(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
+        call, arguments = self.experiment.target.call, self._arguments(example_view(example))
         try:
-            returned = self._experiment.target.call(self._arguments(example_view(example)))
-            if self._experiment.target.is_async and isawaitable(returned):
+            returned = await self.experiment.answering.call_on_thread(call, arguments) if on_thread else call(arguments)
+            if self.is_async and isawaitable(returned):
                 returned = await returned
         except NoRecordedAnswerError as error:
             return _failed("no_output", str(error))
@@ -160,7 +199,7 @@ class _Answering:
             "example": example,
             "example_id": example.id,
             "attachments": example.attachments,
-            "repetition": self._chunk.repetition,
+            "repetition": self.chunk.repetition,
         }
 
 

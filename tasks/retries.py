@@ -34,21 +34,23 @@ def is_last_attempt() -> bool:
     return context is None or context.task_run.run_count > context.task.retries
 
 
-def retry_later(chunk: Part, stage: Stage, failed: int, text: str) -> NoReturn:
-    """Let Prefect retry the chunk after its delay, and show that in the progress."""
+def retry_later(failed: Iterable[tuple[Part, int]], stage: Stage, text: str) -> NoReturn:
+    """Let Prefect retry a task after its delay, and show in the progress how many items of each chunk failed."""
     context = TaskRunContext.get()
     delays = context.task.retry_delay_seconds if context else None
     assert context is not None and isinstance(delays, list)
-    tally.postpone(chunk, stage, failed, delays[min(context.task_run.run_count, len(delays)) - 1])
+    for chunk, count in failed:
+        tally.postpone(chunk, stage, count, delays[min(context.task_run.run_count, len(delays)) - 1])
     raise TransientFailuresError(text)
 
 
-def await_breakers(chunk: Part, stage: Stage, breakers: Iterable[Breaker]) -> None:
+def await_breakers(chunks: Iterable[Part], stage: Stage, breakers: Iterable[Breaker]) -> None:
     """In a retry, wait until open breakers admit an item: before that, nothing would be called."""
     context = TaskRunContext.get()
     pause_s = max((breaker.pause_left_s for breaker in breakers), default=0.0)
     if context is not None and context.task_run.run_count > 1 and 0.0 < pause_s <= LONGEST_PAUSE_S:
-        tally.extend(chunk, stage, pause_s)
+        for chunk in chunks:
+            tally.extend(chunk, stage, pause_s)
         loop.run(asyncio.sleep(pause_s))
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from evalflows.analysis.differences.experiment_pair import ExperimentPair, TestedMetric, verdicts
-from evalflows.analysis.differences.metric_pairs import MetricSample, scale_of
+from evalflows.analysis.differences.metric_pairs import MetricSample
 from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.differences.scales import scale_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.records import EstimateRow, ExperimentRow, VerdictRow, derived_id

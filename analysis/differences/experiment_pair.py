@@ -16,15 +16,22 @@ from evalflows.analysis.differences.metric_pairs import (
     counts_of,
     difference_columns,
     paired_metric,
-    scale_of,
 )
 from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.differences.scales import scale_of
 from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
+from evalflows.specs.metric_names import LATENCY
 from evalflows.store.queries.metric_values import MetricValues
+from evalflows.store.queries.rounds import SharedRounds
 from evalflows.store.reasons import Reason
 from evalflows.store.records import ExperimentRow, VerdictRow, derived_id
+
+NOT_SIDE_BY_SIDE = Reason(
+    "not_side_by_side",
+    "not measured side by side: the answers were made in separate runs, recorded, or taken from the ledger",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +92,9 @@ class ExperimentPair:
         if ours is None or theirs is None or self.matched is None:
             return None
         ours, theirs = self.matched.of_candidate(ours), self.matched.of_baseline(theirs)
-        return paired_metric(ours, theirs, self.matched.of_clusters(self.clusters), self.spec)
+        paired = paired_metric(ours, theirs, self.matched.of_clusters(self.clusters), self.spec)
+        rounds = self._rounds if metric == LATENCY else None
+        return paired.side_by_side(rounds) if rounds is not None and rounds.together.any() else paired
 
     def why_judge_failed(self, metric: str) -> Reason | None:
         """Why a metric is excluded because of its judge; None if it is not."""
@@ -112,7 +121,17 @@ class ExperimentPair:
 
     @cached_property
     def _refused(self) -> Mapping[str, Reason]:
-        return incomparable_metrics(self.differences)
+        refused = incomparable_metrics(self.differences)
+        if self._rounds is not None and not self._rounds.together.any():
+            refused |= with_dependent_composites({LATENCY: NOT_SIDE_BY_SIDE}, self.spec)
+        return refused
+
+    @cached_property
+    def _rounds(self) -> SharedRounds | None:
+        """The rounds in which both sides answered; None without a baseline, or if both are of one experiment."""
+        if self.baseline is None or self.baseline.experiment_id == self.candidate.experiment_id:
+            return None
+        return self.reader.shared_rounds(self.candidate, self.baseline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,12 +62,12 @@ def validation_code(passed: bool | None) -> ReasonCode:
 
 
 def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
-    """The judges in `exclusion` and the composites that depend on them, each with the reason."""
+    """The metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
     composites = {
-        composite.name: Reason(why.code, f"it depends on {judge}: {why}")
+        composite.name: Reason(why.code, f"it depends on {metric}: {why}")
         for composite in spec.composites
-        for judge, why in exclusion.items()
-        if judge in composite.metrics
+        for metric, why in exclusion.items()
+        if metric in composite.metrics
     }
     return {**exclusion, **composites}
 

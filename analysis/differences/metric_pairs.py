@@ -7,61 +7,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from evalflows.analysis.differences.scales import Scale, scale_of
 from evalflows.analysis.differences.verdicts import DifferenceTest
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MetricSpec
-from evalflows.specs.metric_names import MEASURES
 from evalflows.stats import MeanEstimate, PairedDifference, linearised, mean_estimate, paired_difference
 from evalflows.store.queries.metric_values import MetricValues, Values
+from evalflows.store.queries.rounds import SharedRounds
 from evalflows.store.reasons import Reason
 
 Clusters = Sequence[str | None] | None
 Mask = npt.NDArray[np.bool_]
 
-UNBOUNDED = (-np.inf, np.inf)
-
 MIN_SAMPLED = 20
 """Examples needed from each sampled part of a dataset. With fewer, its variance is too uncertain: in simulations (50
 examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """The declared direction and range of a metric."""
-
-    declared: MetricSpec
-    support: tuple[float, float]  # possible values; infinite if unknown
-    bounds: tuple[float, float]  # the range assumed for missing values; for a built-in measure, the declared one
-    leaves_out_missing: bool = False  # the policy for pairs with a missing value if nothing bounds the metric
-
-    @property
-    def is_bounded(self) -> bool:
-        return bool(np.isfinite(self.bounds).all())
-
-    @property
-    def allows_yes_no(self) -> bool:
-        """Whether 0 and 1 are its extremes, as far as known: numbers that are all 0 or 1 are then tested as yes/no."""
-        return self.support in ((0.0, 1.0), UNBOUNDED)
-
-    @property
-    def higher_is_better(self) -> bool:
-        return bool(self.declared.higher_is_better)
-
-
-def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
-    """The scale of a metric, from its spec and the kind of its values."""
-    declared = spec.direction(values.metric)
-    if values.metric in MEASURES:
-        support = (0.0, np.inf)  # a measure can exceed its declared range
-    elif declared.range is not None:
-        support = declared.range
-    else:
-        composite = values.metric in {composite.name for composite in spec.composites}
-        support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
-    bounds = declared.range or support
-    policy = declared.missing or ("leave_out" if values.metric in MEASURES else "worst")
-    leaves_out = policy == "leave_out" and not np.isfinite(bounds).all()
-    return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=leaves_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +65,7 @@ class PairedMetric:
     scale: Scale
     confidence_level: float
     n_left_out: int = 0  # examples left out for a missing value, by the metric's policy
+    n_apart: int = 0  # examples left out because the two sides answered at different times
 
     @property
     def is_binary(self) -> bool:
@@ -142,11 +102,26 @@ class PairedMetric:
         """The difference over the examples scored on both sides."""
         both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
         difference = self._difference(self.candidate.values, self.baseline.values, both, confidence_level)
-        if not self.n_left_out:
-            return difference
-        left_out = f"{self.n_left_out} of {self.n_left_out + int(both.sum())} pairs left out for a missing value"
-        text = f"{left_out}, since no range bounds the metric"
-        return replace(difference, warning=f"{difference.warning}; {text}" if difference.warning else text)
+        said = [difference.warning] if difference.warning else []
+        n_pairs = self.n_left_out + self.n_apart + int(both.sum())
+        if self.n_left_out:
+            left_out = f"{self.n_left_out} of {n_pairs} pairs left out for a missing value"
+            said.append(f"{left_out}, since no range bounds the metric")
+        if self.n_apart:
+            why = "a run was resumed or retried, or its answer came from the ledger"
+            said.append(f"{self.n_apart} of {n_pairs} pairs left out because they were not made side by side: {why}")
+        return replace(difference, warning="; ".join(said) or None)
+
+    def side_by_side(self, rounds: SharedRounds) -> "PairedMetric":
+        """The pairs that were made in the same rounds, without the first round, which pays for connections."""
+        both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
+        left_out = ~rounds.together | rounds.warm_up
+        return replace(
+            self,
+            candidate=_without(self.candidate, left_out),
+            baseline=_without(self.baseline, left_out),
+            n_apart=int((both & ~rounds.together).sum()),
+        )
 
     def worst_case_difference(self, extreme: str, confidence_level: float) -> PairedDifference | None:
         """The difference with missing values making it the "smallest" or "largest" possible; None for an unbounded

@@ -11,6 +11,7 @@ from evalflows.analysis.differences.pass_at_k import trial_values
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.metric_values import MetricValues, clusters_of, metric_values
+from evalflows.store.queries.rounds import SharedRounds, shared_rounds
 from evalflows.store.reasons import Reason
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
@@ -46,6 +47,10 @@ class MetricReader:
     def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)
         return self._once(key, lambda: matched(self.store, candidate, baseline))
+
+    def shared_rounds(self, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
+        key = ("rounds", candidate.experiment_id, baseline.experiment_id)
+        return self._once(key, lambda: shared_rounds(self.store, candidate, baseline))
 
     def failed_judges(self, row: ExperimentRow) -> Mapping[str, Reason]:
         return self._once(("failed judges", row.run_group), lambda: failed_judges(self.store, row.run_group))

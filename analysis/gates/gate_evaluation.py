@@ -131,7 +131,7 @@ class GateEvaluation:
 
     def _difference_test(self, paired: PairedMetric) -> DifferenceTest:
         metric = paired.candidate.metric
-        if self.pair.why_refused(metric) and (recalibration := self._recalibrated(paired)):
+        if recalibration := self._recalibrated(paired):
             higher = paired.scale.higher_is_better
             return DifferenceTest(
                 estimate=recalibration.difference(),
@@ -142,6 +142,9 @@ class GateEvaluation:
 
     def _recalibrated(self, paired: PairedMetric) -> Recalibrated | None:
         """The metric with the newer judge's scores of the baseline; None if it did not score the baseline."""
+        why = self.pair.why_refused(paired.candidate.metric)
+        if why is None or why.code != "not_comparable":
+            return None
         reader, spec, matched = self.pair.reader, self.pair.spec, self.pair.matched
         row = recalibration_row(reader.store, spec, self.gate, self.pair.baseline) if self.pair.baseline else None
         rejudged = reader.values(row, spec).get(paired.candidate.metric) if row else None

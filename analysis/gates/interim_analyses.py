@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.differences.matching import Places, at_places
-from evalflows.analysis.differences.metric_pairs import Clusters, MetricSample, PairedMetric, Scale
+from evalflows.analysis.differences.metric_pairs import Clusters, MetricSample, PairedMetric
+from evalflows.analysis.differences.scales import Scale
 from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.execution.chunks import in_running_order
 from evalflows.stats import ConfidenceSequence, cluster_values, confidence_sequence

@@ -14,7 +14,8 @@ from benchmarks.simulation.page import INTRODUCTION, TITLES, WHY, page
 from benchmarks.simulation.sequences import ANALYSES, MAX_N, first_rejection, last_interval
 from benchmarks.simulation.table import SHOWN_AS, Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
-from evalflows.analysis.differences.metric_pairs import PairedMetric, Scale
+from evalflows.analysis.differences.metric_pairs import PairedMetric
+from evalflows.analysis.differences.scales import Scale
 from evalflows.analysis.gates.quantities import bounded_difference
 from evalflows.specs.metric import MetricSpec
 from evalflows.stats import paired_difference

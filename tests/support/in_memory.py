@@ -13,6 +13,7 @@ from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.metric_values import MetricValues
+from evalflows.store.queries.rounds import SharedRounds
 from evalflows.store.records import ExperimentRow
 
 Side = Mapping[str, MetricValues]
@@ -35,6 +36,10 @@ class InMemory(MetricReader):
         places = np.arange(candidate.n_examples)
         names = [f"e{place}" for place in places]
         return MatchedExamples(example_ids=names, candidate=places, baseline=places, is_whole=True)
+
+    def shared_rounds(self, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
+        everywhere = np.ones(candidate.n_examples, dtype=bool)
+        return SharedRounds(together=everywhere, warm_up=~everywhere)
 
     def failed_judges(self, row: ExperimentRow) -> Mapping[str, str]:
         return {}

@@ -1,0 +1,95 @@
+"""Latencies of identical targets that take turns are rarely called different, however the endpoint's latency drifts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+import pytest
+from in_memory import in_memory, spec_of, values_of
+
+from evalflows.execution.chunks import in_drawn_order
+from evalflows.stats import paired_difference
+from evalflows.store.queries.rounds import SharedRounds
+
+RUNS, N = 2000, 30
+
+Latency = Callable[[float], float]
+Order = Callable[[int, int], Sequence[int]]
+
+
+def drifting(rng: np.random.Generator) -> Latency:
+    """Seconds at a time: a slow wave, a jump under load, a cold start, and skewed noise."""
+    phase, since, higher = rng.random() * 60, rng.random() * 20, rng.random() * 3
+
+    def latency(time: float) -> float:
+        wave = 1 + 0.8 * np.sin((time + phase) / 5)
+        load = higher if time > since else 0.0
+        return float((wave + load + 5 * np.exp(-time)) * rng.lognormal(0.0, 0.3))
+
+    return latency
+
+
+def taking_turns(run: int, example: int) -> Sequence[int]:
+    return in_drawn_order((0, 1), run, 0, str(example))
+
+
+def calls(run: int, order: Order, blocks: bool) -> Iterator[tuple[int, list[int]]]:
+    """Each piece of work of a worker: an example, and the targets it calls one after another."""
+    if not blocks:
+        yield from ((example, list(order(run, example))) for example in range(N))
+        return
+    for target in (0, 1):
+        yield from ((example, [target]) for example in range(N))
+
+
+def answered(run: int, workers: int, order: Order, *, blocks: bool = False) -> np.ndarray:
+    """Latencies, of shape (2, N), of two identical targets called by some workers at once."""
+    latency, seconds = drifting(np.random.default_rng([run, workers])), np.zeros((2, N))
+    free = [0.0] * workers
+    heapify(free)
+    for example, targets in calls(run, order, blocks):
+        time = heappop(free)
+        for target in targets:
+            seconds[target, example] = latency(time)
+            time += seconds[target, example]
+        heappush(free, time)
+    return seconds
+
+
+def called_different(workers: int, *, blocks: bool = False) -> float:
+    """The share of runs whose interval excludes 0."""
+    found = [
+        paired_difference(*answered(run, workers, taking_turns, blocks=blocks), confidence_level=0.95)
+        for run in range(RUNS)
+    ]
+    return float(np.mean([not each.low <= 0 <= each.high for each in found if each.low is not None and each.high]))
+
+
+@pytest.mark.parametrize("workers", [1, 4, 16])
+def test_identical_targets_that_take_turns_are_called_different_in_5_percent(workers: int) -> None:
+    assert called_different(workers) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / RUNS)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_in_blocks_they_would_be_called_different_far_more_often(workers: int) -> None:
+    assert called_different(workers, blocks=True) > 0.15
+
+
+def test_the_pairs_compared_are_those_of_shared_rounds_without_the_first() -> None:
+    seconds = np.arange(12.0).reshape(2, 6)
+    pair = in_memory(*({"latency": values_of("latency", side)} for side in seconds), spec_of())
+    together = np.array([True, True, True, False, True, True])
+    warm_up = np.array([True, False, False, False, False, False])
+    paired = pair.paired("latency")
+    assert paired is not None
+    found = paired.side_by_side(SharedRounds(together=together, warm_up=warm_up)).difference(0.95)
+    assert (found.n_pairs, found.difference) == (4, -6.0)
+    assert found.warning is not None
+    assert "1 of 5 pairs left out because they were not made side by side" in found.warning
+
+
+def test_each_target_is_first_about_as_often_and_a_resumed_run_draws_the_same_order() -> None:
+    orders = [in_drawn_order((0, 1), "group", 0, str(example)) for example in range(1000)]
+    assert 430 < sum(first for first, _ in orders) < 570
+    assert orders == [in_drawn_order((0, 1), "group", 0, str(example)) for example in range(1000)]
+    assert orders != [in_drawn_order((0, 1), "other", 0, str(example)) for example in range(1000)]

@@ -145,7 +145,8 @@ def print_next(out: Console, command: str) -> None:
 
 def print_calls(identities: Sequence[str], made: Mapping[str | None, int]) -> None:
     """Print the number of calls recorded for experiments in this run."""
-    query = "select bool_or(unrecorded > 0) from experiment_overview where list_contains(?, experiment_id)"
+    query = """select bool_or(unrecorded + unrecorded_judgements > 0) from experiment_overview
+               where list_contains(?, experiment_id)"""
     (((has_unrecorded,),),) = ask(Store(), (query, [list(identities)]))
     calls = "recorded model calls" if has_unrecorded else "model calls"
     console().print(f"{sum(made.get(identity, 0) for identity in identities)} {calls} made in this run")
@@ -210,7 +211,8 @@ order by started_at desc
 
 _OVERVIEW = """
 select name, experiment_id, state, run_group, reason, answered, failed, planned, calls, calls_cached, cost_usd,
-       mean_latency_s, recorded_calls, unrecorded > 0 as has_unrecorded
+       mean_latency_s, recorded_calls, unrecorded > 0 as target_unrecorded,
+       unrecorded_judgements > 0 as judges_unrecorded
 from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
 """
 
@@ -258,7 +260,8 @@ def _in_words(
     cost: float | None,
     latency: float | None,
     recorded: int,
-    has_unrecorded: bool,
+    target_unrecorded: bool,
+    judges_unrecorded: bool,
 ) -> Text:
     state, more = seen_now(store, state, group, identity, "outputs")
     text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
@@ -271,10 +274,10 @@ def _in_words(
         text.append(
             f"; {calls} model calls, {cached} from the ledger, {'cost unknown' if cost is None else f'{cost:.4f} USD'}"
         )
-    if has_unrecorded:
-        text.append(
-            f"; the target's own model calls were not recorded, so their cost is unknown ({recorded} others were)"
-        )
+    unrecorded = {"the target": target_unrecorded, "evaluators": judges_unrecorded}
+    if owners := [owner for owner, is_unrecorded in unrecorded.items() if is_unrecorded]:
+        whose = " and ".join(owners)
+        text.append(f"; model calls of {whose} were not recorded, so their cost is unknown ({recorded} others were)")
     if state == INTERRUPTED:
         text.append(f"; `evalflows resume {identity}` continues")
     return text.append(f"; {reason}") if reason else text

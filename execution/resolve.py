@@ -68,12 +68,16 @@ def _answers(spec: RecordedTarget, where: str) -> Numbered:
             raise InputError(f"{where}:{number}: {error}") from error
 
 
+NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage"}
+"""Fields of a target that do not change its answers, or whose content counts instead."""
+
+
 def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) -> str:
     """Return a hash of a target's spec, of the code or answers that it names, and of the endpoint of its model.
 
     What an HTTP application says its version is does not count: see `application_version`.
     """
-    settings = spec.model_dump_json(exclude={"name", "function", "path", "version", "version_url", "version_header"})
+    settings = spec.model_dump_json(exclude=NOT_IN_VERSION)
     match spec:
         case PythonTarget():
             return version_of(load(spec.function), settings)

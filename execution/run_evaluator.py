@@ -21,7 +21,7 @@ from evalflows.llm import loop
 from evalflows.llm.breaker import COUNTED
 from evalflows.llm.faults import fault_of
 from evalflows.llm.recorder import Recorder, recording
-from evalflows.llm.usage import NO_USAGE
+from evalflows.llm.usage import NO_USAGE, UNRECORDED, Usage
 from evalflows.specs.errors import CallError, StorageError
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.store.records import OutputRow
@@ -50,7 +50,9 @@ async def judge_with(
         outcomes = await _outcomes(evaluator, available)
         if evaluator.fallback and all(is_down(outcome) for outcome in outcomes):
             outcomes = await _with_fallback(evaluator.fallback, available, outcomes, evaluator.bound.is_async)
-    return _with_cost(outcomes, recorder, time.perf_counter() - began)
+    may_have_called = any(judge.may_call for judge in evaluator.all)
+    usage = UNRECORDED if may_have_called and not recorder.has_calls else recorder.totals()
+    return _with_cost(outcomes, recorder, usage, time.perf_counter() - began)
 
 
 def is_down(outcome: EvaluationResult) -> bool:
@@ -105,9 +107,11 @@ def not_sampled(evaluator: RunnableEvaluator) -> EvaluationResult:
     return EvaluationResult(metric=evaluator.bound.name, status="sampled_out", attempts=0)
 
 
-def _with_cost(outcomes: list[EvaluationResult], recorder: Recorder, elapsed: float) -> list[EvaluationResult]:
+def _with_cost(
+    outcomes: list[EvaluationResult], recorder: Recorder, usage: Usage, elapsed: float
+) -> list[EvaluationResult]:
     """Add the cost of a judgement to its first result only, so that sums are right."""
-    judge_model, usage = ", ".join(recorder.models) or None, recorder.totals()
+    judge_model = ", ".join(recorder.models) or None
     return [
         replace(
             outcome,

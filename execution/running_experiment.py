@@ -17,7 +17,11 @@ from evalflows.execution.prepared import connections_of, prepared_experiments
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
 from evalflows.execution.resolve import make_target
 from evalflows.execution.secret_blocks import key_for
-from evalflows.execution.unrecorded_calls import target_may_call_unrecorded
+from evalflows.execution.unrecorded_calls import (
+    evaluator_may_call_unrecorded,
+    reports_usage,
+    target_may_call_unrecorded,
+)
 from evalflows.execution.workers import Workers
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
@@ -55,6 +59,7 @@ class RunnableEvaluator:
     complete: Complete | None
     embed: Embed | None
     breaker: Breaker
+    may_call: bool  # whether its code may call models without being recorded
     metrics: Mapping[str, MetricSpec]  # of the whole spec
     budget: Budget
     configs: Mapping[str, ScoreConfigSpec]  # score configs by id
@@ -94,6 +99,7 @@ class RunningExperiment:
     target_complete: Complete | None
     target_breaker: Breaker
     target_may_call: bool  # whether its code may call models without being recorded
+    target_reports_usage: bool  # whether it is an application that reports the calls it made
     spec: ExperimentSpec
     evaluators: Sequence[RunnableEvaluator]
     summary_evaluators: Sequence[RunnableEvaluator]
@@ -182,6 +188,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         target_complete=complete,
         target_breaker=factory.breaker(),
         target_may_call=target_may_call_unrecorded(target),
+        target_reports_usage=reports_usage(target),
         spec=spec,
         evaluators=evaluators,
         summary_evaluators=summaries,
@@ -259,6 +266,7 @@ class EvaluatorFactory:
             # With both requested, `model` is for complete, and embed uses the connection's embedding model.
             embed=self._embed(name, None if completes else spec.model) if name and bound.asks_for("embed") else None,
             breaker=self.breaker(),
+            may_call=evaluator_may_call_unrecorded(evaluator),
             metrics=experiment.metrics if experiment else {},
             budget=self.budget,
             configs=experiment.score_configs if experiment else {},

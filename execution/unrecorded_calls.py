@@ -5,10 +5,13 @@ behind HTTP, may call models that nobody counts: then the number and the cost of
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from evalflows.execution.prepared_evaluator import PreparedEvaluator
+from evalflows.execution.resolve import is_ours
 from evalflows.specs.code_parts import packages_used
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.reference import load
 from evalflows.specs.target import HttpTarget, PythonTarget, TargetSpec
 
@@ -25,13 +28,16 @@ RECORDS = "evalflows"
 """Code that uses this package is taken to wrap its client."""
 
 
-def may_call_unrecorded(function: Callable[..., Any]) -> bool:
-    """Return whether a callable's code uses a package that may call a model, or cannot be read."""
+def may_call_unrecorded(function: Callable[..., Any], *, in_this_process: bool = True) -> bool:
+    """Return whether a callable's code uses a package that may call a model, or cannot be read.
+
+    Calls of a wrapped client are recorded only in this process.
+    """
     packages = packages_used(function)
     if packages is None:
         return True
     harmless = (sys.stdlib_module_names - CALLS_OUT) | CALL_NOTHING
-    return RECORDS not in packages and not packages <= harmless
+    return not (in_this_process and RECORDS in packages) and not packages - {RECORDS} <= harmless
 
 
 def target_may_call_unrecorded(spec: TargetSpec) -> bool:
@@ -40,6 +46,26 @@ def target_may_call_unrecorded(spec: TargetSpec) -> bool:
     return isinstance(spec, HttpTarget)
 
 
-def unlimited_targets(targets: Sequence[TargetSpec]) -> list[str]:
-    """Return the names of the targets whose calls no budget can limit."""
-    return [target.name for target in targets if target_may_call_unrecorded(target)]
+def reports_usage(spec: TargetSpec) -> bool:
+    """Return whether a target is an application that reports the model calls it made."""
+    return isinstance(spec, HttpTarget) and spec.usage is not None
+
+
+def evaluator_may_call_unrecorded(evaluator: PreparedEvaluator[FallbackSpec]) -> bool:
+    is_isolated = evaluator.spec.timeout_s is not None and not evaluator.bound.is_async
+    return not is_ours(evaluator.spec) and may_call_unrecorded(
+        evaluator.bound.function, in_this_process=not is_isolated
+    )
+
+
+def unlimited(targets: Sequence[TargetSpec], evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]]) -> list[str]:
+    """Return the targets and evaluators whose calls no budget can limit, each with its kind."""
+    judges = [e.name for e in evaluators if any(evaluator_may_call_unrecorded(judge) for judge in e.all)]
+    return [
+        *(
+            f"target {target.name!r}"
+            for target in targets
+            if target_may_call_unrecorded(target) and not reports_usage(target)
+        ),
+        *(f"evaluator {name!r}" for name in judges),
+    ]

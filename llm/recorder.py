@@ -42,6 +42,10 @@ class Recorder:
             _unpriced[row.experiment_id] += row.cost_usd is None
 
     @property
+    def has_calls(self) -> bool:
+        return bool(self.answered or self.failed)
+
+    @property
     def attempts(self) -> int:
         return max((call.row.attempts for call in self.answered), default=1)
 
@@ -55,7 +59,7 @@ class Recorder:
 
         Tokens are null if no call reported them; the cost is null if that of any paid call is unknown.
         """
-        if not self.answered and not self.failed:
+        if not self.has_calls:
             return NO_USAGE
         paid = [*(call.row for call in self.answered if not call.cached), *self.failed]
         rows = [*(call.row for call in self.answered), *self.failed]

@@ -95,6 +95,11 @@ class HttpTarget(_Target):
         None,
         description="The path of the answer in the response, such as choices.0.message.content; default: all of it",
     )
+    usage: str | None = Field(
+        None,
+        description="The path of an object in the response that reports the application's own model calls: "
+        "input_tokens or prompt_tokens, output_tokens or completion_tokens, cost_usd, calls",
+    )
     headers: dict[str, str] = Field(
         default_factory=dict, description="HTTP headers; ${NAME} in a value is an environment variable"
     )

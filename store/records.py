@@ -253,8 +253,8 @@ class ScoreRow:
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
-    calls: int = 0
-    calls_cached: int = 0
+    calls: int | None = None  # None if the evaluator may have made some that nobody recorded
+    calls_cached: int | None = None
     latency_s: float | None = None
     metadata: Json | None = None
     recorded_at: datetime = field(default_factory=now)
@@ -336,8 +336,8 @@ class ComparisonRow:
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
-    calls: int = 0
-    calls_cached: int = 0
+    calls: int | None = None  # None if the evaluator may have made some that nobody recorded
+    calls_cached: int | None = None
     latency_s: float | None = None
     metadata: Json | None = None
     recorded_at: datetime = field(default_factory=now)

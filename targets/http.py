@@ -1,7 +1,7 @@
 """The HTTP target: an application that answers POST requests."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalflows.specs.errors import CallError, InputError
@@ -23,9 +23,38 @@ def http(spec: HttpTarget, post: Post) -> Target:
             latency_s=posted.latency_s,
             attempts=posted.attempts,
             application_version=posted.version,
+            **_reported(posted.response, spec.usage),
         )
 
     return Target(call=call, is_async=True)
+
+
+USAGE = {
+    "tokens_in": ("input_tokens", "prompt_tokens"),
+    "tokens_out": ("output_tokens", "completion_tokens"),
+    "cost_usd": ("cost_usd",),
+    "calls": ("calls",),
+}
+"""What an application can report of its own model calls, and the names under which it does."""
+
+
+def _reported(response: Any, path: str | None) -> dict[str, Any]:
+    """Return the numbers that a response reports at a path; what it does not report is unknown."""
+    if path is None:
+        return {}
+    try:
+        usage = at_path(response, path)
+    except CallError:  # the answer is good without it
+        return {}
+    found = usage if isinstance(usage, Mapping) else {}
+    return {column: _number(column, found, names) for column, names in USAGE.items()}
+
+
+def _number(column: str, usage: Mapping[str, Any], names: Sequence[str]) -> Any:
+    value = next((usage[name] for name in names if name in usage), None)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
+        return None
+    return float(value) if column == "cost_usd" else int(value)
 
 
 def check_body(spec: HttpTarget, inputs: Mapping[str, Any], where: str) -> None:

@@ -32,6 +32,7 @@ class Answer:
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost_usd: float | None = None
+    calls: int | None = None  # model calls that the target made itself; None if unknown
     steps: str | None = None  # as JSON
     reused_from: str | None = None  # the run whose outputs these are
     application_version: str | None = None

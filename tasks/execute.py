@@ -1,8 +1,8 @@
 """Target execution: call every target on every example, in rounds."""
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from datetime import datetime
 from inspect import isawaitable
@@ -137,7 +137,7 @@ class _Answering:
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
             result["latency_s"] = self._latency(recorder, elapsed)
-        totals = asdict(recorder.totals()) if recorder.answered or recorder.failed else self._unrecorded
+        totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
         if recorder.steps:
             totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
         row = OutputRow(
@@ -173,9 +173,12 @@ class _Answering:
     async def _called(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
         call, arguments = self.experiment.target.call, self._arguments(example_view(example))
         try:
-            returned = await self.experiment.answering.call_on_thread(call, arguments) if on_thread else call(arguments)
-            if self.is_async and isawaitable(returned):
-                returned = await returned
+            with self._charged() as charge:
+                answering = self.experiment.answering
+                returned = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
+                if self.is_async and isawaitable(returned):
+                    returned = await returned
+                charge(returned)
         except NoRecordedAnswerError as error:
             return _failed("no_output", str(error))
         except StorageError:  # no fault of the item
@@ -192,6 +195,22 @@ class _Answering:
         except (TypeError, ValueError) as error:
             return _failed("bad_return", f"outputs cannot be stored as JSON: {error}")
 
+    @contextmanager
+    def _charged(self) -> Iterator[Callable[[Any], None]]:
+        """Charge the budget with what an application reports of its own calls, through the function given.
+
+        Raise CallError if the budget is spent.
+        """
+        if not self.experiment.target_reports_usage:
+            yield lambda returned: None
+            return
+        budget, costs = self.experiment.budget, [0.0]
+        reservation = budget.reserve_now()
+        try:
+            yield lambda returned: costs.append(returned.cost_usd or 0.0)
+        finally:
+            budget.settle(reservation, costs[-1], paid=len(costs) > 1)
+
     def _arguments(self, example: ExampleView) -> Mapping[str, Any]:
         return {
             "inputs": example.inputs,
@@ -204,8 +223,9 @@ class _Answering:
 
 
 def _reported(answer: Answer) -> dict[str, Any]:
-    """Return the columns that an answer reports itself."""
-    return {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "outputs"}
+    """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
+    columns = {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "outputs"}
+    return {name: value for name, value in columns.items() if value is not None or name == "latency_s"}
 
 
 def _failed(kind: ErrorKind, error: str) -> dict[str, Any]:

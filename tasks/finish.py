@@ -27,7 +27,6 @@ from evalflows.store.queries.progress import (
     no_answers,
     no_judgements,
     spent,
-    unrecorded_answers,
     whats_missing,
 )
 from evalflows.store.records import ExperimentRow, LimitRow, after
@@ -107,17 +106,16 @@ def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
     names = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
     lacking = whats_missing(store, row, names, [evaluator.metric for evaluator in spec.summary_evaluators])
     sums, ended_at = spent(store, row.experiment_id), after(row.recorded_at)
-    is_recorded = not unrecorded_answers(store, row.experiment_id)
     return replace(
         row,
         application_version=application_versions(store, row.experiment_id) or row.application_version,
         state="incomplete" if lacking else "completed",
         reason=lacking or no_answers(store, row) or no_judgements(store, row, UNREACHABLE),
-        calls=sums.calls if is_recorded else None,
+        calls=sums.calls,
         calls_cached=cached_calls(store, row.experiment_id),
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
-        cost_usd=sums.cost_usd if is_recorded else None,
+        cost_usd=sums.cost_usd,
         ended_at=ended_at,
         recorded_at=ended_at,
     )

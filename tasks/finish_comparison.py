@@ -16,6 +16,7 @@ from evalflows.store.queries.comparisons import (
     cached_judgements,
     complete_comparisons,
     given_twice,
+    has_unrecorded_judgements,
     lacking_judgements,
     none_judged,
 )
@@ -47,15 +48,16 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     spec = comparison_spec(row)
     lacking = lacking_judgements(store, row, [evaluator.metric for evaluator in spec.evaluators], n_trials(row))
     sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
+    is_recorded = not has_unrecorded_judgements(store, row.comparison_id)
     return replace(
         row,
         state="incomplete" if lacking else "completed",
         reason=lacking or none_judged(store, row, UNREACHABLE) or given_twice(store, row.comparison_id),
-        calls=sums.calls,
+        calls=sums.calls if is_recorded else None,
         calls_cached=cached_judgements(store, row.comparison_id),
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
-        cost_usd=sums.cost_usd,
+        cost_usd=sums.cost_usd if is_recorded else None,
         ended_at=ended_at,
         recorded_at=ended_at,
     )

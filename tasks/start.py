@@ -17,7 +17,7 @@ from evalflows.execution.identity import (
 from evalflows.execution.prepared import prepared_experiments
 from evalflows.execution.resolve import said_version, target_code, target_version
 from evalflows.execution.running_experiment import forget_experiment
-from evalflows.execution.unrecorded_calls import unlimited_targets
+from evalflows.execution.unrecorded_calls import unlimited
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.safe_text import print_note
@@ -60,10 +60,10 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
 
 def _say_what_no_budget_limits(spec: ExperimentSpec) -> None:
     limits = [name for name in ("budget_usd", "max_calls") if getattr(spec, name) is not None]
-    for target in unlimited_targets(spec.targets) if limits else ():
+    for owner in unlimited(spec.targets, prepared_experiments.of(spec).of_runs) if limits else ():
         print_note(
-            f"{' and '.join(limits)} cannot limit the calls of target {target!r}, which are not recorded unless its "
-            "client is wrapped: client = wrap(client), from evalflows.llm"
+            f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: wrap the client "
+            "(evalflows.llm.wrap), or name the `usage` field of an HTTP application's responses"
         )
 
 

@@ -12,35 +12,52 @@ from evalflows.store.records import ExperimentRow, ScoreRow, derived_id
 class Spent:
     """Sums over an experiment's calls, each counted once."""
 
-    calls: int
+    calls: int | None  # None if some may have been made that nobody recorded
     tokens_in: int
     tokens_out: int
     cost_usd: float | None  # None if the cost of a call is unknown
 
 
 def spent(store: Store, experiment_id: str) -> Spent:
-    """Return what the experiment paid; answers reused from other experiments cost nothing."""
+    """Return what the experiment paid, as recorded and as HTTP applications report; answers reused from other
+    experiments cost nothing.
+    """
     row = store.query(
-        """select count(*), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
-                  count(*) filter (cost_usd is null)
-           from source.calls where experiment_id = ?""",
+        """select sum(calls), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
+                  count(*) filter (cost_usd is null), count(*) filter (calls is null)
+           from (select 1 as calls, tokens_in, tokens_out, cost_usd from source.calls where experiment_id = $1
+                 union all
+                 select calls, tokens_in, tokens_out, cost_usd from source.outputs
+                 where experiment_id = $1 and status = 'ok' and (calls is null or $1 in applications)
+                 union all
+                 select calls, tokens_in, tokens_out, cost_usd from source.scores
+                 where experiment_id = $1 and calls is null)""".replace("applications", _APPLICATIONS),
         [experiment_id],
     )[0]
-    return Spent(calls=row[0], tokens_in=int(row[1]), tokens_out=int(row[2]), cost_usd=None if row[4] else row[3])
+    return Spent(
+        calls=None if row[5] else int(row[0] or 0),
+        tokens_in=int(row[1]),
+        tokens_out=int(row[2]),
+        cost_usd=None if row[4] else row[3],
+    )
+
+
+_APPLICATIONS = "(select experiment_id from source.experiments where target_kind = 'http')"
 
 
 def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:
-    """Return the paid calls of a run group, their cost in USD, and the number of calls with unknown price."""
-    query = """select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null) from source.calls
-               where experiment_id in (select experiment_id from source.experiments where run_group = ?)"""
+    """Return the paid calls of a run group, their cost in USD, and the number of calls with unknown price.
+
+    An answer of an HTTP application that reports its cost counts as one call.
+    """
+    query = """with of_group as (select experiment_id, target_kind from source.experiments where run_group = ?)
+               select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null) from (
+                   select cost_usd from source.calls where experiment_id in (select experiment_id from of_group)
+                   union all
+                   select cost_usd from source.outputs where cost_usd is not null
+                   and experiment_id in (select experiment_id from of_group where target_kind = 'http'))"""
     calls, usd, unpriced = store.query(query, [run_group])[0]
     return int(calls), float(usd), int(unpriced)
-
-
-def unrecorded_answers(store: Store, experiment_id: str) -> int:
-    """Return the number of answers for which the target may have made calls that nobody recorded."""
-    query = "select count(*) from source.outputs where experiment_id = ? and status = 'ok' and calls is null"
-    return int(store.query(query, [experiment_id])[0][0])
 
 
 def cached_calls(store: Store, experiment_id: str) -> int:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_application import serving_application
+from http_application import says, serving_application
 
 from evalflows import run
 from evalflows.cli.show import print_calls, print_experiments
 from evalflows.execution.unrecorded_calls import may_call_unrecorded
 from evalflows.reports.results import results_of
-from evalflows.specs import ExperimentSpec
+from evalflows.specs import ExperimentSpec, IncompleteError
 from evalflows.specs.reference import load
 from evalflows.store import Store, connect
 
@@ -45,6 +45,12 @@ def asks_by_late_import(question):
 def asks_by_address(question):
     from urllib.request import urlopen
     return question if urlopen else None
+
+def judged(outputs):
+    return clients.CLIENT.ask("yes") == "yes"
+
+def ruled(outputs):
+    return bool(re.search("q", str(outputs)))
 
 def wrapped(question):
     return evalflows.llm.wrap(clients.CLIENT).ask(question)
@@ -102,7 +108,7 @@ def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) ->
     print_experiments(results_of(Store(), [identity]))
     print_calls([identity], {})
     said = " ".join(capsys.readouterr().out.split())
-    assert "the target's own model calls were not recorded, so their cost is unknown" in said
+    assert "model calls of the target were not recorded, so their cost is unknown" in said
     assert "0 recorded model calls made in this run" in said
     assert "USD" not in said
 
@@ -113,10 +119,53 @@ def test_code_that_calls_nothing_has_made_no_call() -> None:
     assert one("select calls, unrecorded from experiment_overview") == (0, 0)
 
 
+def test_calls_of_an_evaluator_with_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    judges = [{"use": f"application:{name}"} for name in ("judged", "ruled")]
+    (identity,) = run(spec_of(python("pure"), evaluators=judges, max_calls=9))
+    assert "max_calls cannot limit the calls of evaluator 'judged', which" in capsys.readouterr().err
+    assert one("select distinct calls, cost_usd from scores where metric = 'judged'") == (None, None)
+    assert one("select distinct calls, cost_usd from scores where metric = 'ruled'") == (0, 0.0)
+    assert one("select calls, cost_usd from metric_summary where metric = 'judged'") == (None, None)
+    assert one("select calls, cost_usd, unrecorded_judgements from experiment_overview") == (None, None, 3)
+    print_experiments(results_of(Store(), [identity]))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "model calls of evaluators were not recorded, so their cost is unknown" in said
+
+
 def test_an_application_behind_http_is_unknown() -> None:
     with serving_application() as application:
         run(spec_of({"kind": "http", "url": application.url}))
     assert one("select calls, cost_usd, unrecorded from experiment_overview") == (None, None, 3)
+
+
+USAGE = {"input_tokens": 7, "output_tokens": 2, "cost_usd": 0.4, "calls": 3}
+
+
+def test_an_application_reports_its_calls_and_the_budget_limits_them(capsys: pytest.CaptureFixture[str]) -> None:
+    target = {"url": "", "kind": "http", "answer": "text", "usage": "meta.usage"}
+    with serving_application() as application:
+        application.replies.extend(says({"text": "yes", "meta": {"usage": USAGE}}) for _ in range(3))
+        run(spec_of(target | {"url": application.url}, budget_usd=9.0))
+    assert one("select distinct calls, tokens_in, tokens_out, cost_usd from outputs") == (3, 7, 2, 0.4)
+    calls, tokens, cost = one("select calls, tokens_in, cost_usd from experiment_overview")
+    assert (calls, tokens, cost) == (9, 21, pytest.approx(1.2))
+    assert "cannot limit" not in capsys.readouterr().err
+    with serving_application() as application, pytest.raises(IncompleteError, match="budget"):
+        application.replies.extend(says({"text": "yes", "meta": {"usage": USAGE}}) for _ in range(3))
+        run(spec_of(target | {"url": application.url}, name="limited", budget_usd=0.7, max_concurrency=1))
+    assert one(
+        """select count(*), sum(outputs.cost_usd) from outputs join experiments using (experiment_id)
+           where name = 'limited' and status = 'ok'"""
+    ) == (2, 0.8)
+
+
+def test_what_an_application_does_not_report_is_unknown() -> None:
+    odd = [{"text": "yes"}, {"text": "yes", "usage": "much"}, {"text": "yes", "usage": {"calls": -1, "cost_usd": True}}]
+    with serving_application() as application:
+        application.replies.extend(says(reply) for reply in odd)
+        run(spec_of({"kind": "http", "url": application.url, "answer": "text", "usage": "usage"}))
+    assert one("select distinct calls, tokens_in, cost_usd, status from outputs") == (None, None, None, "ok")
+    assert one("select calls, cost_usd from experiment_overview") == (None, None)
 
 
 @pytest.mark.parametrize(("name", "warns"), [("asks", True), ("pure", False)])

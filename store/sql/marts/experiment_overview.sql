@@ -8,6 +8,8 @@ with answers as (
            quantile_cont(latency_s, 0.95) as p95_latency_s
     from outputs
     group by experiment_id
+), judged as (
+    select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from scores group by experiment_id
 ), recorded as (
     select experiment_id, count(*) as recorded_calls from calls group by experiment_id
 )
@@ -18,6 +20,8 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        e.n_examples * e.repetitions - coalesce(a.answered, 0) - coalesce(a.failed, 0) as not_attempted,
        a.mean_latency_s, a.p95_latency_s,
        coalesce(r.recorded_calls, 0) as recorded_calls, coalesce(a.unrecorded, 0) as unrecorded,
+       coalesce(j.unrecorded_judgements, 0) as unrecorded_judgements,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
        e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
 from experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
+     left join judged j using (experiment_id)

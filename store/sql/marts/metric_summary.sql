@@ -25,7 +25,8 @@ with of_metrics as (
            count(*) filter (status = 'not_applicable') + case when count(value) > 0
                then count(*) filter (status = 'scored' and value is null) else 0 end as not_applicable,
            count(*) filter (status = 'sampled_out') as sampled_out,
-           sum(calls) as calls, sum(calls_cached) as calls_cached,
+           case when bool_or(calls is null) then null else sum(calls) end as calls,
+           case when bool_or(calls_cached is null) then null else sum(calls_cached) end as calls_cached,
            case when bool_or(cost_usd is null) then null else sum(cost_usd) end as cost_usd
     from of_metrics
     group by experiment_id, metric, evaluator_version

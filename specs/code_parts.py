@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from evalflows.specs.loaded_code import differs_from_file
 from evalflows.specs.module_source import (
     Imported,
     ModuleSource,
@@ -51,9 +52,23 @@ def packages_used(function: Callable[..., Any]) -> frozenset[str] | None:
     return frozenset(walk.packages) if walk.parts else None
 
 
+def listed(parts: list[str], most: int = 5) -> str:
+    """Return parts of code for a message; those of a program or a notebook without `__main__`."""
+    names = [part.removeprefix("__main__.") for part in parts]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def changed_since_import(function: Callable[..., Any]) -> list[str]:
+    """Return the parts of a callable's code whose files were edited after Python had imported them."""
+    walk = _Walk(repr)
+    walk.add_callable(function)
+    return sorted(walk.stale)
+
+
 class _Walk:
     def __init__(self, plain: Callable[[object], object]) -> None:
         self.parts: dict[str, str] = {}
+        self.stale: set[str] = set()
         self.packages: set[str] = set()
         self._plain = plain
         self._seen: set[object] = set()
@@ -69,18 +84,20 @@ class _Walk:
         module, path = getattr(named, "__module__", None) or "", getattr(named, "__qualname__", "")
         source, name = module_source(module), path.partition(".")[0]
         if source is not None and source.binds(name) and "<locals>" not in path:
-            self._add(source, name)
+            self._add(source, name, named if path == name else None)
         elif isinstance(named, FunctionType) and (source is not None or is_interactive(module)):
             self._add_by_value(named, source)
 
-    def _add(self, module: ModuleSource, name: str) -> None:
-        """Add the statements that bind a name in a module, and all that they use."""
+    def _add(self, module: ModuleSource, name: str, loaded: object = None) -> None:
+        """Add the statements that bind a name in a module, and all that they use; `loaded` is what it is bound to."""
         if (module.name, name) in self._seen:
             return
         self._seen.add((module.name, name))
         used = module.used_by(name)
         if name not in used.imports:
             self.parts[f"{module.name}.{name}"] = module.digest(name)
+            if differs_from_file(module, name, loaded):
+                self.stale.add(f"{module.name}.{name}")
         self._add_used(module, used)
 
     def _add_used(self, module: ModuleSource, used: Used) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.differences.target_changes import changed_parts, listed, parts_in
+from evalflows.analysis.differences.target_changes import changed_parts, parts_in
 from evalflows.execution.chunks import chunk_size
 from evalflows.execution.identity import (
     code_of_evaluators,
@@ -18,6 +18,7 @@ from evalflows.execution.prepared import prepared_experiments
 from evalflows.execution.resolve import said_version, target_code, target_version
 from evalflows.execution.running_experiment import forget_experiment
 from evalflows.execution.unrecorded_calls import unlimited
+from evalflows.specs.code_parts import listed
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.safe_text import print_note

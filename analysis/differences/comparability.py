@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalflows.analysis.differences.matching import MatchedExamples
-from evalflows.analysis.differences.target_changes import changed_parts, is_same_target, listed, parts_in
+from evalflows.analysis.differences.target_changes import changed_parts, is_same_target, parts_in
+from evalflows.specs.code_parts import listed
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -118,14 +119,23 @@ def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None
     """What is known of a change of the target. None if the change is plain, as between two targets of a spec."""
     parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
     if parts:
-        return f"the target's code changed: {listed(parts)}"
+        return f"the target's code changed: {listed(parts)}{_commits(candidate, baseline)}"
     is_same = is_same_target(candidate, baseline)
     if is_same is None:
         return (
             "cannot tell whether the target changed: an HTTP application's code is not known (version, version_url or "
-            "version_header in the spec says its version)"
+            f"version_header in the spec says its version){_commits(candidate, baseline)}"
         )
     return _SAME[candidate.target_kind] if is_same else None
+
+
+def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
+    """The commits at which both ran, if these are known and differ."""
+    then, now = (
+        f"{row.git_commit[:SHORT]}{' with uncommitted changes' if row.git_dirty else ''}" if row.git_commit else None
+        for row in (baseline, candidate)
+    )
+    return f"; git commit {then} then, {now} now" if then and now and then != now else ""
 
 
 _SAME = {

@@ -28,12 +28,6 @@ def changed_parts(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
     return sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
 
 
-def listed(parts: list[str], most: int = 5) -> str:
-    """Return parts of code for a message; those of a program or a notebook without `__main__`."""
-    names = [part.removeprefix("__main__.") for part in parts]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def parts_in(code: Json | None) -> dict[str, str]:
     """Return the parts of a target's code as stored; empty if there is none."""
     return dict(json.loads(code)) if code else {}

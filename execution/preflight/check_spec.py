@@ -7,6 +7,7 @@ from typing import Any
 from evalflows.execution.evaluator_sample import draw
 from evalflows.execution.isolation.process import check_picklable
 from evalflows.execution.preflight.check_settings import check_settings
+from evalflows.execution.preflight.loaded_code import check_loaded
 from evalflows.execution.prepared import PreparedExperiment
 from evalflows.execution.prepared_evaluator import PreparedEvaluator
 from evalflows.execution.resolve import is_ours, make_target
@@ -25,7 +26,7 @@ from evalflows.specs.metric import CompositeSpec
 from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
-from evalflows.specs.target import ChatTarget, HttpTarget, RecordedTarget, TargetSpec
+from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
 from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields
@@ -40,6 +41,8 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         _inputs(example)
     for target in spec.targets:
         _check_target(target, spec, examples, store)
+        if isinstance(target, PythonTarget):
+            check_loaded(f"target {target.name!r}", load(target.function))
     for evaluator in prepared.evaluators:
         _check_evaluator(evaluator, spec)
         draw(evaluator.spec, examples)
@@ -143,6 +146,8 @@ def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
     """Check one evaluator, without tiers and fallback. Raise InputError if it or its connection cannot be used."""
     bound, name, settings = judge.bound, judge.connection, judge.spec
     who = f"evaluator {bound.name!r}"
+    if not is_ours(settings):
+        check_loaded(who, bound.function)
     if settings.timeout_s is not None and not bound.is_async:
         check_picklable(bound)
     if name and bound.asks_for("complete"):

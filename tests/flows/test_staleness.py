@@ -1,6 +1,8 @@
 """Whether the target changed: seen in the user's code and said by HTTP applications, or unknown; never assumed."""
 
 import json
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,6 +118,26 @@ def test_the_code_that_changed_is_named(write: Write) -> None:
         return spec_of()
 
     assert said_of_two_runs(spec_of(), changed) == ["the target's code changed: prompting.ENDING"]
+
+
+def test_the_commits_of_a_changed_target_are_named(write: Write) -> None:
+    def commit(text: str) -> None:
+        subprocess.run(["git", "commit", "-qam", text], check=True)
+
+    for command in (["init", "-q"], ["config", "user.email", "a@b.c"], ["config", "user.name", "a"], ["add", "."]):
+        subprocess.run(["git", *command], check=True)
+    commit("one")
+
+    def changed() -> None:
+        write("prompting", 'ENDING = "?"\n')
+        commit("two")
+        write("prompting", 'ENDING = "??"\n')
+
+    (said,) = said_of_two_runs(spec_of(), changed)
+    expected = (
+        r"the target's code changed: prompting\.ENDING; git commit \w{8} then, \w{8} with uncommitted changes now"
+    )
+    assert re.fullmatch(expected, said)
 
 
 def test_the_same_code_is_not_called_the_same_target(write: Write) -> None:

@@ -1,0 +1,112 @@
+"""Code that was edited after Python had imported it is noticed, as in a notebook whose modules are not reloaded."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflows.execution.preflight.loaded_code import check_loaded
+from evalflows.specs import InputError
+from evalflows.specs.code_parts import changed_since_import
+
+APP = """
+from __future__ import annotations
+import functools
+import prompting
+
+def quietly(function):
+    @functools.wraps(function)
+    def inner(*args):
+        return function(*args)
+    return inner
+
+@quietly
+def answer(question: str) -> str:
+    return " ".join([prompting.PROMPT, shorten(question)])
+
+def shorten(text: str, most: int = 10) -> str:
+    return text[:most]
+"""
+PROMPTING = 'PROMPT = "Answer."\nSETTINGS = {"a": 1}\nSETTINGS["a"] = 2\n'
+
+Edit = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "app_module.py").write_text(APP)
+    (tmp_path / "prompting.py").write_text(PROMPTING)
+
+    def edited(file: str, old: str, new: str) -> None:
+        path = tmp_path / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        os.utime(path, (path.stat().st_mtime + 5,) * 2)
+
+    yield edited
+    for name in ("app_module", "prompting"):
+        sys.modules.pop(name, None)
+
+
+def stale(function: Any) -> list[str]:
+    return changed_since_import(function)
+
+
+def test_what_was_imported_is_what_is_in_the_file(edit: Edit) -> None:
+    app = importlib.import_module("app_module")
+    assert stale(app.answer) == stale(app.shorten) == []
+    edit("app_module.py", "import functools\n", "import functools\n\n# a comment, and other lines\n")
+    assert stale(app.answer) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "name"),
+    [
+        ("prompting.py", '"Answer."', '"Answer briefly."', "prompting.PROMPT"),
+        ("app_module.py", "text[:most]", "text[most:]", "app_module.shorten"),
+        ("app_module.py", '" ".join', '"-".join', "app_module.answer"),
+    ],
+)
+def test_an_edited_part_is_named_until_its_module_is_loaded_again(
+    file: str, old: str, new: str, name: str, edit: Edit
+) -> None:
+    app = importlib.import_module("app_module")
+    edit(file, old, new)
+    assert stale(app.answer) == [name]
+    with pytest.raises(InputError) as refused:
+        check_loaded("target 'bot'", app.answer)
+    module = name.partition(".")[0]
+    assert str(refused.value).startswith(f"target 'bot': {name} changed on disk after the import, wanted the module")
+    assert f"importlib.reload({module})" in str(refused.value)
+    importlib.reload(sys.modules[module])
+    assert stale(importlib.reload(app).answer) == []
+
+
+def test_a_name_of_before_the_reload_is_the_older_function(edit: Edit) -> None:
+    app = importlib.import_module("app_module")
+    older = app.shorten
+    edit("app_module.py", "text[:most]", "text[most:]")
+    importlib.reload(app)
+    assert stale(app.shorten) == []
+    assert stale(older) == ["app_module.shorten"]
+
+
+def test_what_a_program_changed_itself_is_not_an_edit(edit: Edit, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = importlib.import_module("app_module")
+    monkeypatch.setattr(app, "shorten", lambda text: text)
+    assert stale(app.answer) == []
+
+
+def test_modules_that_pytest_rewrites_are_left_alone() -> None:
+    def local() -> list[str]:
+        assert stale
+        return []
+
+    assert stale(local) == stale(test_modules_that_pytest_rewrites_are_left_alone) == []

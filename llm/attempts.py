@@ -2,7 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import TypeVar
 
 from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind
@@ -31,8 +34,30 @@ async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tup
             error.attempts = attempt
             if error.kind not in RETRYABLE or attempt == max_attempts:
                 raise
-            await asyncio.sleep(pause_s(attempt, error.retry_after_s))
+            with _noted(seconds := pause_s(attempt, error.retry_after_s)):
+                await asyncio.sleep(seconds)
     raise AssertionError(f"max_attempts: got {max_attempts}, wanted at least 1")
+
+
+_waiting: dict[int, float] = {}  # until when, by an id of the wait
+_ids = count()
+
+
+@contextmanager
+def _noted(seconds: float) -> Iterator[None]:
+    """Note during a block that a call waits for its next attempt."""
+    number = next(_ids)
+    _waiting[number] = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        del _waiting[number]
+
+
+def calls_waiting() -> tuple[int, float]:
+    """Return how many calls of this process wait for their next attempt, and the seconds until the first of them."""
+    ends = [*_waiting.copy().values()]
+    return len(ends), max(0.0, min(ends, default=0.0) - time.monotonic()) if ends else 0.0
 
 
 def pause_s(attempt: int, retry_after_s: float | None) -> float:

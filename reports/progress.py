@@ -31,7 +31,7 @@ class Progress:
     planned_judgements: int = 0
     calls: int = 0  # made by this process for the run
     cost_usd: float | None = None  # of these calls; None if that of a call is unknown
-    failed: int = 0  # items that failed and are tried again
+    failed: int = 0  # items, or calls in place, that failed and are tried again
     again_in_s: float = 0.0  # seconds until the first of them is
 
     @property

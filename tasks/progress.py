@@ -10,6 +10,7 @@ from rich.console import Console
 
 from evalflows.execution.interrupts import raise_if_pressed
 from evalflows.execution.progress import Planned, tally
+from evalflows.llm.attempts import calls_waiting
 from evalflows.llm.recorder import calls_made, cost_made
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
@@ -80,7 +81,7 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
 
 
 def _progress(planned: Planned) -> Progress:
-    made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or (0, 0.0)
+    made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or calls_waiting()
     return Progress(
         stage="answering and judging" if planned.answers else "comparing pairs",
         answers=tally.of(planned.owners, "answers"),

@@ -128,16 +128,15 @@ def test_the_commits_of_a_changed_target_are_named(write: Write) -> None:
         subprocess.run(["git", *command], check=True)
     commit("one")
 
-    def changed() -> None:
+    def changed() -> ExperimentSpec:
         write("prompting", 'ENDING = "?"\n')
         commit("two")
         write("prompting", 'ENDING = "??"\n')
+        return spec_of()
 
     (said,) = said_of_two_runs(spec_of(), changed)
-    expected = (
-        r"the target's code changed: prompting\.ENDING; git commit \w{8} then, \w{8} with uncommitted changes now"
-    )
-    assert re.fullmatch(expected, said)
+    commits = r"git commit \w{8} then, \w{8} with uncommitted changes now"
+    assert re.fullmatch(rf"the target's code changed: prompting\.ENDING; {commits}", said)
 
 
 def test_the_same_code_is_not_called_the_same_target(write: Write) -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from evalflows.llm import attempts
-from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, pause_s, retry
+from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, calls_waiting, pause_s, retry
 from evalflows.llm.faults import http_status_kind
 from evalflows.llm.rate_limit_headers import retry_after_s
 from evalflows.specs.errors import CallError, ErrorKind
@@ -211,3 +211,18 @@ def test_a_response_may_say_until_when_to_wait() -> None:
 )
 def test_a_status_says_whether_another_attempt_may_cure_it(status: int, kind: ErrorKind) -> None:
     assert http_status_kind(status) == kind
+
+
+def test_calls_that_wait_for_their_next_attempt_are_counted() -> None:
+    async def seen_meanwhile() -> tuple[int, float]:
+        once, _ = failing(CallError("rate_limited", "slow down", retry_after_s=0.3))
+        retried = [asyncio.ensure_future(retry(once, 4)) for _ in range(1)]
+        await asyncio.sleep(0.05)
+        seen = calls_waiting()
+        await asyncio.gather(*retried)
+        return seen
+
+    assert calls_waiting() == (0, 0.0)
+    waiting, seconds = asyncio.run(seen_meanwhile())
+    assert waiting == 1 and 0.0 < seconds <= 0.33
+    assert calls_waiting() == (0, 0.0)

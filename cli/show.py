@@ -19,7 +19,7 @@ from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.queries.states import INTERRUPTED, seen_now
+from evalflows.store.queries.states import INTERRUPTED, spooled_if_running
 from evalflows.store.records import controls_batch
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
@@ -66,8 +66,8 @@ def ls(verbose: bool, **wanted: str | datetime | None) -> None:
 
 def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", headings=2)
-    for name, identity, state, group, answered, planned, failed, dataset, started in rows:
-        state, more = seen_now(store, state, group, identity, "outputs")
+    for name, identity, state, answered, planned, failed, dataset, started in rows:
+        more = spooled_if_running(store, state, identity, "outputs")
         out.add_row(
             name,
             identity,
@@ -84,7 +84,7 @@ def _listed_comparisons(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
     columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
     out = table(*columns, headings=2, wrapped=("experiments",))
     for name, identity, state, judged, planned, experiments, started in rows:
-        state, more = seen_now(store, state, identity, identity, "comparisons")
+        more = spooled_if_running(store, state, identity, "comparisons")
         out.add_row(
             name, identity, state, f"{judged + more}/{planned}", f"{started:%Y-%m-%d %H:%M}", ", ".join(experiments)
         )
@@ -193,7 +193,7 @@ STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "y
 
 
 _EXPERIMENTS = """
-select name, experiment_id, state, run_group, answered, planned, failed, dataset_name, started_at
+select name, experiment_id, state, answered, planned, failed, dataset_name, started_at
 from experiment_overview
 where ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
   and ($3 is null or started_at >= $3::timestamp at time zone 'UTC') and ($4 is null or dataset_name = $4)
@@ -209,7 +209,7 @@ order by started_at desc
 """
 
 _OVERVIEW = """
-select name, experiment_id, state, run_group, reason, answered, failed, planned, calls, calls_cached, cost_usd,
+select name, experiment_id, state, reason, answered, failed, planned, calls, calls_cached, cost_usd,
        mean_latency_s, recorded_calls, unrecorded > 0 as has_unrecorded
 from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
 """
@@ -248,7 +248,6 @@ def _in_words(
     name: str,
     identity: str,
     state: str,
-    group: str,
     reason: str | None,
     answered: int,
     failed: int,
@@ -260,7 +259,7 @@ def _in_words(
     recorded: int,
     has_unrecorded: bool,
 ) -> Text:
-    state, more = seen_now(store, state, group, identity, "outputs")
+    more = spooled_if_running(store, state, identity, "outputs")
     text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
     text.append(f": {answered + more} of {planned} answered")
     if failed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalflows.cli.documents import FORMAT
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.running import find_modules_here
 from evalflows.cli.show import CHANGES, VERBOSE
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
 @click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@FORMAT
 @VERBOSE
 def plan(
     spec: str,

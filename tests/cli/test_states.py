@@ -1,5 +1,6 @@
 """What `ls` and `show` say of runs that are under way, and of those that were killed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -73,6 +74,14 @@ def test_what_nobody_works_on_was_interrupted(begun: ExperimentRow) -> None:
     assert states(begun) == ["interrupted"]
     assert f"app {begun.experiment_id} interrupted" in said("ls")
     assert f"`evalflows resume {begun.experiment_id}` continues" in said("show", begun.experiment_id)
+
+
+def test_a_document_says_that_it_was_interrupted(begun: ExperimentRow) -> None:
+    (listed,) = json.loads(said("ls", "--format", "json"))
+    assert (listed["kind"], listed["state"], listed["answered"]) == ("experiment", "interrupted", 3)
+    shown = json.loads(said("show", begun.experiment_id, "--format", "json"))
+    assert {"kind": "experiment", **shown["experiments"][0]} == listed
+    assert shown["next"] == f"evalflows resume {begun.experiment_id}"
 
 
 def test_what_somebody_works_on_is_running(begun: ExperimentRow, held: object) -> None:

@@ -6,6 +6,7 @@ from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.gates.baselines import approve_baseline
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.analysis.gates.kept_decision import keep_decision
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
@@ -31,7 +32,7 @@ def decide_again(decision_id: str) -> DecisionRow:
 def decide_on(
     candidate: Compared, baseline: Compared | None, gate: GateSpec, confidence_level: float | None = None
 ) -> DecisionRow:
-    """Decide a gate on two existing experiments. The decision is not stored.
+    """Decide a gate on two existing experiments, and store the decision: `evalflows explain` explains it.
 
     Args:
         candidate: Id, id prefix or name of an experiment, or a result of `evaluate`.
@@ -49,7 +50,7 @@ def decide_on(
     spec = experiment_spec(candidate_row)
     spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
-    return GateEvaluation(gate=gate, pair=pair).decision()
+    return keep_decision(store, GateEvaluation(gate=gate, pair=pair))
 
 
 def approve(

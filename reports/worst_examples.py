@@ -85,7 +85,7 @@ def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Worst
     )
     for *_, result in ranked:
         if items := _items(store, result, SHOWN):
-            return Worst(examples=[_of_result(result, items)], command=_drops_command(store, result))
+            return Worst(examples=[_of_result(result, items)], command=drops_command(store, result))
     return None
 
 
@@ -185,7 +185,7 @@ def _items(store: Store, result: Result, count: int | None) -> list[WorstItem]:
     return [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
 
 
-def _drops_command(store: Store, result: Result) -> str:
+def drops_command(store: Store, result: Result) -> str:
     """Return the command that lists every example that got worse; `show` knows the baseline of the experiment's run."""
     query = """select baseline_experiment_id from verdicts where candidate_experiment_id = $1 and metric = $2
                and slice is null and decision_id is null and comparison_id is null"""

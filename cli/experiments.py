@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evalflows.cli.backtest import print_backtest
 from evalflows.cli.comparison import print_comparison, run_comparison, show_comparison
 from evalflows.cli.documents import FORMAT, print_json, stdout_for
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import print_decisions
+from evalflows.cli.plan import print_plan
 from evalflows.cli.running import prepared
 from evalflows.cli.show import (
     CHANGES,
@@ -35,6 +37,7 @@ from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
+from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.lookup import (
     comparison_beside,
     find_comparison,
@@ -137,13 +140,18 @@ def _run(
 @FORMAT
 @VERBOSE
 def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: bool, form: str, verbose: bool) -> None:
-    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group."""
+    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.
+
+    Also a plan or a backtest, by its id or an id prefix.
+    """
     if against and not metrics:
         raise click.UsageError("--against: wanted --worst too")
     with one_line_errors(verbose):
         if not is_store(layout := Layout.at()):
             raise InputError(f"experiment {experiment!r}: {no_experiments(layout)}")
         store = Store()
+        if is_report(experiment) and _print_report(store, experiment, form):
+            return
         if is_comparison(store, experiment) and not metrics:
             show_comparison(find_comparison(store, experiment), wide=wide, form=form)
             return
@@ -154,6 +162,20 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: b
             _print_worst(store, found, metrics, against, form)
         else:
             _print_results(found, wide=wide, form=form)
+
+
+def _print_report(store: Store, reference: str, form: str) -> bool:
+    """Print a plan or a backtest as when it was made. Return whether there is one."""
+    if (found := find_report(store, reference)) is None:
+        return False
+    kind, identity, content = found
+    if form == "json":
+        print_json({f"{kind}_id": identity, **content})
+    elif kind == "plan":
+        print_plan(content)
+    else:
+        print_backtest(console(), content)
+    return True
 
 
 def _print_worst(

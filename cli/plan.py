@@ -73,8 +73,8 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     if any(metric["sample_sizes"] for metric in plan["metrics"]):
         out.print(_sizes(plan))
         out.print()
-    for sentence in plan["sentences"]:
-        out.print(Text(sentence, style="" if sentence.startswith(" ") else "bold"))
+    for sentence, is_detail in zip(plan["sentences"], plan["is_detail"], strict=True):
+        out.print(Text(sentence, style="" if is_detail else "bold"))
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:
@@ -131,9 +131,11 @@ def _some(number: int | None) -> str:
 
 def _document(plan: "Plan") -> dict[str, Any]:
     """All figures as values of JSON; of the spec only its name."""
-    from evalflows.flows.api.planning import sentences_of
+    from evalflows.flows.api.planning import Detail, sentences_of
 
-    content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences_of(plan)}
+    sentences = sentences_of(plan)
+    content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences}
+    content["is_detail"] = [isinstance(sentence, Detail) for sentence in sentences]
     del content["spec"]
     content["calls"] = [{**asdict(call), "usd": call.usd} for call in plan.calls]
     return plain(content)  # type: ignore[no-any-return]

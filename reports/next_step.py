@@ -7,6 +7,7 @@ from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Result
 from evalflows.reports.sql_text import shell_text, sql_text
 from evalflows.reports.worst_examples import drops_command
+from evalflows.specs.experiment import TRIAL
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -80,7 +81,9 @@ def _explain(decision: Decision, explained: bool) -> str:
 
 
 def _after_pass(store: Store, candidate: str) -> str:
-    if any(approval.holds and approval.experiment_id == candidate for approval in approvals(store)):
+    (rows,) = ask(store, ("select tags from experiments where experiment_id = $1", [candidate]))
+    is_trial = any(TRIAL in tags for (tags,) in rows)
+    if is_trial or any(approval.holds and approval.experiment_id == candidate for approval in approvals(store)):
         return f"evalflows show {candidate} --wide"
     return f"evalflows baseline approve {candidate}"
 

@@ -90,6 +90,14 @@ def test_no_more_than_twenty_pairs_are_shown_and_all_are_counted(spec: str) -> N
     assert "18 older pairs were left out" in run(spec, "--gate", "release", "--replicates", "0", "--limit", "10").output
 
 
+def test_trials_are_left_out(spec: str) -> None:
+    past = Past()
+    past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there
+    past.experiment({"right": passes(0.1, N, seed=10)}, target_version="x", tags=["trial"])
+    document = json.loads(run(spec, "--gate", "release", "--replicates", "0", "--format", "json").stdout)
+    assert document["experiments"] == 5
+
+
 def test_a_change_of_the_spec_counts(spec: str) -> None:
     done = run(spec, "--gate", "release", "--replicates", "0", "--set", "gates.0.non_inferiority.right=0.9")
     assert "the gate would have blocked 0 (FAIL), passed 9 (PASS)" in " ".join(done.output.split())

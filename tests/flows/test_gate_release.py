@@ -290,6 +290,15 @@ def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
     assert rows(f"select metric from verdicts where decision_id = '{first.decision_id}'") == [("exact_match",)]
 
 
+def test_no_gate_decides_on_a_trial(tmp_path: Path) -> None:
+    old = drawn(40, 0.8)
+    fields = gated(tmp_path, [GUARD], {"tags": ["trial"]}, old=old, new=old)
+    with pytest.raises(InputError, match="spec 'app': got the tag 'trial', wanted a run that a gate may decide on"):
+        gate(spec_of(fields))
+    run(spec_of(fields))
+    assert rows("select count(*) from decisions") == [(0,)]
+
+
 def test_a_spec_without_gates_is_no_gate(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got no gates"):
         gate(spec_of(gated(tmp_path, [], old=[True] * 3)))

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalflows.cli.documents import stdout_for
 from evalflows.cli.running import prepared
+from evalflows.cli.terminal import stdout_to_stderr
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
@@ -27,7 +27,7 @@ def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple
     kept["metadata"] = {**(row.get("metadata") or {}), ANSWER: row[ANSWER]}
     target = RecordedTarget(kind="recorded", name="row", column=ANSWER)
     changes = {"dataset": DatasetSpec(rows=[kept]), "targets": [target], "tags": [TRIAL]}
-    with stdout_for("json"), prepared(False, spec.name) as watch:
+    with stdout_to_stderr(), prepared(False, spec.name) as watch:
         from evalflows import run
 
         (identity,) = run(spec.model_copy(update=changes), None, watch)

@@ -48,7 +48,7 @@ def after_experiments(
             if decision.conclusion == conclusion:
                 return _after_open(decision, spec, explained) if conclusion != "FAIL" else _explain(decision, explained)
     if unfinished := _unfinished(store, shown):
-        return f"evalflows resume {unfinished}"
+        return unfinished
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id)
     return after_comparison(compared) if compared else _without_gate(store, results, shown)
@@ -57,7 +57,7 @@ def after_experiments(
 def after_comparison(overview: Overview) -> str:
     """Return the command that fits a comparison: the rest of it, or its pairs."""
     if overview.state != "completed":
-        return f"evalflows resume {overview.comparison_id}"
+        return _after_unfinished(overview.comparison_id, overview.state)
     columns = "example_id, winner, comment, inputs, left_outputs, right_outputs"
     where = f"comparison_id = {sql_text(overview.comparison_id)}"
     return f"evalflows sql {shell_text(f'select {columns} from pair_outcomes where {where}')}"
@@ -116,7 +116,13 @@ def _failures(store: Store, results: Sequence[Result], experiment: str) -> str |
 
 
 def _unfinished(store: Store, experiments: Sequence[str]) -> str | None:
-    query = """select experiment_id from experiments where state <> 'completed' and list_contains($1, experiment_id)
+    query = """select experiment_id, state from experiments
+               where state <> 'completed' and list_contains($1, experiment_id)
                order by list_position($1, experiment_id) limit 1"""
     (rows,) = ask(store, (query, [list(experiments)]))
-    return rows[0][0] if rows else None
+    return _after_unfinished(*rows[0]) if rows else None
+
+
+def _after_unfinished(identity: str, state: str) -> str:
+    """Return the command for what is not completed: nobody can resume what a process works on."""
+    return f"evalflows show {identity}  # it is running" if state == "running" else f"evalflows resume {identity}"

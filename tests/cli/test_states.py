@@ -87,7 +87,9 @@ def test_a_document_says_that_it_was_interrupted(begun: ExperimentRow) -> None:
 def test_what_somebody_works_on_is_running(begun: ExperimentRow, held: object) -> None:
     assert states(begun) == ["running"]
     assert f"app {begun.experiment_id} running" in said("ls")
-    assert f"app ({begun.experiment_id}) running" in said("show", begun.experiment_id)
+    shown = said("show", begun.experiment_id)
+    assert f"app ({begun.experiment_id}) running" in shown
+    assert shown.endswith(f"next: evalflows show {begun.experiment_id} # it is running"), "resume would be refused"
 
 
 def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) -> None:

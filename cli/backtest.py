@@ -1,7 +1,8 @@
 """Backtest a gate: what it would have decided on past pairs of experiments, and its error rates."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,10 +11,13 @@ from evalflows.cli.gate import STYLES
 from evalflows.cli.show import CHANGES, VERBOSE_RUN
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Console, Text, console, echo
-from evalflows.reports.backtest import Backtest, PastDecision
+from evalflows.reports.document import plain
 from evalflows.specs.safe_text import json_text
+from evalflows.store.parquet import Store
+from evalflows.store.queries.kept_reports import keep_report
 
 if TYPE_CHECKING:
+    from evalflows.reports.backtest import Backtest
     from evalflows.specs.experiment import ExperimentSpec
 
 SHOWN = 20
@@ -43,48 +47,57 @@ def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], v
     """Backtest the gates of a SPEC file on all past pairs of experiments.
 
     Pairs of the same target are included. The result: how often the gates would have blocked a release, their
-    false-alarm rate, and which losses they would have detected. Nothing is run, called or stored.
+    false-alarm rate, and which losses they would have detected. Nothing is run or called, and
+    nothing but the backtest is stored.
     """
     from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
         experiment = load_experiment(spec, changes)
         for result in _backtests(experiment, name, settings):
+            document = plain(result.as_dict())
+            identity = keep_report(Store(), "backtest", result.gate, document, "\n".join(document["sentences"]))
             if form == "json":
-                echo(json_text(result.as_dict(), default=str))
+                echo(json_text({"backtest_id": identity, **document}))
             else:
-                print_backtest(console(), result)
+                print_backtest(console(), document)
+                echo(f"kept: evalflows show {identity}")
 
 
-def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int]) -> list[Backtest]:
+def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int]) -> "list[Backtest]":
     from evalflows.flows.api.backtest import backtest_gate
 
     return backtest_gate(spec, name, **settings)
 
 
-def print_backtest(out: Console, result: Backtest) -> None:
-    """Print the newest pairs, the number of pairs by conclusion, and a summary in sentences."""
-    out.print(Text(f"gate {result.gate}, backtested on {result.experiments} experiments", style="bold"))
-    if result.decisions:
+def print_backtest(out: Console, backtest: Mapping[str, Any]) -> None:
+    """Print the newest pairs, the number of pairs by conclusion, and a summary in sentences.
+
+    `backtest` is the document of `--format json`.
+    """
+    decisions = backtest["decisions"]
+    out.print(Text(f"gate {backtest['gate']}, backtested on {backtest['experiments']} experiments", style="bold"))
+    if decisions:
         rows = table("candidate", "baseline", "baseline is", "decision", "because", headings=2, wrapped=("because",))
-        for decision in result.decisions[:SHOWN]:
-            conclusion = Text("refused", style="yellow") if decision.is_refused else _conclusion(decision)
-            rows.add_row(decision.candidate, decision.baseline, _relation(decision), conclusion, decision.because)
+        for past in decisions[:SHOWN]:
+            rows.add_row(past["candidate"], past["baseline"], _relation(past), _conclusion(past), past["because"])
         out.print(rows)
-    if (more := len(result.decisions) - SHOWN) > 0:
-        counts = Counter("refused" if past.is_refused else past.conclusion for past in result.decisions)
+    if (more := len(decisions) - SHOWN) > 0:
+        counts = Counter("refused" if past["is_refused"] else past["conclusion"] for past in decisions)
         total = ", ".join(f"{count} {conclusion}" for conclusion, count in counts.most_common())
-        out.print(f"  and {more} more; all {len(result.decisions)}: {total}")
-    for sentence in result.sentences:
+        out.print(f"  and {more} more; all {len(decisions)}: {total}")
+    for sentence in backtest["sentences"]:
         out.print(Text(sentence))
 
 
-def _conclusion(decision: PastDecision) -> Text:
-    return Text(decision.conclusion, style=STYLES[decision.conclusion])
+def _conclusion(past: Mapping[str, Any]) -> Text:
+    if past["is_refused"]:
+        return Text("refused", style="yellow")
+    return Text(past["conclusion"], style=STYLES[past["conclusion"]])
 
 
-def _relation(decision: PastDecision) -> str:
-    if decision.relation == "halves":
+def _relation(past: Mapping[str, Any]) -> str:
+    if past["relation"] == "halves":
         return "its other half"
-    relation = "approved then" if decision.relation == "baseline" else "earlier"
-    return f"{relation}, same target" if decision.is_same_target else relation
+    relation = "approved then" if past["relation"] == "baseline" else "earlier"
+    return f"{relation}, same target" if past["is_same_target"] else relation

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalflows.cli.documents import print_json
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, WIDE, print_next
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console
 from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
+from evalflows.reports.document import document
 from evalflows.reports.next_step import after_comparison
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
@@ -88,15 +90,22 @@ def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *,
         from evalflows import compare as run_flow
 
         comparison_id = run_flow(spec, resume, watch)
-    print_comparison(comparison_id, wide=wide, is_last=True)
+    show_comparison(comparison_id, wide=wide)
 
 
-def print_comparison(comparison_id: str, *, wide: bool = False, is_last: bool = False) -> Overview:
-    """Print win rates, the ranking, known judge biases, and a summary in sentences; return what was compared.
-
-    With `wide` also p-values; if nothing else follows (`is_last`), the command to run next.
-    """
+def show_comparison(comparison_id: str, *, wide: bool = False, form: str = "table") -> None:
+    """Print a comparison and the command to run next."""
     report = comparison_report(Store(), comparison_id)
+    command = after_comparison(report.overview)
+    if form == "json":
+        print_json(document([], comparison=report, next_command=command))
+        return
+    print_comparison(report, wide=wide)
+    print_next(console(), command)
+
+
+def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
+    """Print win rates, the ranking, known judge biases, and a summary in sentences; with `wide` also p-values."""
     out = console()
     out.print(_all_columns(report) if wide else _rates(report))
     if report.overview.n_experiments > 2:
@@ -108,9 +117,6 @@ def print_comparison(comparison_id: str, *, wide: bool = False, is_last: bool = 
     out.print(_in_words(report.overview))
     for evaluator, error, count in report.errors:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
-    if is_last:
-        print_next(out, after_comparison(report.overview))
-    return report.overview
 
 
 def _rates(report: ComparisonReport) -> Table:

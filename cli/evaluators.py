@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +18,12 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.safe_text import json_text
 from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.ingest.jsonl import parse_json
+from evalflows.store.records import ScoreRow
 
 if TYPE_CHECKING:
     from evalflows.cli.described import Described
     from evalflows.execution.try_evaluator import EvaluationResult
+    from evalflows.llm.usage import Usage
 
 COLUMNS = ("name", "judges_by", "scope", "asks_for", "reference", "returns", "about")
 SCORE = ("metric", "turn", "value", "label", "comment", "status", "error")
@@ -31,6 +33,7 @@ SPENT = ("judge_model", "calls", "calls_cached", "tokens_in", "tokens_out", "cos
 @click.command()
 @click.argument("name", required=False)
 @click.option("--try", "row", metavar="ROW", help="Evaluate a row: JSON text, or FILE:N for the Nth row of a file.")
+@click.option("--keep", is_flag=True, help="With --try: keep the scores, as an experiment with the tag `trial`.")
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting of the evaluator. Repeatable.")
 @click.option("--connection", help="Connection of a model-based evaluator. Default: openai.")
 @click.option("--model", help="Model to call. Default: the connection's model.")
@@ -41,6 +44,7 @@ SPENT = ("judge_model", "calls", "calls_cached", "tokens_in", "tokens_out", "cos
 def evaluators(
     name: str | None,
     row: str | None,
+    keep: bool,
     changes: tuple[str, ...],
     connection: str | None,
     model: str | None,
@@ -51,19 +55,22 @@ def evaluators(
 
     NAME is a short name, or your own module:name.
     With --try, run the evaluator on one row: {"inputs", "outputs", "reference_outputs", "metadata"}, with the answer
-    under outputs. Model calls are paid for and recorded in the ledger; nothing else is stored.
+    under outputs. Model calls are paid for and recorded in the ledger; the scores are stored with --keep.
     """
     with one_line_errors(verbose):
         if name is None:
-            _refuse_without_name({"--try": row, "--set": changes, "--connection": connection, "--model": model})
+            given = {"--try": row, "--keep": keep, "--set": changes, "--connection": connection, "--model": model}
+            _refuse_without_name(given)
             _list(form)
             return
         if ":" in name:
             find_modules_here()
+        if keep and row is None:
+            raise InputError("--keep: wanted --try too")
         if row is None:
             _describe(name, _settings(changes), form)
         else:
-            _try(_spec(name, _settings(changes), connection, model), row, form)
+            _try(_spec(name, _settings(changes), connection, model), row, form, keep=keep)
 
 
 def _refuse_without_name(options: Mapping[str, Any]) -> None:
@@ -165,13 +172,26 @@ def _spec(name: str, settings: Mapping[str, Any], connection: str | None, model:
     )
 
 
-def _try(spec: ExperimentSpec, row: str, form: str) -> None:
+def _try(spec: ExperimentSpec, row: str, form: str, *, keep: bool) -> None:
     """Print the scores of the row. Raise IncompleteError if a model could not be called, InputError on other errors."""
     content, source, number = _row(row)
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from evalflows.execution.try_evaluator import try_evaluator  # late: Prefect takes seconds to import
+    kept = None
+    results: Sequence[EvaluationResult | ScoreRow]
+    if keep:
+        from evalflows.cli.kept_trial import run_trial
 
-    results = try_evaluator(spec, content, source, number)
+        kept, results = run_trial(spec, content, f"{source}:{number}")
+    else:
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        from evalflows.execution.try_evaluator import try_evaluator  # late: Prefect takes seconds to import
+
+        results = try_evaluator(spec, content, source, number)
+    _print_scores(results, form)
+    if kept:
+        echo(f"kept: evalflows show {kept}", err=form != "table")
+
+
+def _print_scores(results: "Sequence[EvaluationResult | ScoreRow]", form: str) -> None:
     for result in results:
         if result.error:
             kind = result.error_kind
@@ -202,30 +222,35 @@ def _row(text: str) -> tuple[dict[str, Any], str, int]:
     return row, "--try", 1
 
 
-def _columns(result: "EvaluationResult") -> dict[str, Any]:
-    usage = result.usage
+def _usage(result: "EvaluationResult | ScoreRow") -> "Usage | ScoreRow":
+    """What the score cost: a stored score says it itself."""
+    return result if isinstance(result, ScoreRow) else result.usage
+
+
+def _columns(result: "EvaluationResult | ScoreRow") -> dict[str, Any]:
+    usage = _usage(result)
     return {name: getattr(usage if hasattr(usage, name) else result, name) for name in (*SCORE, *SPENT)}
 
 
-def _in_words(result: "EvaluationResult") -> str:
+def _in_words(result: "EvaluationResult | ScoreRow") -> str:
     turn = f", turn {result.turn}" if result.turn is not None else ""
     lines = [f"{result.metric}{turn}: {_value(result)}", *(result.comment or "").splitlines()]
     return "\n  ".join(lines)
 
 
-def _value(result: "EvaluationResult") -> str:
+def _value(result: "EvaluationResult | ScoreRow") -> str:
     if result.value is None:
         return "does not apply" if result.label is None else result.label
     text = str(bool(result.value)).lower() if result.data_type == "BOOLEAN" else f"{result.value:.6g}"
     return text if result.label is None else f"{text} ({result.label})"
 
 
-def _spent(result: "EvaluationResult") -> str:
-    usage = result.usage
+def _spent(result: "EvaluationResult | ScoreRow") -> str:
+    usage = _usage(result)
     cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.6f} USD"
     model = f"; model {result.judge_model}" if result.judge_model else ""
     return f"{usage.calls} model calls, {usage.calls_cached} from the ledger, {cost}{model}"
 
 
-def _paid(result: "EvaluationResult") -> str:
-    return f" ({_spent(result)})" if result.usage.calls else ""
+def _paid(result: "EvaluationResult | ScoreRow") -> str:
+    return f" ({_spent(result)})" if _usage(result).calls else ""

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.comparison import print_comparison, run_comparison
+from evalflows.cli.backtest import print_backtest
+from evalflows.cli.comparison import print_comparison, run_comparison, show_comparison
+from evalflows.cli.documents import FORMAT, print_json, stdout_for
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.gate import print_decisions
+from evalflows.cli.plan import print_plan
 from evalflows.cli.running import prepared
 from evalflows.cli.show import (
     CHANGES,
@@ -17,18 +20,24 @@ from evalflows.cli.show import (
     VERBOSE_RUN,
     WIDE,
     print_calls,
+    print_examples,
     print_experiments,
     print_next,
     print_worst,
 )
 from evalflows.cli.terminal import console, echo_error
+from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decisions import decisions_of
+from evalflows.reports.document import document, worst_document
+from evalflows.reports.experiments_report import experiments_report
 from evalflows.reports.next_step import after_experiments
 from evalflows.reports.results import results_of
-from evalflows.specs.errors import InputError
+from evalflows.reports.worst_examples import all_worst
+from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
+from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.lookup import (
     comparison_beside,
     find_comparison,
@@ -46,14 +55,15 @@ if TYPE_CHECKING:
 @CHANGES
 @FRESH
 @WIDE
+@FORMAT
 @VERBOSE_RUN
-def run(spec: str, changes: tuple[str, ...], fresh: bool, wide: bool, verbose: bool) -> None:
+def run(spec: str, changes: tuple[str, ...], fresh: bool, wide: bool, form: str, verbose: bool) -> None:
     """Run the experiment described by a SPEC file (YAML)."""
     from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
-        _run(loaded, None, verbose, wide=wide, path=spec)
+        _run(loaded, None, verbose, wide=wide, form=form, path=spec)
 
 
 @click.command()
@@ -89,33 +99,96 @@ def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], v
     run_comparison(spec, row.comparison_id, verbose, wide=wide)
 
 
-def _run(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, path: str = "SPEC") -> None:
-    with prepared(verbose, spec.name) as watch:
+def _run(
+    spec: "ExperimentSpec",
+    group: str | None,
+    verbose: bool,
+    *,
+    wide: bool,
+    form: str = "table",
+    path: str = "SPEC",
+) -> None:
+    incomplete = None
+    with stdout_for(form), prepared(verbose, spec.name) as watch:
         from evalflows import run as run_flow
         from evalflows.llm.recorder import calls_made
 
         before = calls_made()
-        experiment_ids = run_flow(spec, group, watch)
-    _print_results(experiment_ids, calls_made() - before, wide=wide, spec=path)
+        try:
+            experiment_ids: Sequence[str] = run_flow(spec, group, watch)
+        except IncompleteError as error:
+            if form == "table" or not error.experiments:
+                raise
+            experiment_ids, incomplete = error.experiments, error
+    _print_results(experiment_ids, calls_made() - before, wide=wide, form=form, spec=path)
+    if incomplete is not None:
+        raise incomplete
 
 
 @click.command()
 @click.argument("experiment")
+@click.option(
+    "--worst",
+    "metrics",
+    metavar="METRIC",
+    multiple=True,
+    help="List all examples that got worse by this metric instead, worst first; without a baseline, all, lowest first. "
+    "Repeatable.",
+)
+@click.option("--against", metavar="EXPERIMENT", help="With --worst: the experiment to compare with.")
 @WIDE
+@FORMAT
 @VERBOSE
-def show(experiment: str, wide: bool, verbose: bool) -> None:
-    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group."""
+def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: bool, form: str, verbose: bool) -> None:
+    """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.
+
+    Also a plan or a backtest, by its id or an id prefix.
+    """
+    if against and not metrics:
+        raise click.UsageError("--against: wanted --worst too")
     with one_line_errors(verbose):
         if not is_store(layout := Layout.at()):
             raise InputError(f"experiment {experiment!r}: {no_experiments(layout)}")
         store = Store()
-        if is_comparison(store, experiment):
-            print_comparison(find_comparison(store, experiment), wide=wide, is_last=True)
+        if is_report(experiment) and _print_report(store, experiment, form):
+            return
+        if is_comparison(store, experiment) and not metrics:
+            show_comparison(find_comparison(store, experiment), wide=wide, form=form)
             return
         found = find_experiments(store, experiment)
         if (runs := runs_named(store, experiment)) > 1:
             echo_error(f"the newest of {runs} runs named {experiment!r}; `evalflows ls` lists the others")
-        _print_results(found, wide=wide)
+        if metrics:
+            _print_worst(store, found, metrics, against, form)
+        else:
+            _print_results(found, wide=wide, form=form)
+
+
+def _print_report(store: Store, reference: str, form: str) -> bool:
+    """Print a plan or a backtest as when it was made. Return whether there is one."""
+    if (found := find_report(store, reference)) is None:
+        return False
+    kind, identity, content = found
+    if form == "json":
+        print_json({f"{kind}_id": identity, **content})
+    elif kind == "plan":
+        print_plan(content)
+    else:
+        print_backtest(console(), content)
+    return True
+
+
+def _print_worst(
+    store: Store, experiments: Sequence[str], metrics: Sequence[str], against: str | None, form: str
+) -> None:
+    """Print all examples that got worse by some metrics."""
+    other = find_experiments(store, against, just_one=True)[0] if against else None
+    worst = all_worst(store, experiments, metrics, other)
+    if form == "json":
+        print_json({"worst_examples": [worst_document(examples) for examples in worst]})
+        return
+    for examples in worst:
+        print_examples(console(), examples)
 
 
 def _print_results(
@@ -123,21 +196,28 @@ def _print_results(
     made: Mapping[str | None, int] | None = None,
     *,
     wide: bool = False,
+    form: str = "table",
     spec: str = "SPEC",
 ) -> None:
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
-    store, out = Store(), console()
-    results, decisions = results_of(store, experiment_ids), decisions_of(store, experiment_ids)
-    print_experiments(results, wide=wide, experiments=experiment_ids)
-    if made is not None:
-        print_calls(experiment_ids, made)
-    print_decisions(decisions)
-    compared = None
-    if comparison := comparison_beside(store, experiment_ids):
+    store, ids = Store(), experiment_ids
+    report = experiments_report(store, ids, results_of(store, ids), decisions_of(store, ids))
+    beside = comparison_beside(store, ids)
+    comparison = comparison_report(store, beside) if beside else None
+    calls_made = None if made is None else sum(made.get(identity, 0) for identity in ids)
+    compared = comparison.overview if comparison else None
+    command = after_experiments(store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids)
+    if form == "json":
+        print_json(document([report], comparison=comparison, calls_made=calls_made, next_command=command))
+        return
+    out = console()
+    print_experiments(report, wide=wide)
+    if calls_made is not None:
+        print_calls(report.experiments, calls_made)
+    print_decisions(report.decisions)
+    if comparison:
         out.print()
-        compared = print_comparison(comparison, wide=wide)
-    print_worst(out, results, decisions)
-    print_next(
-        out, after_experiments(store, results, decisions, spec=spec, compared=compared, experiments=experiment_ids)
-    )
+        print_comparison(comparison, wide=wide)
+    print_worst(out, report.worst)
+    print_next(out, command)

@@ -8,6 +8,7 @@ import click
 from rich.console import RenderableType
 from rich.padding import Padding
 
+from evalflows.cli.documents import FORMAT, print_json, stdout_for
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
 from evalflows.cli.show import (
     CHANGES,
@@ -24,9 +25,12 @@ from evalflows.cli.show import (
 from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, find_decision
+from evalflows.reports.document import document
+from evalflows.reports.experiments_report import ExperimentsReport, experiments_report
 from evalflows.reports.next_step import after_experiments
 from evalflows.reports.reproduce_decision import explained
 from evalflows.reports.results import results_against
+from evalflows.reports.worst_examples import worst_of
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
@@ -46,8 +50,11 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @FRESH
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @WIDE
+@FORMAT
 @VERBOSE_RUN
-def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, wide: bool, verbose: bool) -> None:
+def gate(
+    spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, wide: bool, form: str, verbose: bool
+) -> None:
     """Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.
 
     Exit code: 0 if all gates PASS, 1 if one FAILs, 3 if there is not enough evidence.
@@ -58,14 +65,14 @@ def gate(spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, wi
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
         store = Store()
         run_group = run_groups(store, find_experiments(store, group))[0] if group else None
-        _run_gate(loaded, run_group, verbose, wide=wide, path=spec)
+        _run_gate(loaded, run_group, verbose, wide=wide, form=form, path=spec)
 
 
-def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, path: str) -> None:
+def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, form: str, path: str) -> None:
     from evalflows.cli.running import prepared
 
     failed = None
-    with prepared(verbose, spec.name) as watch:
+    with stdout_for(form), prepared(verbose, spec.name) as watch:
         from evalflows import gate as run_flow
         from evalflows.llm.recorder import calls_made
 
@@ -75,7 +82,7 @@ def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide:
         except (GateFailedError, IncompleteError) as error:
             decision_ids, failed = list(error.decisions), error
     decisions = decisions_named(Store(), decision_ids)
-    _print_decided(decisions, calls_made() - before, wide=wide, path=path)
+    _print_decided(decisions, calls_made() - before, wide=wide, form=form, path=path)
     if failed is not None:
         raise failed
     if undecided := [decision for decision in decisions if decision.conclusion != "PASS"]:
@@ -84,17 +91,31 @@ def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide:
         sys.exit(NOT_ENOUGH_EVIDENCE)
 
 
-def _print_decided(decisions: Sequence[Decision], made: Mapping[str | None, int], *, wide: bool, path: str) -> None:
+def _print_decided(
+    decisions: Sequence[Decision], made: Mapping[str | None, int], *, wide: bool, form: str, path: str
+) -> None:
     """Print each candidate against its baseline and the decisions on it, the worst examples, and what to do next."""
-    store, out, everything = Store(), console(), []
-    for (candidate, baseline), group in _by_pair(decisions).items():
-        results = results_against(store, candidate, baseline, [decision.decision_id for decision in group])
-        print_experiments(results, wide=wide)
-        print_decisions(group)
-        print_worst(out, results, group)
-        everything += results
-    print_calls(list(dict.fromkeys(result.experiment_id for result in everything)), made)
-    print_next(out, after_experiments(store, everything, decisions, spec=path))
+    store, out = Store(), console()
+    reports = [_report_on(store, *pair, group) for pair, group in _by_pair(decisions).items()]
+    experiments = {one.experiment_id: one for report in reports for one in report.experiments}
+    calls_made = sum(made.get(identity, 0) for identity in experiments)
+    results = [result for report in reports for result in report.results]
+    command = after_experiments(store, results, decisions, spec=path)
+    if form == "json":
+        print_json(document(reports, calls_made=calls_made, next_command=command))
+        return
+    for report in reports:
+        print_experiments(report, wide=wide)
+        print_decisions(report.decisions)
+        print_worst(out, report.worst)
+    print_calls([*experiments.values()], calls_made)
+    print_next(out, command)
+
+
+def _report_on(store: Store, candidate: str, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
+    """The report of a candidate and its baseline, with these decisions on them."""
+    results = results_against(store, candidate, baseline, [decision.decision_id for decision in decisions])
+    return experiments_report(store, dict.fromkeys(one.experiment_id for one in results), results, decisions)
 
 
 def _by_pair(decisions: Sequence[Decision]) -> dict[tuple[str, str | None], list[Decision]]:
@@ -154,7 +175,7 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
         results = results_against(
             store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
         )
-        print_worst(out, results, [stored])
+        print_worst(out, worst_of(store, results, [stored]))
         print_next(out, after_experiments(store, results, [stored], explained=True))
 
 

@@ -1,26 +1,25 @@
 """Read the store: ls, sql, and the tables of experiments. Nothing here loads Prefect."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from textwrap import indent
-from typing import Any
 
 import click
 
+from evalflows.cli.documents import FORMAT, print_json
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Console, Text, console, echo
-from evalflows.reports.decisions import Decision
-from evalflows.reports.results import Result, judges_in_sentences, sentences
-from evalflows.reports.worst_examples import worst_of
+from evalflows.reports.comparison import Overview, comparison_overviews
+from evalflows.reports.document import listed
+from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport, overviews
+from evalflows.reports.results import Result
+from evalflows.reports.worst_examples import Worst, WorstExamples
 from evalflows.specs.safe_text import one_line
-from evalflows.store.catalog import ask
 from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
-from evalflows.store.queries.lookup import run_groups
-from evalflows.store.queries.states import INTERRUPTED, seen_now
-from evalflows.store.records import controls_batch
+from evalflows.store.queries.states import INTERRUPTED
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
@@ -44,97 +43,94 @@ STARTED_ANEW = ("use_cache=false", "run_key=null")
 @click.option("--dataset", help="Only experiments on this dataset.")
 @click.option("--tag", help="Only those with this tag.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
+@FORMAT
 @VERBOSE
-def ls(verbose: bool, **wanted: str | datetime | None) -> None:
+def ls(form: str, verbose: bool, **wanted: str | datetime | None) -> None:
     """List experiments and comparisons, newest first."""
     with one_line_errors(verbose):
         if not is_store(layout := Layout.at()):
-            echo(one_line(no_experiments(layout)))
+            _print_list([], [], form, one_line(no_experiments(layout)))
             return
         store = Store(layout.root)
         values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
-        rows, compared = ask(store, (_EXPERIMENTS, values), (_COMPARISONS, values))
-        if not rows and not compared:
-            is_filtered = any(value is not None for value in values)
-            echo("no experiments of that kind" if is_filtered else one_line(no_experiments(layout)))
-            return
-        if rows:
-            console().print(_listed(store, rows))
-        if compared:
-            console().print(_listed_comparisons(store, compared))
+        is_filtered = any(value is not None for value in values)
+        none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
+        experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
+        compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
+        _print_list(experiments, compared, form, none)
 
 
-def _listed(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
+def _print_list(experiments: Sequence[ExperimentOverview], compared: Sequence[Overview], form: str, none: str) -> None:
+    """Print experiments and comparisons; as a table, `none` if there are none."""
+    if form == "json":
+        print_json(listed(experiments, compared))
+        return
+    if not experiments and not compared:
+        echo(none)
+    if experiments:
+        console().print(_listed(experiments))
+    if compared:
+        console().print(_listed_comparisons(compared))
+
+
+def _listed(experiments: Sequence[ExperimentOverview]) -> Table:
     out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", headings=2)
-    for name, identity, state, group, answered, planned, failed, dataset, started in rows:
-        state, more = seen_now(store, state, group, identity, "outputs")
-        out.add_row(
-            name,
-            identity,
-            state,
-            f"{answered + more}/{planned}",
-            str(failed),
-            dataset or "",
-            f"{started:%Y-%m-%d %H:%M}",
-        )
+    for one in experiments:
+        answered, started = f"{one.answered}/{one.planned}", f"{one.started_at:%Y-%m-%d %H:%M}"
+        cells = (one.name, one.experiment_id, one.state, answered, str(one.failed), one.dataset_name or "", started)
+        out.add_row(*cells)
     return out
 
 
-def _listed_comparisons(store: Store, rows: Sequence[Sequence[Any]]) -> Table:
+def _listed_comparisons(compared: Sequence[Overview]) -> Table:
     columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
     out = table(*columns, headings=2, wrapped=("experiments",))
-    for name, identity, state, judged, planned, experiments, started in rows:
-        state, more = seen_now(store, state, identity, identity, "comparisons")
-        out.add_row(
-            name, identity, state, f"{judged + more}/{planned}", f"{started:%Y-%m-%d %H:%M}", ", ".join(experiments)
-        )
+    for one in compared:
+        judged = f"{one.judged + one.decided_without_judge}/{one.planned}"
+        cells = (one.name, one.comparison_id, one.state, judged, f"{one.started_at:%Y-%m-%d %H:%M}")
+        out.add_row(*cells, ", ".join(one.experiments))
     return out
 
 
-def print_experiments(
-    results: Sequence[Result], *, wide: bool = False, experiments: Sequence[str] | None = None
-) -> None:
+def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     """Print results: each metric with its interval, its difference from the baseline and verdict, missing scores, cost
-    and errors; with `wide` also counts and p-values. `experiments` are ids: some may have no result."""
-    store = Store()
-    identities = list(experiments or dict.fromkeys(result.experiment_id for result in results))
-    arguments = [identities]
-    overviews, errors, cuts, unpriced, judges = ask(
-        store,
-        *((query, arguments) for query in (_OVERVIEW, _ERRORS, _CUTS, _UNPRICED)),
-        (_JUDGES, [[controls_batch(group) for group in run_groups(store, identities)]]),
-    )
+    and errors; with `wide` also counts and p-values."""
     out = console()
-    out.print(_all_columns(results) if wide else _metrics(results))
-    for sentence in sentences(results):
+    out.print(_all_columns(report.results) if wide else _metrics(report.results))
+    for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
-    mentioned = judges_in_sentences(results)
-    for judge, passed, message in judges:
-        if judge not in mentioned:
-            out.print(Text(f"{judge}: {message}", style="" if passed else "yellow"))
-    for overview in overviews:
-        out.print(_in_words(store, *overview))
-    for number, (name, what, error, count, trace) in enumerate(errors):
-        out.print(Text(f"  {count} x {name}, {what}: {error}", style="yellow"))
-        if trace and number < TRACES:
-            out.print(Text(indent(trace, "    "), lines=True))
-    for name, calls, budget in unpriced:
-        unknown = f"  {name}: {calls} calls of unknown price do not count toward its budget of {budget:g} USD"
-        out.print(Text(unknown, style="bold red"))
-    for connection, low, high, count in cuts:
-        out.print(f"  {connection}: {low} to {high} calls at once, reduced {count} times because calls were refused")
+    for check in report.unmentioned_checks:
+        out.print(Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow"))
+    for overview in report.experiments:
+        out.print(_in_words(overview))
+    for number, failure in enumerate(report.failures):
+        text = f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}"
+        out.print(Text(text, style="yellow"))
+        if failure.trace and number < TRACES:
+            out.print(Text(indent(failure.trace, "    "), lines=True))
+    for calls in report.unpriced:
+        what = f"{calls.calls} calls of unknown price do not count toward its budget of {calls.budget_usd:g} USD"
+        out.print(Text(f"  {calls.experiment}: {what}", style="bold red"))
+    for limit in report.reduced_limits:
+        reduced = f"reduced {limit.times} times because calls were refused"
+        out.print(f"  {limit.connection}: {limit.lowest} to {limit.highest} calls at once, {reduced}")
 
 
-def print_worst(out: Console, results: Sequence[Result], decisions: Sequence[Decision] = ()) -> None:
+def print_worst(out: Console, worst: Worst | None) -> None:
     """Print the examples that got worse, and the command that lists all of them; nothing if none did."""
-    if worst := worst_of(Store(), results, decisions):
+    if worst:
         out.print()
         for examples in worst.examples:
-            heading, *lines = examples.lines(min(out.width, MAX_WIDTH))
-            out.print(Text(heading, style="bold"))
-            for line in lines:
-                out.print(Text(line))
+            print_examples(out, examples)
         echo(one_line(f"all of them: {worst.command}"))
+
+
+def print_examples(out: Console, examples: WorstExamples) -> None:
+    """Print examples below a heading: question, answers and values."""
+    heading, *lines = examples.lines(min(out.width, MAX_WIDTH))
+    out.print(Text(heading, style="bold"))
+    for line in lines or ["  none"]:
+        out.print(Text(line))
 
 
 def print_next(out: Console, command: str) -> None:
@@ -143,13 +139,10 @@ def print_next(out: Console, command: str) -> None:
     echo(one_line(f"next: {command}"))
 
 
-def print_calls(identities: Sequence[str], made: Mapping[str | None, int]) -> None:
+def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
     """Print the number of calls recorded for experiments in this run."""
-    query = """select bool_or(unrecorded + unrecorded_judgements > 0) from experiment_overview
-               where list_contains(?, experiment_id)"""
-    (((has_unrecorded,),),) = ask(Store(), (query, [list(identities)]))
-    calls = "recorded model calls" if has_unrecorded else "model calls"
-    console().print(f"{sum(made.get(identity, 0) for identity in identities)} {calls} made in this run")
+    calls = "recorded model calls" if any(one.unrecorded for one in experiments) else "model calls"
+    console().print(f"{calls_made} {calls} made in this run")
 
 
 def _metrics(results: Sequence[Result]) -> Table:
@@ -192,95 +185,32 @@ TRACES = 3
 P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
+_WANTED = """
+    ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
+    and ($3 is null or started_at >= $3::timestamp at time zone 'UTC')"""
 
-_EXPERIMENTS = """
-select name, experiment_id, state, run_group, answered, planned, failed, dataset_name, started_at
-from experiment_overview
-where ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
-  and ($3 is null or started_at >= $3::timestamp at time zone 'UTC') and ($4 is null or dataset_name = $4)
-order by started_at desc, target
-"""
-
-_COMPARISONS = """
-select name, comparison_id, state, judged + decided_without_judge, planned, experiments, started_at
-from comparison_overview
-where ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
-  and ($3 is null or started_at >= $3::timestamp at time zone 'UTC') and $4 is null
-order by started_at desc
-"""
-
-_OVERVIEW = """
-select name, experiment_id, state, run_group, reason, answered, failed, planned, calls, calls_cached, cost_usd,
-       mean_latency_s, recorded_calls, unrecorded > 0 as target_unrecorded,
-       unrecorded_judgements > 0 as judges_unrecorded
-from experiment_overview where list_contains($1, experiment_id) order by list_position($1, experiment_id)
-"""
-
-_CUTS = """
-select connection, min(width), max(width), count(*) filter (reason in ('refused', 'refused_waiting')) as cuts
-from (select distinct connection, process, changed_at, width, reason from limits where list_contains($1, experiment_id))
-group by connection having cuts > 0 order by connection
-"""
-
-_UNPRICED = """
-select e.name, count(*), any_value(e.budget_usd) from calls c join experiments e using (experiment_id)
-where list_contains($1, experiment_id) and e.budget_usd is not null and c.cost_usd is null
-group by e.name order by e.name
-"""
-
-_JUDGES = """
-select subject_id, passed, message from checks
-where list_contains($1, batch_id) and subject_kind = 'judge' order by subject_id
-"""
-
-_ERRORS = """
-select e.name, what, error, count(*) as n, min(error_trace) from (
-    select experiment_id, 'target' as what, error, error_trace from outputs where status = 'failed'
-    union all
-    select experiment_id, evaluator as what, error, error_trace from scores
-    where status = 'failed' and coalesce(error_kind, '') <> 'no_output'
-) f join experiments e using (experiment_id)
-where list_contains($1, experiment_id)
-group by all order by n desc, e.name, what, error limit 10
-"""
+_NEWEST = "order by started_at desc"
 
 
-def _in_words(
-    store: Store,
-    name: str,
-    identity: str,
-    state: str,
-    group: str,
-    reason: str | None,
-    answered: int,
-    failed: int,
-    planned: int,
-    calls: int | None,
-    cached: int | None,
-    cost: float | None,
-    latency: float | None,
-    recorded: int,
-    target_unrecorded: bool,
-    judges_unrecorded: bool,
-) -> Text:
-    state, more = seen_now(store, state, group, identity, "outputs")
-    text = Text(f"{name} ({identity}) ").append(state, style="green" if state == "completed" else "bold red")
-    text.append(f": {answered + more} of {planned} answered")
-    if failed:
-        text.append(f", {failed} failed", style="bold red")
-    if latency is not None:
-        text.append(f", {latency:.2f} s each")
-    if calls is not None:
-        text.append(
-            f"; {calls} model calls, {cached} from the ledger, {'cost unknown' if cost is None else f'{cost:.4f} USD'}"
-        )
-    unrecorded = {"the target": target_unrecorded, "evaluators": judges_unrecorded}
-    if owners := [owner for owner, is_unrecorded in unrecorded.items() if is_unrecorded]:
-        whose = " and ".join(owners)
-        text.append(f"; model calls of {whose} were not recorded, so their cost is unknown ({recorded} others were)")
-    if state == INTERRUPTED:
-        text.append(f"; `evalflows resume {identity}` continues")
-    return text.append(f"; {reason}") if reason else text
+def _in_words(overview: ExperimentOverview) -> Text:
+    one = overview
+    text = Text(f"{one.name} ({one.experiment_id}) ")
+    text.append(one.state, style="green" if one.state == "completed" else "bold red")
+    text.append(f": {one.answered} of {one.planned} answered")
+    if one.failed:
+        text.append(f", {one.failed} failed", style="bold red")
+    if one.mean_latency_s is not None:
+        text.append(f", {one.mean_latency_s:.2f} s each")
+    if one.calls is not None:
+        cost = "cost unknown" if one.cost_usd is None else f"{one.cost_usd:.4f} USD"
+        text.append(f"; {one.calls} model calls, {one.calls_cached} from the ledger, {cost}")
+    if one.unrecorded:
+        others = f"({one.recorded_calls} others were)"
+        whose = " and ".join(one.unrecorded)
+        text.append(f"; model calls of {whose} were not recorded, so their cost is unknown {others}")
+    if one.state == INTERRUPTED:
+        text.append(f"; `evalflows resume {one.experiment_id}` continues")
+    return text.append(f"; {one.reason}") if one.reason else text
 
 
 def _loud(count: int) -> Text:

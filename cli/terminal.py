@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO
 
 import click
@@ -76,6 +76,20 @@ def echo_error(message: str) -> None:
 def echo_traceback() -> None:
     """Print the traceback of the exception that is being handled."""
     echo(traceback.format_exc(), err=True, nl=False)
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send to standard error what the block prints to standard output, also in processes that it starts."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:

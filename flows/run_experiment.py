@@ -64,7 +64,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         lease.check()
         lacking = finish_experiments(experiments, stopped)
         compute_differences(experiments)
-        if spec.gates:
+        if spec.gates and not spec.is_trial:
             decide(spec, experiments)
         publish_results(experiments)
         raise_failures(steps, lacking, experiments)

@@ -48,7 +48,11 @@ def assert_no_regression(
     """
     __tracebackhide__ = True
     claim = _Claim(
-        metric=metric, rules={"non_inferiority": {metric: margin}}, min_examples=min_examples, allow_open=allow_open
+        name=f"assert_no_regression {metric}",
+        metric=metric,
+        rules={"non_inferiority": {metric: margin}},
+        min_examples=min_examples,
+        allow_open=allow_open,
     )
     return _hold(claim, candidate, baseline, confidence)
 
@@ -80,7 +84,14 @@ def assert_at_least(
     """
     __tracebackhide__ = True
     rules = {"confident_thresholds" if sure else "thresholds": {metric: value}}
-    claim = _Claim(metric=metric, rules=rules, min_examples=min_examples, allow_open=allow_open, more_is_better=True)
+    claim = _Claim(
+        name=f"assert_at_least {metric}",
+        metric=metric,
+        rules=rules,
+        min_examples=min_examples,
+        allow_open=allow_open,
+        more_is_better=True,
+    )
     return _hold(claim, experiment, None, confidence)
 
 
@@ -100,7 +111,14 @@ def assert_at_most(
     """
     __tracebackhide__ = True
     rules = {"confident_thresholds" if sure else "thresholds": {metric: value}}
-    claim = _Claim(metric=metric, rules=rules, min_examples=min_examples, allow_open=allow_open, more_is_better=False)
+    claim = _Claim(
+        name=f"assert_at_most {metric}",
+        metric=metric,
+        rules=rules,
+        min_examples=min_examples,
+        allow_open=allow_open,
+        more_is_better=False,
+    )
     return _hold(claim, experiment, None, confidence)
 
 
@@ -108,6 +126,8 @@ def assert_at_most(
 class _Claim:
     """An assertion: one rule of a gate."""
 
+    name: str
+    """The name under which the decision is stored."""
     metric: str
     rules: Mapping[str, Mapping[str, float]]
     min_examples: int
@@ -145,13 +165,22 @@ def _decide(
     if not 0 < confidence_level < 1:
         raise InputError(f"confidence: got {confidence_level}, wanted a number between 0 and 1, such as 0.95")
     try:
-        gate = GateSpec.model_validate({"name": "pytest", "min_examples": claim.min_examples, **claim.rules})
+        gate = GateSpec.model_validate({"name": claim.name, "min_examples": claim.min_examples, **claim.rules})
     except ValidationError as error:
         raise InputError(first_problem(error, claim.metric)) from None
-    chosen = _default_experiment(claim.metric) if candidate is None else candidate
-    decision = decide_on(chosen, _resolve_baseline(baseline), gate, confidence_level)
-    _check(claim, decision)
-    return decision
+    chosen = _identity(_default_experiment(claim.metric) if candidate is None else candidate)
+    _check(claim, chosen)
+    return decide_on(chosen, _resolve_baseline(baseline), gate, confidence_level)
+
+
+def _identity(experiment: Compared) -> str:
+    from evalflows.store import Store
+    from evalflows.store.queries.lookup import find_experiments
+
+    if not isinstance(experiment, str):
+        return experiment.experiment_id
+    (identity,) = find_experiments(Store(), experiment, just_one=True)
+    return identity
 
 
 def _default_experiment(metric: str) -> str:
@@ -184,19 +213,18 @@ def _resolve_baseline(baseline: Compared | None) -> Compared | None:
     return approval.experiment_id
 
 
-def _check(claim: _Claim, decision: DecisionRow) -> None:
-    """Raise InputError for an unknown metric, or one with the opposite direction."""
+def _check(claim: _Claim, experiment: str) -> None:
+    """Raise InputError for an unknown metric, or one with the opposite direction, before a decision is stored."""
     from evalflows.reports.results import results_of
     from evalflows.reports.worst_items import is_higher_better
     from evalflows.specs.errors import InputError
     from evalflows.store import Store
 
-    store, experiment = Store(), decision.candidate_experiment_id
-    if decision.conclusion == "NOT ENOUGH EVIDENCE":
-        known = sorted({result.metric for result in results_of(store, [experiment]) if result.has_rows})
-        if claim.metric not in known:
-            wanted = f"one of {', '.join(known)}" if known else "an experiment with metrics"
-            raise InputError(f"metric: got {claim.metric!r}, wanted {wanted}")
+    store = Store()
+    known = sorted({result.metric for result in results_of(store, [experiment]) if result.has_rows})
+    if claim.metric not in known:
+        wanted = f"one of {', '.join(known)}" if known else "an experiment with metrics"
+        raise InputError(f"metric: got {claim.metric!r}, wanted {wanted}")
     if claim.more_is_better not in (None, is_higher_better(store, experiment, claim.metric)):
         better, instead = ("lower", "assert_at_most") if claim.more_is_better else ("higher", "assert_at_least")
         raise InputError(f"{claim.metric}: {better} is better, wanted {instead}")

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from evalflows.reports.figures import p_text, percent
 from evalflows.reports.names_apart import names_apart
 from evalflows.reports.results import conclusion_text, verdict_cell
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
+from evalflows.store.queries.states import spooled_if_running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,9 @@ class Overview:
     calls: int | None
     calls_cached: int | None
     cost_usd: float | None
+    experiments: list[str]  # names
+    started_at: datetime
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +214,9 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
     """
     for row in store.read("comparison_sets", comparison_id):
         store.verify(row.experiments, {"experiments", "outputs"})
-    overview, rates, ranking, biases, errors = ask(
-        store, *((query, [comparison_id]) for query in (_OVERVIEW, _RATES, _RATINGS, _BIASES, _ERRORS))
+    (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
+    rates, ranking, biases, errors = ask(
+        store, *((query, [comparison_id]) for query in (_RATES, _RATINGS, _BIASES, _ERRORS))
     )
     win_rates = [WinRate(**dict(zip(WinRate.__slots__, row, strict=True))) for row in rates]
     ranked = [RankedExperiment(**dict(zip(RankedExperiment.__slots__, row, strict=True))) for row in ranking]
@@ -220,7 +226,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         | {rate.baseline_experiment_id: rate.baseline for rate in win_rates},
     )
     return ComparisonReport(
-        overview=Overview(**dict(zip(Overview.__slots__, overview[0], strict=True))),
+        overview=overview,
         win_rates=[
             replace(rate, candidate=names[rate.candidate_experiment_id], baseline=names[rate.baseline_experiment_id])
             for rate in win_rates
@@ -231,14 +237,23 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
     )
 
 
+def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> list[Overview]:
+    """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
+    (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
+    found = [Overview(**dict(zip(Overview.__slots__, row, strict=True))) for row in rows]
+    more = [spooled_if_running(store, one.state, one.comparison_id, "comparisons") for one in found]
+    return [replace(one, judged=one.judged + count) for one, count in zip(found, more, strict=True)]
+
+
 def _between(pairs: Sequence[str], total: int) -> str:
     return "" if len(pairs) == total else f" between {'; '.join(pairs)}"
 
 
 _OVERVIEW = """
 select comparison_id, name, state, reason, n_experiments, n_shared, n_left_out, planned, judged, missing,
-       decided_without_judge, failed_output_policy, both_orders, randomize_order, calls, calls_cached, cost_usd
-from comparison_overview where comparison_id = ?
+       decided_without_judge, failed_output_policy, both_orders, randomize_order, calls, calls_cached, cost_usd,
+       experiments, started_at, ended_at
+from comparison_overview
 """
 
 _RATES = """

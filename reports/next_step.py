@@ -6,6 +6,9 @@ from evalflows.reports.comparison import Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Result
 from evalflows.reports.sql_text import shell_text, sql_text
+from evalflows.reports.worst_examples import drops_command
+from evalflows.specs.experiment import TRIAL
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
@@ -15,6 +18,9 @@ MORE_EXAMPLES = {
     *("interval_and_test_disagree", "not_significant_after_adjustment", "too_few", "below_min_examples"),
 }
 """Reasons for an open rule that more examples remove."""
+
+FEW_FAILED = 0.05
+"""The share of failed answers, or of a metric's missing scores, up to which an experiment is fit to be a baseline."""
 
 RETRIED = {"missing_unbounded", "missing_could_flip", "incomplete", "no_finished_batch"}
 """Reasons that `resume` may remove: it asks again for what failed or was not attempted."""
@@ -42,16 +48,16 @@ def after_experiments(
             if decision.conclusion == conclusion:
                 return _after_open(decision, spec, explained) if conclusion != "FAIL" else _explain(decision, explained)
     if unfinished := _unfinished(store, shown):
-        return f"evalflows resume {unfinished}"
+        return unfinished
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id)
-    return after_comparison(compared) if compared else _without_gate(store, shown)
+    return after_comparison(compared) if compared else _without_gate(store, results, shown)
 
 
 def after_comparison(overview: Overview) -> str:
     """Return the command that fits a comparison: the rest of it, or its pairs."""
     if overview.state != "completed":
-        return f"evalflows resume {overview.comparison_id}"
+        return _after_unfinished(overview.comparison_id, overview.state)
     columns = "example_id, winner, comment, inputs, left_outputs, right_outputs"
     where = f"comparison_id = {sql_text(overview.comparison_id)}"
     return f"evalflows sql {shell_text(f'select {columns} from pair_outcomes where {where}')}"
@@ -75,18 +81,48 @@ def _explain(decision: Decision, explained: bool) -> str:
 
 
 def _after_pass(store: Store, candidate: str) -> str:
-    if any(approval.holds and approval.experiment_id == candidate for approval in approvals(store)):
+    (rows,) = ask(store, ("select tags from experiments where experiment_id = $1", [candidate]))
+    is_trial = any(TRIAL in tags for (tags,) in rows)
+    if is_trial or any(approval.holds and approval.experiment_id == candidate for approval in approvals(store)):
         return f"evalflows show {candidate} --wide"
     return f"evalflows baseline approve {candidate}"
 
 
-def _without_gate(store: Store, shown: Sequence[str]) -> str:
-    """Compare the answers of several experiments; make a single one the baseline of those to come."""
-    return f"evalflows compare {' '.join(shown)}" if len(shown) > 1 else _after_pass(store, shown[0])
+def _without_gate(store: Store, results: Sequence[Result], shown: Sequence[str]) -> str:
+    """Compare the answers of several experiments; make a single one the baseline of those to come, unless many of its
+    rows failed or it is significantly worse: then look at these."""
+    if len(shown) > 1:
+        return f"evalflows compare {' '.join(shown)}"
+    (identity,) = shown
+    if failures := _failures(store, results, identity):
+        return failures
+    worse = next((one for one in results if one.experiment_id == identity and one.conclusion == "worse"), None)
+    return drops_command(store, worse) if worse else _after_pass(store, identity)
+
+
+def _failures(store: Store, results: Sequence[Result], experiment: str) -> str | None:
+    """Return the query for what failed, if that is more than FEW_FAILED of the answers, or of a metric's scores."""
+    query = "select failed > $2 * planned from experiment_overview where experiment_id = $1"
+    (((has_failed_answers,),),) = ask(store, (query, [experiment, FEW_FAILED]))
+    of_scores = [one for one in results if one.experiment_id == experiment and one.metric not in MEASURES]
+    has_failed_scores = any(one.missing > FEW_FAILED * (one.missing + one.scored) for one in of_scores)
+    if not (has_failed_answers or has_failed_scores):
+        return None
+    columns, table = (
+        ("example_id, error", "outputs") if has_failed_answers else ("metric, example_id, error", "item_scores")
+    )
+    where = f"experiment_id = {sql_text(experiment)} and status = 'failed'"
+    return f"evalflows sql {shell_text(f'select {columns} from {table} where {where}')}"
 
 
 def _unfinished(store: Store, experiments: Sequence[str]) -> str | None:
-    query = """select experiment_id from experiments where state <> 'completed' and list_contains($1, experiment_id)
+    query = """select experiment_id, state from experiments
+               where state <> 'completed' and list_contains($1, experiment_id)
                order by list_position($1, experiment_id) limit 1"""
     (rows,) = ask(store, (query, [list(experiments)]))
-    return rows[0][0] if rows else None
+    return _after_unfinished(*rows[0]) if rows else None
+
+
+def _after_unfinished(identity: str, state: str) -> str:
+    """Return the command for what is not completed: nobody can resume what a process works on."""
+    return f"evalflows show {identity}  # it is running" if state == "running" else f"evalflows resume {identity}"

@@ -48,6 +48,8 @@ class Result:
     mean: float | None
     ci_low: float | None
     ci_high: float | None
+    confidence_level: float | None  # of the interval
+    method: str | None  # of the interval
     scored: int
     missing: int
     not_applicable: int
@@ -58,6 +60,7 @@ class Result:
     difference: float | None
     difference_low: float | None
     difference_high: float | None
+    difference_method: str | None
     p_value: float | None
     p_adjusted: float | None
     n_pairs: int | None
@@ -257,11 +260,10 @@ def _missing(results: Sequence[Result]) -> list[str]:
 
 
 _RESULTS = """
-select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.ci_low, r.ci_high, r.scored,
-       r.missing, r.not_applicable, r.sampled_out, r.cost_usd, r.baseline_experiment_id,
-       r.baseline, r.difference, r.difference_low,
-       r.difference_high, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect, r.conclusion, r.reason,
-       r.reason_code, r.warning
+select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.ci_low, r.ci_high,
+       r.confidence_level, r.method, r.scored, r.missing, r.not_applicable, r.sampled_out, r.cost_usd,
+       r.baseline_experiment_id, r.baseline, r.difference, r.difference_low, r.difference_high, r.difference_method,
+       r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect, r.conclusion, r.reason, r.reason_code, r.warning
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
@@ -273,14 +275,14 @@ order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r
 
 
 _DECIDED_FIELDS = (
-    *("difference", "difference_low", "difference_high", "p_value", "p_adjusted", "n_pairs"),
+    *("difference", "difference_low", "difference_high", "difference_method", "p_value", "p_adjusted", "n_pairs"),
     *("minimum_detectable_effect", "conclusion", "reason", "reason_code", "warning"),
 )
 """Fields of a verdict."""
 
 _DECIDED = """
-select metric, difference, ci_low, ci_high, p_value, p_adjusted, n_pairs, minimum_detectable_effect, conclusion, reason,
-       reason_code, warning
+select metric, difference, ci_low, ci_high, method, p_value, p_adjusted, n_pairs, minimum_detectable_effect, conclusion,
+       reason, reason_code, warning
 from verdicts where list_contains($1, decision_id) and candidate_experiment_id = $2 and slice is null
 order by recorded_at desc
 """

@@ -1,18 +1,22 @@
 """Which examples to show after the figures: those of the metric that got worse, or the lowest scores, and how to list
 all of them."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
-from typing import Any
 
 from evalflows.reports.decisions import Decision
 from evalflows.reports.item_lines import item_lines
-from evalflows.reports.results import Result
-from evalflows.reports.sql_text import shell_text, sql_text
+from evalflows.reports.names_apart import names_apart
+from evalflows.reports.results import Result, results_of
 from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
+from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES, base_metric
+from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import run_groups
+from evalflows.store.records import ExperimentRow
 
 SHOWN = 5
 MOST_LINES = 2
@@ -29,7 +33,9 @@ class WorstExamples:
     """The worst examples by one metric of one experiment."""
 
     metric: str
+    experiment_id: str
     name: str
+    baseline_experiment_id: str | None
     baseline: str | None
     items: Sequence[WorstItem]
 
@@ -78,11 +84,8 @@ def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Worst
         key=lambda ranked: ranked[:3],
     )
     for *_, result in ranked:
-        items = worst_items(store, result.experiment_id, result.baseline_experiment_id, result.metric, SHOWN)
-        known = [item for item in items if item.value is not None and item.baseline_value is not None]
-        if known:
-            shown = WorstExamples(metric=result.metric, name=result.target, baseline=result.baseline, items=known)
-            return Worst(examples=[shown], command=_drops_command(store, result))
+        if items := _items(store, result, SHOWN):
+            return Worst(examples=[_of_result(result, items)], command=drops_command(store, result))
     return None
 
 
@@ -109,51 +112,96 @@ def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Wors
     shown = broken or shown
     by_metric = [[(result, item) for item in _below_mean(store, result)] for result in shown]
     taken = [pair for pair in chain(*zip_longest(*by_metric)) if pair is not None]
-    chosen: dict[tuple[str, str], list[Any]] = {}
+    chosen: dict[Result, list[WorstItem]] = {}
     for result, item in islice(taken, SHOWN):
-        chosen.setdefault((result.metric, result.target), []).append(item)
-    examples = [
-        WorstExamples(metric=metric, name=name, baseline=None, items=items) for (metric, name), items in chosen.items()
-    ]
-    return Worst(examples=examples, command=_lowest_command(shown)) if examples else None
+        chosen.setdefault(result, []).append(item)
+    examples = [_of_result(result, items) for result, items in chosen.items()]
+    return Worst(examples=examples, command=_lowest_command(store, [*chosen])) if examples else None
 
 
 def _below_mean(store: Store, result: Result) -> list[WorstItem]:
     if result.mean is None:
         return []
-    metric = base_metric(result.metric)
-    sign = 1 if is_higher_better(store, result.experiment_id, metric) else -1
-    items = worst_items(store, result.experiment_id, None, metric, SHOWN)
-    return [item for item in items if item.value is not None and sign * (result.mean - item.value) > 0]
+    sign = 1 if is_higher_better(store, result.experiment_id, base_metric(result.metric)) else -1
+    return [
+        item
+        for item in _items(store, result, SHOWN)
+        if item.value is not None and sign * (result.mean - item.value) > 0
+    ]
 
 
-def _drops_command(store: Store, result: Result) -> str:
-    """Return a command that lists every example that got worse, worst first."""
-    baseline, candidate = sql_text(result.baseline_experiment_id or ""), sql_text(result.experiment_id)
-    metric = base_metric(result.metric)
-    is_higher = is_higher_better(store, result.experiment_id, metric)
-    of = {"was": f"filter (experiment_id = {baseline})", "now": f"filter (experiment_id = {candidate})"}
-    texts = (
-        f", any_value(inputs) as inputs, any_value(outputs) {of['now']} as answer,"
-        f" any_value(outputs) {of['was']} as baseline, any_value(comment) {of['now']} as comment"
+def all_worst(
+    store: Store, experiments: Sequence[str], metrics: Sequence[str], against: str | None = None
+) -> list[WorstExamples]:
+    """Return all examples that got worse by each of the metrics, worst first.
+
+    Args:
+        store: The store.
+        experiments: Ids.
+        metrics: Names of metrics.
+        against: The experiment to compare with. Default: the baseline in the experiments' run. Without one, all scored
+            examples are returned, lowest first.
+
+    Raise InputError for a metric that no experiment has.
+    """
+    results = results_of(store, experiments)
+    known = list(dict.fromkeys(result.metric for result in results if result.scored))
+    if unknown := [metric for metric in metrics if metric not in known]:
+        raise InputError(f"metric: got {unknown[0]!r}, wanted one of {', '.join(known) or 'none, as none is scored'}")
+    compared = [_against(store, result, against) for result in results if result.metric in metrics]
+    compared = [one for one in compared if one.baseline_experiment_id] or compared
+    compared.sort(key=lambda result: metrics.index(result.metric))
+    return [_of_result(result, _items(store, result, None)) for result in compared]
+
+
+def _against(store: Store, result: Result, against: str | None) -> Result:
+    if against is None or against == result.experiment_id:
+        return result
+    names = {row.experiment_id: row.target for row in _rows(store, (result.experiment_id, against))}
+    apart = names_apart(store, names)
+    return replace(result, target=apart[result.experiment_id], baseline_experiment_id=against, baseline=apart[against])
+
+
+def _rows(store: Store, experiments: Sequence[str]) -> Iterator[ExperimentRow]:
+    for identity in experiments:
+        yield from store.read("experiments", identity)
+
+
+def _of_result(result: Result, items: Sequence[WorstItem]) -> WorstExamples:
+    return WorstExamples(
+        metric=result.metric,
+        experiment_id=result.experiment_id,
+        name=result.target,
+        baseline_experiment_id=result.baseline_experiment_id,
+        baseline=result.baseline,
+        items=items,
     )
-    return _command(
-        f"select example_id, avg(value) {of['was']} as was, avg(value) {of['now']} as is_now"
-        f"{'' if metric in MEASURES else texts}"
-        f" from {'run_values' if metric in MEASURES else 'item_scores'} where metric = {sql_text(metric)}"
-        f" and experiment_id in ({baseline}, {candidate}) group by example_id"
-        f" having is_now {'<' if is_higher else '>'} was order by abs(is_now - was) desc"
-    )
 
 
-def _lowest_command(results: Sequence[Result]) -> str:
-    """Return a command that lists all scores of experiments, lowest first."""
-    experiments = ", ".join(sql_text(identity) for identity in dict.fromkeys(one.experiment_id for one in results))
-    return _command(
-        "select metric, target, example_id, value, comment, inputs, outputs from item_scores"
-        f" where experiment_id in ({experiments}) and value is not null order by metric, value"
-    )
+def _items(store: Store, result: Result, count: int | None) -> list[WorstItem]:
+    """Return the worst examples of which all values are known."""
+    baseline = result.baseline_experiment_id
+    items = worst_items(store, result.experiment_id, baseline, result.metric, count)
+    return [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
 
 
-def _command(query: str) -> str:
-    return f"evalflows sql {shell_text(query)}"
+def drops_command(store: Store, result: Result) -> str:
+    """Return the command that lists every example that got worse; `show` knows the baseline of the experiment's run."""
+    query = """select baseline_experiment_id from verdicts where candidate_experiment_id = $1 and metric = $2
+               and slice is null and decision_id is null and comparison_id is null"""
+    (own,) = ask(store, (query, [result.experiment_id, result.metric]))
+    is_own = (result.baseline_experiment_id,) in own
+    against = "" if is_own else f" --against {result.baseline_experiment_id}"
+    return f"{_command(result.experiment_id, [result.metric])}{against}"
+
+
+def _lowest_command(store: Store, results: Sequence[Result]) -> str:
+    """Return the command that lists all scores of experiments, lowest first."""
+    experiments = list(dict.fromkeys(result.experiment_id for result in results))
+    of_one = len(experiments) == 1
+    return _command(experiments[0] if of_one else run_groups(store, experiments)[0], [one.metric for one in results])
+
+
+def _command(experiments: str, metrics: Sequence[str]) -> str:
+    wanted = " ".join(f"--worst {shlex.quote(metric)}" for metric in dict.fromkeys(metrics))
+    return f"evalflows show {experiments} {wanted}"

@@ -26,10 +26,10 @@ class WorstItem:
 
 
 def worst_items(
-    store: Store, candidate: str, baseline: str | None, metric: str, count: int, *, missing_first: bool = False
+    store: Store, candidate: str, baseline: str | None, metric: str, count: int | None, *, missing_first: bool = False
 ) -> list[WorstItem]:
     """Return the examples with the largest drop from a baseline in a metric, worst first; without a baseline, those
-    with the worst values. The metric's direction defines "worse".
+    with the worst values. `count` of them, or all. The metric's direction defines "worse".
 
     With a baseline, only examples that both experiments have with the same inputs, and where the candidate is worse or
     a value is missing. `missing_first` puts examples with missing values first, otherwise they come last. For pass@k

@@ -37,6 +37,10 @@ def _as_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
+TRIAL = "trial"
+"""The tag of an experiment that only tries something: baselines, gates and backtests leave it out."""
+
+
 class ExperimentSpec(BaseModel):
     """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
@@ -151,6 +155,11 @@ class ExperimentSpec(BaseModel):
         base = self.baseline_target(gate)
         names = [target.name for target in self.targets]
         return [name for name in names if name != base and gate.candidate in (None, name)]
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it is marked as a trial, which is no baseline and which no gate decides on."""
+        return TRIAL in self.tags
 
     @property
     def judges(self) -> list[str]:

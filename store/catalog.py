@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import PASS_K
+from evalflows.store.layout import quoted
+from evalflows.store.leases.lease import held_leases
 from evalflows.store.parquet import Store
 from evalflows.store.restricted import time_limit
 from evalflows.store.schemas import TABLES
@@ -26,7 +28,7 @@ SQL = Path(__file__).parent / "sql"
 
 
 def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB with all views over the store's files, as of each query.
+    """Return a DuckDB with all views over the store's files, as of each query; which leases are held, as of now.
 
     Args:
         root: As in `Store`.
@@ -37,9 +39,9 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     """
     store = Store(root)
     if restricted:
-        return store.connect(_create_views)
+        return store.connect(partial(_prepare, store))
     connection = store.connect()
-    _create_views(connection)
+    _prepare(store, connection)
     return connection
 
 
@@ -49,7 +51,7 @@ def select_from(store: Store, query: str, timeout_s: float | None = None) -> duc
     The connection is restricted to the store.
     """
     while True:
-        connection, version = store.connect(_create_views), store.damage_version
+        connection, version = store.connect(partial(_prepare, store)), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:
@@ -96,6 +98,8 @@ def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]
             known = {name for (name,) in catalog.execute(_KNOWN_VIEWS).fetchall()}
             if not wanted <= known:
                 _create_views(catalog, wanted - known)
+        if wanted & {"experiments", "comparison_sets"}:
+            _note_leases(store, catalog)
         yield catalog
 
 
@@ -103,13 +107,30 @@ _creating = threading.Lock()  # threads share the database, and DuckDB refuses t
 _KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
 
 
+def _prepare(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
+    _create_views(connection)
+    _note_leases(store, connection)
+
+
+def _note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
+    """Tell a connection which run groups and comparisons a process works on now."""
+    names = ", ".join(map(quoted, held_leases(store)))
+    connection.execute(f"set variable held_leases = [{names}]::varchar[]")
+
+
 def _create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str] | None = None) -> None:
     """Create the views of these names, which include those that they read; all by default."""
     # Python and SQL share one pattern for names of pass@k metrics.
     connection.execute(f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')")
+    connection.execute(f"create or replace macro state_now(state, lease) as {_STATE_NOW}")
     for path in view_files():
         if names is None or path.stem in names:
             connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
+
+
+# Without the variable, as in a cursor of the user's, the row's state is shown.
+_STATE_NOW = """case when state = 'running' and not list_contains(getvariable('held_leases')::varchar[], lease)
+                     then 'interrupted' else state end"""
 
 
 @cache

@@ -62,8 +62,14 @@ class Layout:
         return f"{self.root}/{table}/sealed/{owner}=_/_.parquet", f"{self.root}/{table}/open/{owner}=_/_.parquet"
 
     def lease(self, name: str) -> str:
-        """Return the path of a lease, without its suffix."""
-        return f"{self.root}/leases/{_safe(name)}"
+        """Return the path of a lease."""
+        folder, ending = self.lease_files
+        return f"{folder}/{_safe(name)}{ending}"
+
+    @property
+    def lease_files(self) -> tuple[str, str]:
+        """The folder of the leases, and how their names end: a lock in a folder, an object in an object store."""
+        return f"{self.root}/leases", ".lock" if self.is_local else ".json"
 
     def every_row(self, table: str, without: Collection[str] = ()) -> str:
         """Return SQL for all rows of a table, each key once: sealed files directly, open files de-duplicated.

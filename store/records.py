@@ -21,7 +21,9 @@ OutputStatus = Literal["ok", "failed", "not_attempted"]
 ScoreStatus = Literal["scored", "failed", "not_attempted", "not_applicable", "sampled_out"]
 DataType = Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"]
 ExperimentState = Literal["running", "completed", "incomplete"]
-SubjectKind = Literal["run", "trace", "observation", "session", "experiment", "comparison", "snapshot", "judge"]
+SubjectKind = Literal[
+    "run", "trace", "observation", "session", "experiment", "comparison", "snapshot", "judge", "spec", "gate"
+]
 Winner = Literal["left", "right", "tie"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
 DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
@@ -537,7 +539,7 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """A check of a dataset, a judge or a composite."""
+    """A check of a dataset, a judge or a composite; also a plan of a spec, or a backtest of a gate."""
 
     check_id: str
     batch_id: str  # checks made together share it

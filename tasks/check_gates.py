@@ -6,7 +6,7 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.gates.baselines import baseline_row, no_baseline
 from evalflows.analysis.gates.judge_recalibration import metrics_to_recalibrate, recalibrations_of
 from evalflows.specs.errors import InputError
-from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import LATENCY
 from evalflows.store.parquet import Store
@@ -26,6 +26,8 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
         raise InputError(
             f"spec {spec.name!r}: got no gates, wanted at least one: {{name: release, non_inferiority: …}}"
         )
+    if spec.is_trial:
+        raise InputError(f"spec {spec.name!r}: got the tag {TRIAL!r}, wanted a run that a gate may decide on")
     spec, store = freeze_dataset.fn(spec), Store()
     for gate in spec.gates:
         if gate.compares and spec.baseline_target(gate) is None:

@@ -1,8 +1,6 @@
 """Gate decisions: evaluate each gate of a spec on the stored results."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import datetime
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -11,11 +9,12 @@ from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.gates.baselines import baseline_row
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.analysis.gates.kept_decision import keep_decision
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
-from evalflows.store.records import DecisionRow, ExperimentRow, after
+from evalflows.store.records import ExperimentRow
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.start_columns import flow_run_id
 
@@ -27,7 +26,8 @@ def decide(spec: ExperimentSpec, rows: list[ExperimentRow]) -> list[str]:
     The same evidence gives the same decision id, stored once. Decisions on other evidence are kept.
     """
     store = Store()
-    return [keep(store, evaluation, flow_run_id()) for evaluation in _evaluations(store, spec, rows)]
+    evaluations = _evaluations(store, spec, rows)
+    return [keep_decision(store, evaluation, flow_run_id()).decision_id for evaluation in evaluations]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -53,25 +53,6 @@ def _candidates(spec: ExperimentSpec, rows: list[ExperimentRow]) -> Iterator[tup
     by_target = {row.target: row for row in rows}
     for gate in spec.gates:
         yield from ((gate, by_target[name]) for name in spec.candidates(gate) if name in by_target)
-
-
-def keep(store: Store, evaluation: GateEvaluation, flow_run: str | None) -> str:
-    """Publish a decision with its verdicts, and return its id. Repeating a decision only updates its time."""
-    row = evaluation.decision(flow_run)
-    decided_at = after(_newest_decision(store, row))
-    if before := store.read("decisions", row.decision_id):
-        store.publish("decisions", row.decision_id, [replace(before[0], recorded_at=decided_at)])
-        return row.decision_id
-    store.publish("verdicts", row.decision_id, list(evaluation.verdicts(row.decision_id)))
-    store.publish("decisions", row.decision_id, [replace(row, decided_at=decided_at, recorded_at=decided_at)])
-    return row.decision_id
-
-
-def _newest_decision(store: Store, row: DecisionRow) -> datetime | None:
-    """Return the time of the newest decision of the gate, or on the candidate; None if there is none."""
-    query = "select max(recorded_at) from source.decisions where gate = ? or candidate_experiment_id = ?"
-    ((newest,),) = store.query(query, [row.gate, row.candidate_experiment_id])
-    return newest  # type: ignore[no-any-return]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

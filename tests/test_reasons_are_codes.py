@@ -38,7 +38,7 @@ CODES = {*get_args(DecisionConclusion)}
 """Texts with a space in them that are codes."""
 
 ALLOWED = {
-    "cli/show.py: reason in ('refused'": "limits.reason is a LimitChange, a code",
+    "reports/experiments_report.py: reason in ('refused'": "limits.reason is a LimitChange, a code",
     "cli/described.py: self.doc.partition(": "the first sentence of a docstring is shown",
     "cli/described.py: re.split('(?<=[.!?])": "the same",
     "compat/langsmith/run_methods.py: error in (None, run.error is not None)": "LangSmith's filter, yes or no",

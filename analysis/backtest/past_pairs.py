@@ -6,6 +6,7 @@ from functools import cached_property
 
 from evalflows.analysis.differences.target_changes import is_same_target
 from evalflows.reports.backtest import Relation
+from evalflows.specs.experiment import TRIAL
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.store.catalog import ask
@@ -46,7 +47,7 @@ class PastExperiments:
     def experiments(self) -> Sequence[ExperimentRow]:
         """The experiments, newest first."""
         wanted = {base_metric(metric) for metric in self.gate.metrics if base_metric(metric) not in MEASURES}
-        ((*rows,),) = ask(self.store, (_EXPERIMENTS, []))
+        ((*rows,),) = ask(self.store, (_EXPERIMENTS, [TRIAL]))
         with_all_metrics = [experiment_id for experiment_id, metrics in rows if wanted <= {*(metrics or [])}]
         return [self.store.read("experiments", experiment_id)[0] for experiment_id in with_all_metrics]
 
@@ -94,7 +95,7 @@ with given as (
     from scores where subject_kind = 'run' and turn is null group by experiment_id
 )
 select experiment_id, metrics from experiments left join given using (experiment_id)
-where state = 'completed' order by started_at desc, experiment_id desc
+where state = 'completed' and not list_contains(tags, $1) order by started_at desc, experiment_id desc
 """
 
 _SHARED = """

@@ -3,7 +3,7 @@
 import getpass
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approved
@@ -44,11 +44,14 @@ def approve_baseline(
 ) -> BaselineRow:
     """Approve an experiment as the baseline of that name, by default its spec's name.
 
-    Raises InputError for an incomplete experiment: its missing values would count against every candidate.
+    Raises InputError for a trial, and for an incomplete experiment: its missing values would count against every
+    candidate.
     """
     if row.state != "completed":
         why = f": {row.reason}" if row.reason else ""
         raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one (`evalflows resume`)")
+    if TRIAL in row.tags:
+        raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that gates may compare with")
     name = name or experiment_spec(row).name
     before = approved(store, name)
     recorded_at = after(row.recorded_at, before.recorded_at if before else None)

@@ -6,8 +6,10 @@ from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.gates.baselines import approve_baseline
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.analysis.gates.kept_decision import keep_decision
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import TRIAL
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
@@ -31,7 +33,7 @@ def decide_again(decision_id: str) -> DecisionRow:
 def decide_on(
     candidate: Compared, baseline: Compared | None, gate: GateSpec, confidence_level: float | None = None
 ) -> DecisionRow:
-    """Decide a gate on two existing experiments. The decision is not stored.
+    """Decide a gate on two existing experiments, and store the decision: `evalflows explain` explains it.
 
     Args:
         candidate: Id, id prefix or name of an experiment, or a result of `evaluate`.
@@ -39,17 +41,21 @@ def decide_on(
         gate: The gate to decide.
         confidence_level: Default: that of the candidate's spec.
 
-    Raise InputError if an experiment does not exist, or if a non-inferiority or superiority rule has no baseline.
+    Raise InputError if an experiment does not exist or is a trial, or if a non-inferiority or superiority rule has no
+    baseline.
     """
     store = Store()
     if baseline is None and gate.compares:
         raise InputError(f"gate {gate.name!r}: got no baseline, wanted one for non_inferiority and superiority")
     candidate_row = _experiment(store, _identity(store, candidate))
     baseline_row = None if baseline is None else _experiment(store, _identity(store, baseline))
+    for row in (candidate_row, baseline_row):
+        if row is not None and TRIAL in row.tags:
+            raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
     spec = experiment_spec(candidate_row)
     spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
-    return GateEvaluation(gate=gate, pair=pair).decision()
+    return keep_decision(store, GateEvaluation(gate=gate, pair=pair))
 
 
 def approve(

@@ -2,18 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import fsspec
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.safe_text import print_note
 from evalflows.store.leases.file_lease import FileLease
 from evalflows.store.leases.holder import Holder
 from evalflows.store.leases.object_lease import ObjectLease
 from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import storage_errors
 
 
 class Lease(Protocol):
@@ -72,6 +73,24 @@ def holder_of(store: Store, name: str) -> Holder | None:
     return _lease(store, name).holder()
 
 
+def held_leases(store: Store) -> list[str]:
+    """Return the names of the leases that a process has, and of those whose file cannot be read."""
+    folder, ending = store.layout.lease_files
+    fs, _ = fsspec.core.url_to_fs(store.layout.root)
+    fs.invalidate_cache()
+    paths: list[str] = []
+    with storage_errors(folder), suppress(FileNotFoundError):
+        paths = [path for path in fs.ls(folder, detail=False) if path.endswith(ending)]
+    return [path.rpartition("/")[2].removesuffix(ending) for path in paths if _is_held(store, path)]
+
+
+def _is_held(store: Store, path: str) -> bool:
+    try:
+        return _lease_at(store, path).holder() is not None
+    except StorageError:
+        return True  # whoever wrote it may be at work
+
+
 def refuse_if_in_use(store: Store, name: str, work: str) -> None:
     """Raise InputError if a process has the lease: a quick look before anything is loaded or started."""
     if (holder := holder_of(store, name)) is not None:
@@ -83,8 +102,11 @@ def _in_use(work: str, holder: Holder) -> InputError:
 
 
 def _lease(store: Store, name: str, on_loss: Callable[[], object] = lambda: None) -> Lease:
-    path = store.layout.lease(name)
+    return _lease_at(store, store.layout.lease(name), on_loss)
+
+
+def _lease_at(store: Store, path: str, on_loss: Callable[[], object] = lambda: None) -> Lease:
     if store.layout.is_local:
-        return FileLease(Path(f"{path}.lock"))
+        return FileLease(Path(path))
     fs, _ = fsspec.core.url_to_fs(store.layout.root)
-    return ObjectLease(fs, f"{path}.json", on_loss)
+    return ObjectLease(fs, path, on_loss)

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from past import Past, passes
 
 from evalflows.cli.backtest import backtest
+from evalflows.cli.main import cli
 
 N = 120
 SPEC: dict[str, Any] = {
@@ -66,6 +67,18 @@ def test_json_has_a_line_for_each_gate_with_all_that_is_printed(spec: str) -> No
     assert release["policy"]["non_inferiority"] == {"right": 0.1}
 
 
+def test_a_backtest_can_be_shown_again(spec: str) -> None:
+    *lines, line = run(spec, "--gate", "release", "--replicates", "20").stdout.splitlines()
+    shown = CliRunner().invoke(cli, line.removeprefix("kept: evalflows ").split())
+    assert (shown.exit_code, shown.stdout.splitlines()) == (0, lines), shown.stderr
+    document = json.loads(run(spec, "--gate", "release", "--replicates", "20", "--format", "json").stdout)
+    again = CliRunner().invoke(cli, ["show", document["backtest_id"], "--format", "json"])
+    assert json.loads(again.stdout) == document
+    query = "select name, subject_kind, subject_id from checks"
+    listed = CliRunner().invoke(cli, ["sql", query, "--format", "csv"]).stdout.splitlines()[1:]
+    assert listed == ["backtest,gate,release"] * 2
+
+
 def test_no_more_than_twenty_pairs_are_shown_and_all_are_counted(spec: str) -> None:
     past = Past()
     past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there
@@ -75,6 +88,14 @@ def test_no_more_than_twenty_pairs_are_shown_and_all_are_counted(spec: str) -> N
     assert done.output.count("earlier") == 20
     assert "and 8 more; all 28:" in done.output and "replicates" not in done.output
     assert "18 older pairs were left out" in run(spec, "--gate", "release", "--replicates", "0", "--limit", "10").output
+
+
+def test_trials_are_left_out(spec: str) -> None:
+    past = Past()
+    past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there
+    past.experiment({"right": passes(0.1, N, seed=10)}, target_version="x", tags=["trial"])
+    document = json.loads(run(spec, "--gate", "release", "--replicates", "0", "--format", "json").stdout)
+    assert document["experiments"] == 5
 
 
 def test_a_change_of_the_spec_counts(spec: str) -> None:

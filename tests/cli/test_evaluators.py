@@ -16,8 +16,11 @@ from click.testing import CliRunner, Result
 from endpoint import Endpoint, completion, error, serving
 
 import evalflows.evaluators as ours
+from evalflows import decide_on
 from evalflows.cli.main import cli
 from evalflows.evaluators import SHORT_NAMES
+from evalflows.specs import InputError
+from evalflows.specs.gate import GateSpec
 from evalflows.store import Store
 from evalflows.store.schemas import TABLES
 
@@ -243,7 +246,32 @@ def test_a_rule_leaves_nothing_in_the_store() -> None:
     )
 
 
+@pytest.mark.usefixtures("prefect_api")
+def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
+    def asked(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, list(arguments))
+
+    row = json.dumps({**ROW, "metadata": {"risk": "high"}})
+    done = evaluators("exact_match", "--set", "ignore_case=true", "--try", row, "--keep")
+    assert done.exit_code == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert first == "exact_match: true"
+    identity = last.removeprefix("kept: evalflows show ")
+    (listed,) = json.loads(asked("ls", "--tag", "trial", "--format", "json").stdout)
+    assert (listed["experiment_id"], listed["tags"], listed["answered"]) == (identity, ["trial"], 1)
+    shown = json.loads(asked("show", identity, "--format", "json").stdout)
+    assert [one["mean"] for one in shown["metrics"] if one["metric"] == "exact_match"] == [1.0]
+    assert shown["next"] == f"evalflows show {identity} --wide", "not to approve it"
+    refused = asked("baseline", "approve", identity)
+    assert refused.exit_code == 2 and "got the tag 'trial', wanted one that gates may compare with" in refused.stderr
+    with pytest.raises(InputError, match="got the tag 'trial', wanted one that a gate may decide on"):
+        decide_on(identity, None, GateSpec(thresholds={"exact_match": 0.5}))
+    as_json = evaluators("exact_match", "--try", row, "--keep", "--format", "json")
+    assert json.loads(as_json.stdout)["value"] == 0.0 and as_json.stderr.splitlines()[-1].startswith("kept: evalflows")
+
+
 BAD = {
+    "kept without a row": (("exact_match", "--keep"), "--keep: wanted --try too"),
     "no such evaluator": (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of agent, "),
     "no such module": (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
     "a row without a name": (("--try", "{}"), "--try: wanted the name of an evaluator too"),

@@ -214,11 +214,27 @@ def test_the_command_for_all_of_them_works_as_printed(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     (command,) = [line for line in done.stdout.splitlines() if line.startswith("all of them: ")]
     program, *arguments = shlex.split(command.removeprefix("all of them: "))
-    listed = asked(*arguments, "--format", "csv")
+    listed = asked(*arguments)
     assert (program, listed.exit_code) == ("evalflows", 0), listed.stderr
-    header, *every = listed.stdout.splitlines()
-    assert header == "example_id,was,is_now,inputs,answer,baseline,comment"
-    assert len(every) == 40 and every[0].startswith("q0004,1.0,0.0,")
+    start = done.stdout.index("worse by exact_match: new than old")
+    assert listed.stdout.startswith(done.stdout[start : done.stdout.index("all of them: ")])
+    assert listed.stdout.count(": was 1, now 0  Question ") == 40
+
+
+def test_against_another_baseline_than_the_run_s_the_command_names_it(tmp_path: Path) -> None:
+    asked("run", str(_spec(tmp_path, [], first=OLD)))
+    asked("baseline", "approve", "app")
+    done = gate(tmp_path, [GUARD], new=fallen(OLD, 0.2))
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith("all of them: ")]
+    ((candidate, baseline),) = rows("select candidate_experiment_id, baseline_experiment_id from decisions")
+    assert command == f"all of them: evalflows show {candidate} --worst exact_match --against {baseline}"
+    listed = asked(*shlex.split(command.removeprefix("all of them: "))[1:])
+    assert listed.stdout.splitlines()[0] == "worse by exact_match: new than first"
+    assert listed.stdout.count(": was 1, now 0  Question ") == 40
+    unknown = asked("show", candidate, "--worst", "tone")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert unknown.stderr.startswith("evalflows: metric: got 'tone', wanted one of exact_match")
+    assert asked("show", candidate, "--against", baseline).exit_code == 2
 
 
 def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tmp_path: Path) -> None:
@@ -228,9 +244,10 @@ def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tm
     assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5
     assert "lowest by contains: one" in lines and "lowest by exact_match: one" in lines
     (command,) = [line for line in lines if line.startswith("all of them: ")]
-    listed = asked(*shlex.split(command.removeprefix("all of them: "))[1:], "--format", "csv").stdout.splitlines()
-    assert len(listed) == 1 + 2 * 200
     (identity,) = rows("select experiment_id from experiments")[0]
+    assert command == f"all of them: evalflows show {identity} --worst contains --worst exact_match"
+    listed = asked(*shlex.split(command.removeprefix("all of them: "))[1:]).stdout
+    assert len(re.findall(r"^  q\d+: [01]  Question", listed, flags=re.M)) == 2 * 200
     assert lines[-1] == f"next: evalflows baseline approve {identity}"
 
 

@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, Reply, Request, completion, serving
 
+from evalflows.cli.main import cli
 from evalflows.cli.plan import plan
 from evalflows.specs.experiment import load_experiment
 
@@ -122,7 +123,20 @@ def test_without_history_it_says_so_in_tables_and_words(endpoint: Endpoint, stor
     assert "to pass the non-inferiority margin of 0.050 on contains (release) with 80% power, about" in text
     assert "contains: estimated from a cautious guess, since no experiment in the store has it" in text
     assert endpoint.calls == 0
-    assert [path for path in store_root.rglob("*.parquet") if "=_" not in str(path)] == [], "nothing is kept"
+    (kept,) = [path for path in store_root.rglob("*.parquet") if "=_" not in str(path)]
+    assert kept.is_relative_to(store_root / "checks"), "only the plan is kept"
+
+
+def test_a_plan_can_be_shown_again(endpoint: Endpoint) -> None:
+    *lines, line = command("--effect", "0.03").stdout.splitlines()
+    shown = CliRunner().invoke(cli, line.removeprefix("kept: evalflows ").split())
+    assert (shown.exit_code, shown.stdout.splitlines()) == (0, lines[:-1]), shown.stderr
+    document = told("--effect", "0.03")
+    again = CliRunner().invoke(cli, ["show", document["plan_id"], "--format", "json"])
+    assert json.loads(again.stdout) == document
+    several = CliRunner().invoke(cli, ["show", "plan-"])
+    assert several.exit_code == 2 and "got the prefix of 2 ids, wanted a longer one" in several.stderr
+    assert CliRunner().invoke(cli, ["show", "plan-0"]).exit_code == 2
 
 
 def test_the_spec_is_changed_by_set_and_metrics_are_chosen(endpoint: Endpoint) -> None:

@@ -1,5 +1,6 @@
 """What `ls` and `show` say of runs that are under way, and of those that were killed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
 from evalflows.store import Store
-from evalflows.store.queries.states import spooled_rows, state_now
+from evalflows.store.queries.states import spooled_rows
 from evalflows.store.records import ExperimentRow, OutputRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.spool import Spool
@@ -64,19 +65,31 @@ def said(*arguments: str) -> str:
     return " ".join(done.output.split())
 
 
+def states(row: ExperimentRow) -> list[str]:
+    """The experiment's state as `evalflows sql` sees it."""
+    return said("sql", f"select state from experiments where experiment_id = '{row.experiment_id}'").split()[1:]
+
+
 def test_what_nobody_works_on_was_interrupted(begun: ExperimentRow) -> None:
-    assert state_now(Store(), "running", begun.run_group) == "interrupted"
+    assert states(begun) == ["interrupted"]
     assert f"app {begun.experiment_id} interrupted" in said("ls")
     assert f"`evalflows resume {begun.experiment_id}` continues" in said("show", begun.experiment_id)
 
 
+def test_a_document_says_that_it_was_interrupted(begun: ExperimentRow) -> None:
+    (listed,) = json.loads(said("ls", "--format", "json"))
+    assert (listed["kind"], listed["state"], listed["answered"]) == ("experiment", "interrupted", 3)
+    shown = json.loads(said("show", begun.experiment_id, "--format", "json"))
+    assert {"kind": "experiment", **shown["experiments"][0]} == listed
+    assert shown["next"] == f"evalflows resume {begun.experiment_id}"
+
+
 def test_what_somebody_works_on_is_running(begun: ExperimentRow, held: object) -> None:
+    assert states(begun) == ["running"]
     assert f"app {begun.experiment_id} running" in said("ls")
-    assert f"app ({begun.experiment_id}) running" in said("show", begun.experiment_id)
-
-
-def test_a_completed_experiment_stays_completed_whoever_has_the_lease(begun: ExperimentRow) -> None:
-    assert state_now(Store(), "completed", begun.run_group) == "completed"
+    shown = said("show", begun.experiment_id)
+    assert f"app ({begun.experiment_id}) running" in shown
+    assert shown.endswith(f"next: evalflows show {begun.experiment_id} # it is running"), "resume would be refused"
 
 
 def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) -> None:

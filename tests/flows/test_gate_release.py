@@ -9,13 +9,14 @@ import pytest
 from gated import drawn, fallen, gated
 
 from evalflows import approve, decide_again, decide_on, gate, run
+from evalflows.analysis.gates.kept_decision import keep_decision
 from evalflows.reports.decisions import Decision, decisions_named, decisions_of
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
 from evalflows.specs.gate import GateSpec
 from evalflows.store import connect
 from evalflows.store.parquet import Store
-from evalflows.tasks.decide import keep
+from evalflows.store.records import DecisionRow
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -185,15 +186,17 @@ def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
 
 
 def test_each_gate_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[str] = []
-    monkeypatch.setattr("evalflows.tasks.decide.keep", lambda *given: kept.append(keep(*given)) or kept[-1])
+    kept: list[DecisionRow] = []
+    monkeypatch.setattr(
+        "evalflows.tasks.decide.keep_decision", lambda *given: kept.append(keep_decision(*given)) or kept[-1]
+    )
     old = drawn(100, 0.8)
     guard, goal = (
         {"name": "non_inferiority", "non_inferiority": {"exact_match": 0.05}},
         {"name": "superiority", "superiority": ["exact_match"]},
     )
     found = decided(gated(tmp_path, [guard, goal], old=old, new=fallen(old, 0.3)))
-    assert [one.decision_id for one in found] == kept
+    assert [one.decision_id for one in found] == [row.decision_id for row in kept]
     assert [(one.gate, one.conclusion) for one in found] == [("non_inferiority", "FAIL"), ("superiority", "FAIL")]
 
 
@@ -274,6 +277,25 @@ def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
         decide_on("app-new", None, policy)
     assert decide_on("app-new", None, GateSpec(confident_thresholds={"exact_match": 0.5})).conclusion == "PASS"
     assert decide_on("app-new", None, GateSpec(confident_thresholds={"exact_match": 0.7})).conclusion == "FAIL"
+    kept = rows("select gate, candidate, baseline, conclusion from gate_decisions order by decided_at")
+    assert kept == [
+        ("release", "app-new", "app-old", "FAIL"),
+        ("release", "app-old", "app-new", "PASS"),
+        ("release", "app-new", None, "PASS"),
+        ("release", "app-new", None, "FAIL"),
+    ]
+    first = decide_on("app-new", "app-old", policy)
+    assert decide_again(first.decision_id).decision_id == first.decision_id, "found by its id"
+    assert rows("select count(*) from decisions") == [(4,)], "the same figures, the same decision"
+    assert rows(f"select metric from verdicts where decision_id = '{first.decision_id}'") == [("exact_match",)]
+
+
+def test_no_gate_decides_on_a_trial(tmp_path: Path) -> None:
+    old = drawn(40, 0.8)
+    fields = gated(tmp_path, [GUARD], {"tags": ["trial"]}, old=old, new=old)
+    with pytest.raises(InputError, match="spec 'app': got the tag 'trial', wanted a run that a gate may decide on"):
+        gate(spec_of(fields))
+    run(spec_of(fields))
     assert rows("select count(*) from decisions") == [(0,)]
 
 

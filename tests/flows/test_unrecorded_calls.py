@@ -11,6 +11,7 @@ from http_application import says, serving_application
 from evalflows import run
 from evalflows.cli.show import print_calls, print_experiments
 from evalflows.execution.unrecorded_calls import may_call_unrecorded
+from evalflows.reports.experiments_report import experiments_report
 from evalflows.reports.results import results_of
 from evalflows.specs import ExperimentSpec, IncompleteError
 from evalflows.specs.reference import load
@@ -105,8 +106,9 @@ def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) ->
     (identity,) = run(spec_of(python("asks")))
     assert one("select distinct calls, calls_cached, cost_usd from outputs") == (None, None, None)
     assert one("select calls, cost_usd, recorded_calls, unrecorded from experiment_overview") == (None, None, 0, 3)
-    print_experiments(results_of(Store(), [identity]))
-    print_calls([identity], {})
+    report = experiments_report(Store(), [identity], results_of(Store(), [identity]))
+    print_experiments(report)
+    print_calls(report.experiments, 0)
     said = " ".join(capsys.readouterr().out.split())
     assert "model calls of the target were not recorded, so their cost is unknown" in said
     assert "0 recorded model calls made in this run" in said

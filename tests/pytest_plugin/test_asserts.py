@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from gated import drawn, fallen, gated
 from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from evalflows import approve, run
+from evalflows.cli.main import cli
 from evalflows.pytest_plugin import EvidenceWarning, assert_at_least, assert_at_most, assert_no_regression, message
 from evalflows.specs import ExperimentSpec, InputError
+from evalflows.store import connect
 
 N = 80
 OLD = drawn(N, 0.9)
@@ -64,6 +67,31 @@ def test_a_planted_regression_is_told_with_its_numbers_and_the_worst_items() -> 
         '        comment: got "no", wanted "yes"',
     ]
     assert [line.split(":")[0].strip() for line in lines if ": was " in line] == FELL[:5]
+
+
+def test_a_failed_assertion_is_stored_as_a_decision() -> None:
+    with pytest.raises(AssertionError):
+        assert_no_regression("app-new", "app-old", "exact_match", margin=0.04)
+    done = CliRunner().invoke(cli, ["explain", "assert_no_regression exact_match"])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("gate assert_no_regression exact_match: app-new against app-old: FAIL\n")
+    assert "exact_match is worse by more than 0.04: -0.30" in done.stdout
+    assert (
+        "assert_no_regression exact_match: app-new against app-old" in CliRunner().invoke(cli, ["show", "app"]).stdout
+    )
+
+
+def test_a_mistake_is_not_stored(root: Path) -> None:
+    def stored() -> int:
+        with connect(root) as catalog:
+            return catalog.sql("select count(*) from decisions").fetchall()[0][0]
+
+    before = stored()
+    with pytest.raises(InputError, match="metric: got 'exact_mach'"):
+        assert_at_least("exact_mach", 0.5, experiment="app-new")
+    with pytest.raises(InputError, match="wanted assert_at_least"):
+        assert_at_most("exact_match", 0.5, experiment="app-new")
+    assert stored() == before
 
 
 def test_the_same_answers_twice_pass() -> None:

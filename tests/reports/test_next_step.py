@@ -20,13 +20,15 @@ def decision(conclusion: str, *open_codes: str) -> Decision:
     return Decision(**fields | {"reasons": to_json(rules), "decided_at": datetime(2026, 1, 1, tzinfo=UTC)})
 
 
-def result(identity: str) -> Result:
-    return Result(**dict.fromkeys(Result.__slots__) | {"experiment_id": identity, "metric": "right"})
+def result(identity: str, **fields: Any) -> Result:
+    known = {"experiment_id": identity, "metric": "right", "scored": 40, "missing": 0}
+    return Result(**dict.fromkeys(Result.__slots__) | known | fields)
 
 
 @pytest.fixture
 def new(store: Store, make: Callable[..., Any]) -> list[Result]:
-    store.publish("experiments", "exp-new", [make("experiments", experiment_id="exp-new", state="completed")])
+    row = make("experiments", experiment_id="exp-new", state="completed", n_examples=40, repetitions=1)
+    store.publish("experiments", "exp-new", [row])
     return [result("exp-new")]
 
 
@@ -51,6 +53,40 @@ def new(store: Store, make: Callable[..., Any]) -> list[Result]:
 )
 def test_it_fits_the_outcome(store: Store, new: list[Result], decisions: list[Decision], command: str) -> None:
     assert after_experiments(store, new, decisions, spec="a.yaml") == command
+
+
+@pytest.mark.parametrize(
+    ("fields", "command"),
+    [
+        ({"missing": 2, "scored": 38}, "evalflows baseline approve exp-new"),
+        (
+            {"missing": 3, "scored": 37, "conclusion": "worse"},
+            "evalflows sql \"select metric, example_id, error from item_scores where experiment_id = 'exp-new' and"
+            " status = 'failed'\"",
+        ),
+        (
+            {"conclusion": "worse", "baseline_experiment_id": "exp-old"},
+            "evalflows show exp-new --worst right --against exp-old",
+        ),
+        ({"conclusion": "not_enough_evidence"}, "evalflows baseline approve exp-new"),
+        ({"metric": "latency", "missing": 40, "scored": 0}, "evalflows baseline approve exp-new"),
+    ],
+)
+@pytest.mark.usefixtures("new")
+def test_what_is_worse_or_failed_often_is_not_proposed_as_a_baseline(
+    store: Store, fields: dict[str, Any], command: str
+) -> None:
+    assert after_experiments(store, [result("exp-new", **fields)], []) == command
+
+
+def test_failed_answers_are_looked_at_first(store: Store, new: list[Result], make: Callable[..., Any]) -> None:
+    failed = [make("outputs", run_id=f"r{n}", experiment_id="exp-new", status="failed", error="no") for n in range(3)]
+    store.publish("outputs", "exp-new", failed[:2])
+    assert after_experiments(store, new, []) == "evalflows baseline approve exp-new"
+    store.publish("outputs", "exp-new", failed)
+    assert after_experiments(store, new, []) == (
+        "evalflows sql \"select example_id, error from outputs where experiment_id = 'exp-new' and status = 'failed'\""
+    )
 
 
 def test_after_an_explanation_come_the_results(store: Store, new: list[Result]) -> None:

@@ -75,7 +75,7 @@ def test_run_values_contain_scores_and_measures_of_runs(full: duckdb.DuckDBPyCon
 def test_the_unfinished_experiment_counts_each_run_once(full: duckdb.DuckDBPyConnection) -> None:
     (overview,) = rows(full, "select * from experiment_overview where experiment_id = 'exp-3'")
     found = {name: overview[name] for name in ("state", "planned", "answered", "failed", "not_attempted")}
-    assert found == {"state": "running", "planned": 4, "answered": 1, "failed": 0, "not_attempted": 3}
+    assert found == {"state": "interrupted", "planned": 4, "answered": 1, "failed": 0, "not_attempted": 3}
 
 
 def test_the_overview_counts_failed_and_not_attempted_separately(full: duckdb.DuckDBPyConnection) -> None:

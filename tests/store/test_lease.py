@@ -66,13 +66,13 @@ def left_behind(store: Store, **changes: Any) -> fsspec.AbstractFileSystem:
     fs, _ = fsspec.core.url_to_fs(store.layout.root)
     at = (now() - timedelta(seconds=1)).isoformat()
     body = {"host": "elsewhere", "pid": 7, "since": at, "token": "dead", "renewed_at": at} | changes
-    fs.pipe_file(f"{store.layout.lease(NAME)}.json", json.dumps(body).encode())
+    fs.pipe_file(store.layout.lease(NAME), json.dumps(body).encode())
     return fs
 
 
 def token(store: Store) -> str:
     fs, _ = fsspec.core.url_to_fs(store.layout.root)
-    return str(json.loads(fs.cat_file(f"{store.layout.lease(NAME)}.json"))["token"])
+    return str(json.loads(fs.cat_file(store.layout.lease(NAME)))["token"])
 
 
 def test_a_held_lease_is_refused_in_one_line_and_free_afterwards(any_store: Store) -> None:

@@ -1,0 +1,133 @@
+"""The documents that `--format json` prints: the records behind the tables, with null for what is missing."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from evalflows.reports.comparison import ComparisonReport, Overview
+from evalflows.reports.decisions import Decision
+from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport
+from evalflows.reports.results import Result
+from evalflows.reports.worst_examples import WorstExamples
+from evalflows.reports.worst_items import WorstItem
+from evalflows.store.records import from_json
+
+Document = dict[str, Any]
+
+_AGAINST = {
+    "baseline_experiment_id": "baseline_experiment_id",
+    "baseline": "baseline",
+    "difference": "difference",
+    "difference_low": "ci_low",
+    "difference_high": "ci_high",
+    "difference_method": "method",
+    "p_value": "p_value",
+    "p_adjusted": "p_adjusted",
+    "n_pairs": "n_pairs",
+    "minimum_detectable_effect": "minimum_detectable_effect",
+    "conclusion": "conclusion",
+}
+"""The fields of a result that are about its difference from the baseline, and their names in the document."""
+
+
+def document(
+    reports: Sequence[ExperimentsReport],
+    *,
+    comparison: ComparisonReport | None = None,
+    calls_made: int | None = None,
+    next_command: str,
+) -> Document:
+    """Return what `run`, `gate` and `show` print, as one object.
+
+    Args:
+        reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
+        comparison: The comparison of the experiments' answers, or the one that is shown.
+        calls_made: Recorded model calls of this run; None if nothing was run.
+        next_command: The command to run next.
+    """
+    worst = [examples for report in reports if report.worst for examples in report.worst.examples]
+    content: Document = {
+        "experiments": _once(asdict(one) for report in reports for one in report.experiments),
+        "metrics": _once(_metric(result) for report in reports for result in report.results if result.has_rows),
+        "decisions": [_decision(decision) for report in reports for decision in report.decisions],
+        "comparison": comparison and _comparison(comparison),
+        "worst_examples": [worst_document(examples) for examples in worst],
+        "failures": _once(asdict(failure) for report in reports for failure in report.failures),
+        "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
+        "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
+        "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
+        "sentences": _once(sentence for report in reports for sentence in report.sentences),
+        "calls_made": calls_made,
+        "next": next_command,
+    }
+    return plain(content)  # type: ignore[no-any-return]
+
+
+def listed(experiments: Sequence[ExperimentOverview], comparisons: Sequence[Overview]) -> list[Document]:
+    """Return what `ls` prints: experiments and comparisons, newest first."""
+    rows = [{"kind": "experiment", **asdict(one)} for one in experiments]
+    rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
+    rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
+    return plain(rows)  # type: ignore[no-any-return]
+
+
+def plain(value: Any) -> Any:
+    """Return a value of JSON: times as ISO 8601 in UTC, null for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def worst_document(examples: WorstExamples) -> Document:
+    """Return the worst examples by one metric of one experiment."""
+    fields = ("metric", "experiment_id", "name", "baseline_experiment_id", "baseline")
+    items = [_item(item) for item in examples.items]
+    return plain({**{name: getattr(examples, name) for name in fields}, "examples": items})  # type: ignore[no-any-return]
+
+
+def _once(parts: Iterable[Any]) -> list[Any]:
+    out: list[Any] = []
+    for part in parts:
+        if part not in out:
+            out.append(part)
+    return out
+
+
+def _metric(result: Result) -> Document:
+    own = {name: value for name, value in asdict(result).items() if name not in _AGAINST}
+    against = {new: getattr(result, old) for old, new in _AGAINST.items()}
+    return {**own, "against_baseline": against if result.baseline_experiment_id else None}
+
+
+def _decision(decision: Decision) -> Document:
+    parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart")
+    return {
+        **{name: value for name, value in asdict(decision).items() if name not in parsed},
+        "candidate": decision.candidate_apart,
+        "baseline": decision.baseline_apart,
+        "rules": decision.rules,
+        "comparability": from_json(decision.comparability) or [],
+        "policy": from_json(decision.policy),
+    }
+
+
+def _comparison(report: ComparisonReport) -> Document:
+    return {
+        **asdict(report.overview),
+        "win_rates": [asdict(rate) for rate in report.win_rates],
+        "ranking": [asdict(rank) for rank in report.ranking],
+        "biases": [asdict(bias) for bias in report.biases],
+        "failures": [{"source": evaluator, "error": error, "count": n} for evaluator, error, n in report.errors],
+        "sentences": report.sentences,
+    }
+
+
+def _item(item: WorstItem) -> Document:
+    texts = ("inputs", "outputs", "baseline_outputs")
+    return {**asdict(item), **{name: from_json(getattr(item, name)) for name in texts}}

@@ -135,7 +135,7 @@ def test_the_commits_of_a_changed_target_are_named(write: Write) -> None:
         return spec_of()
 
     (said,) = said_of_two_runs(spec_of(), changed)
-    commits = r"git commit \w{8} then, \w{8} with uncommitted changes now"
+    commits = r"git commit \w{8}( with uncommitted changes)? then, \w{8} with uncommitted changes now"
     assert re.fullmatch(rf"the target's code changed: prompting\.ENDING; {commits}", said)
 
 

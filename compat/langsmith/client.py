@@ -6,6 +6,7 @@ from typing import Any, overload
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults
 from evalflows.compat.langsmith.dataset_methods import DatasetMethods
 from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
+from evalflows.compat.langsmith.example_methods import ExampleMethods
 from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.run_methods import RunMethods
 from evalflows.compat.langsmith.schemas import Identity
@@ -13,7 +14,7 @@ from evalflows.compat.langsmith.schemas import Identity
 _NO_REDACTION = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 
 
-class Client(DatasetMethods, RunMethods):
+class Client(DatasetMethods, ExampleMethods, RunMethods):
     """Datasets, experiments and feedback. Stateless: every method reads the store's current content.
 
     A server's address and key are accepted and ignored, since there is no server.

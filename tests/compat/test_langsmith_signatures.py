@@ -18,17 +18,26 @@ from evalflows.compat.langsmith.evaluation import (
     evaluate_comparative,
 )
 from evalflows.compat.langsmith.schemas import (
+    AttachmentsOperations,
     ComparativeExperiment,
     ComparisonEvaluationResult,
     Dataset,
+    DatasetDiffInfo,
+    DatasetVersion,
     EvaluationResult,
     Example,
+    ExampleCreate,
+    ExampleUpdate,
     Feedback,
     Run,
     TracerSession,
 )
 
-OURS_ONLY = {"Example": {"split", "cluster"}}
+OURS_ONLY = {
+    "DatasetVersion": {"snapshot_id"},
+    "Example": {"split", "cluster"},
+    "ExampleCreate": {"outputs"},  # theirs is an argument of the constructor
+}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "aevaluate": aevaluate,
@@ -41,7 +50,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 } | {f"Client.{name}": method for name, method in inspect.getmembers(Client, callable) if name[0] != "_"}
 RECORDS = (
     *(ComparativeExperiment, ComparisonEvaluationResult, Dataset, EvaluationResult),
-    *(Example, Feedback, Run, TracerSession),
+    *(AttachmentsOperations, DatasetDiffInfo, DatasetVersion),
+    *(Example, ExampleCreate, ExampleUpdate, Feedback, Run, TracerSession),
 )
 
 THEIRS = """

@@ -2,7 +2,13 @@
 
 from evalflows.compat.langsmith import evaluation, schemas, wrappers
 from evalflows.compat.langsmith.client import Client
-from evalflows.compat.langsmith.evaluation import RunEvaluator, aevaluate, evaluate
+from evalflows.compat.langsmith.evaluation import (
+    RunEvaluator,
+    aevaluate,
+    aevaluate_existing,
+    evaluate,
+    evaluate_existing,
+)
 from evalflows.compat.langsmith.run_helpers import traceable
 from evalflows.compat.langsmith.schemas import EvaluationResult
 
@@ -11,7 +17,9 @@ __all__ = [
     "EvaluationResult",
     "RunEvaluator",
     "aevaluate",
+    "aevaluate_existing",
     "evaluate",
+    "evaluate_existing",
     "evaluation",
     "schemas",
     "traceable",

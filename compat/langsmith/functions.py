@@ -35,8 +35,7 @@ def as_target(target: object) -> Function:
     function: Function = untraced(getattr(target, "invoke", target))
     if not callable(function):
         kind = type(target).__name__
-        remedy = "for an experiment's answers use evalflows.evaluate({'kind': 'recorded', 'experiment': …}, …)"
-        raise InputError(f"evaluate: target: got {kind}, wanted a function of the inputs; {remedy}")
+        raise InputError(f"evaluate: target: got {kind}, wanted a function of the inputs, or an experiment")
     where = f"target {name_of(function)!r}"
     parameters = parameters_of(function, where)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from evalflows.compat.langsmith import Client, aevaluate, evaluate, wrappers
+from evalflows.compat.langsmith import (
+    Client,
+    aevaluate,
+    aevaluate_existing,
+    evaluate,
+    evaluate_existing,
+    wrappers,
+)
 from evalflows.compat.langsmith.evaluation import (
     DynamicComparisonRunEvaluator,
     comparison_evaluator,
@@ -41,6 +48,8 @@ OURS_ONLY = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "aevaluate": aevaluate,
+    "evaluate_existing": evaluate_existing,
+    "aevaluate_existing": aevaluate_existing,
     "evaluation.evaluate_comparative": evaluate_comparative,
     "evaluation.evaluator.comparison_evaluator": comparison_evaluator,
     "evaluation.evaluator.DynamicComparisonRunEvaluator": DynamicComparisonRunEvaluator,

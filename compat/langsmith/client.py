@@ -1,8 +1,9 @@
 """LangSmith's client on top of the store that EVALFLOWS_STORE names."""
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from evalflows.compat.langsmith.absent import absent_method
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults
 from evalflows.compat.langsmith.dataset_methods import DatasetMethods
 from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
@@ -36,6 +37,11 @@ class Client(DatasetMethods, ExampleMethods, RunMethods):
         workspace_id: Identity | None = None,
     ) -> None:
         pass
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent_method(self, name)
 
     @overload
     def evaluate(

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
+from evalflows.compat.langsmith.absent import absent_names
 from evalflows.compat.langsmith.comparators import DynamicComparisonRunEvaluator, comparison_evaluator
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults, compare_two, evaluate_comparative
 from evalflows.compat.langsmith.datasets import as_data
@@ -36,6 +37,8 @@ __all__ = [
     "evaluate_existing",
     "run_evaluator",
 ]
+
+__getattr__ = absent_names(__name__)
 
 Pair = tuple[Any, Any] | list[Any]
 """Two experiments: their names or ids, or results of `evaluate`."""

@@ -16,7 +16,7 @@ def test_every_method_of_the_client_is_listed() -> None:
 
 def test_the_import_lines_work() -> None:
     lines = re.findall(r"`from (evalflows\.compat[\w.]*) import ([\w, ]+)`", TEXT)
-    assert len(lines) == 6
+    assert len(lines) == 7
     for module, names in lines:
         assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
 

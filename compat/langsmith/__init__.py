@@ -1,6 +1,6 @@
 """LangSmith's API: `from evalflows.compat.langsmith import Client, evaluate, traceable, wrappers`."""
 
-from evalflows.compat.langsmith import evaluation, run_helpers, run_trees, schemas, wrappers
+from evalflows.compat.langsmith import evaluation, run_helpers, run_trees, schemas, testing, wrappers
 from evalflows.compat.langsmith.absent import absent_names
 from evalflows.compat.langsmith.async_client import AsyncClient
 from evalflows.compat.langsmith.client import Client
@@ -11,6 +11,7 @@ from evalflows.compat.langsmith.evaluation import (
     evaluate,
     evaluate_existing,
 )
+from evalflows.compat.langsmith.expectations import expect
 from evalflows.compat.langsmith.run_helpers import get_current_run_tree, trace, traceable, tracing_context
 from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import EvaluationResult
@@ -26,10 +27,12 @@ __all__ = [
     "evaluate",
     "evaluate_existing",
     "evaluation",
+    "expect",
     "get_current_run_tree",
     "run_helpers",
     "run_trees",
     "schemas",
+    "testing",
     "trace",
     "traceable",
     "tracing_context",

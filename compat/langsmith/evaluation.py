@@ -16,6 +16,7 @@ from evalflows.compat.langsmith.functions import as_evaluator, as_target
 from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.results import EvaluationResults, ExperimentResultRow, ExperimentResults
 from evalflows.compat.langsmith.schemas import ComparisonEvaluationResult, EvaluationResult, Example, Run
+from evalflows.compat.langsmith.string_evaluators import LangChainStringEvaluator
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import name_of
 from evalflows.store.parquet import Store
@@ -28,6 +29,7 @@ __all__ = [
     "EvaluationResults",
     "ExperimentResultRow",
     "ExperimentResults",
+    "LangChainStringEvaluator",
     "RunEvaluator",
     "aevaluate",
     "aevaluate_existing",

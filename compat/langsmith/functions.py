@@ -56,6 +56,8 @@ def as_evaluator(evaluator: Any, scope: Scope = "item") -> Any:
     """
     if isinstance(evaluator, str | Mapping | EvaluatorSpec):
         return evaluator
+    if hasattr(evaluator, "as_run_evaluator"):
+        evaluator = evaluator.as_run_evaluator()
     function = getattr(evaluator, "evaluate_run", evaluator)
     if not callable(function):
         kind = type(evaluator).__name__

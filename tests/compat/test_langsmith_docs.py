@@ -16,13 +16,13 @@ def test_every_method_of_the_client_is_listed() -> None:
 
 def test_the_import_lines_work() -> None:
     lines = re.findall(r"`from (evalflows\.compat[\w.]*) import ([\w, ]+)`", TEXT)
-    assert len(lines) == 7
+    assert len(lines) == 8
     for module, names in lines:
         assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
 
 
 def test_the_programs_compile() -> None:
     programs = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
-    assert len(programs) == 2
+    assert len(programs) == 3
     for program in programs:
         compile(program, "docs/langsmith.md", "exec")

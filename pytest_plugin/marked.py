@@ -11,7 +11,7 @@ import inspect
 import os
 import pickle
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -163,13 +163,14 @@ def _case_of(item: pytest.Item, settings: Mapping[str, Any]) -> Case:
     from evalflows.store.records import derived_id
 
     suite = settings.get("test_suite_name") or os.environ.get("LANGSMITH_TEST_SUITE") or _module_of(item)
-    function = getattr(item, "function", item)
+    function: Callable[..., Any] = getattr(item, "function", type(item).runtest)
     names = inspect.signature(function).parameters
     arguments = given({name: value for name, value in getattr(item, "funcargs", {}).items() if name in names})
     reference_keys = list(settings.get("output_keys") or ())
     if missing := [key for key in reference_keys if key not in arguments]:
         raise InputError(f"output_keys: got {missing[0]!r}, wanted arguments of the test that are JSON values")
-    split = settings.get("split")
+    splits = settings.get("split")
+    split = splits[0] if isinstance(splits, list | tuple) and len(splits) == 1 else splits
     return Case(
         id=str(settings.get("id") or derived_id(suite, item.nodeid)),
         name=item.nodeid,
@@ -179,7 +180,7 @@ def _case_of(item: pytest.Item, settings: Mapping[str, Any]) -> Case:
         reference_outputs={name: arguments[name] for name in reference_keys},
         metadata=dict(settings.get("metadata") or {}),
         experiment_metadata=dict(settings.get("experiment_metadata") or {}),
-        split=split[0] if isinstance(split, list | tuple) and len(split) == 1 else split,
+        split=None if split is None else str(split),
     )
 
 

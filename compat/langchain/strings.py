@@ -15,7 +15,7 @@ from evalflows.evaluators.score import Judgement, normalise
 from evalflows.llm import loop
 from evalflows.llm.structured_output import read_answer, with_response_format
 from evalflows.specs.errors import InputError, short
-from evalflows.specs.protocols import Completion
+from evalflows.specs.protocols import Complete, Completion
 
 Judge = Callable[..., Awaitable[Any]]
 
@@ -80,7 +80,7 @@ class StringEvaluator:
 def _result(judgement: Judgement) -> dict[str, Any]:
     value, is_bool = judgement.value, judgement.data_type == "BOOLEAN"
     whole = int(value) if value is not None and value.is_integer() else value
-    spelled = {None: None, 0: "N", 1: "Y"}.get(whole) if is_bool else whole
+    spelled = ("Y" if value else "N") if is_bool else whole
     return {"reasoning": judgement.comment, "value": spelled, "score": whole}
 
 
@@ -202,15 +202,17 @@ KINDS: Mapping[str, tuple[Callable[[str, Any, Mapping[str, Any]], StringEvaluato
 """LangChain's names, and for each the function that builds the evaluator, and its settings."""
 
 
-def completing(model: ByComplete | ByInvoke) -> Callable[..., Awaitable[Completion]]:
-    """Return `complete`, as the evaluators of this project call it, of a model. A model with `invoke` is asked for
-    tagged text, from which the fields are read."""
+def completing(model: ByComplete | ByInvoke) -> Complete:
+    """Return `complete` of a model, as the evaluators of this project call it.
 
-    async def complete(request: str, *, schema: Any = None, repeat: int = 0, **parameters: Any) -> Completion:
+    A model with `invoke` is asked for tagged text, from which the fields are read.
+    """
+
+    async def complete(messages: Any, *, schema: Any = None, **parameters: Any) -> Completion:
         if model.takes_schema or schema is None:
-            answer = await model.aask(request, schema)
+            answer = await model.aask(messages, schema)
             return Completion(text=answer.text, parsed=answer.fields, model="", call_id="")
-        body = with_response_format({"messages": [{"role": "user", "content": request}]}, schema, "text")
+        body = with_response_format({"messages": [{"role": "user", "content": messages}]}, schema, "text")
         answer = await model.aask(_as_text(body["messages"]), None)
         return Completion(
             text=answer.text, parsed=read_answer({"content": answer.text}, schema, "text", None), model="", call_id=""

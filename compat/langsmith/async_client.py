@@ -1,35 +1,27 @@
 """LangSmith's AsyncClient: the client's methods, awaited, in threads of their own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from evalflows.compat.langsmith.absent import absent_method
 from evalflows.compat.langsmith.client import Client
 
-Parameters = ParamSpec("Parameters")
-Returned = TypeVar("Returned")
-Item = TypeVar("Item")
 
-
-def _awaited(
-    method: Callable[Concatenate[Client, Parameters], Returned],
-) -> Callable[Concatenate["AsyncClient", Parameters], Awaitable[Returned]]:
+def _awaited(method: Callable[..., Any]) -> Any:
     @wraps(method)
-    async def call(self: "AsyncClient", *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+    async def call(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
         return await asyncio.to_thread(partial(method, self._client, *args, **kwargs))
 
     return call
 
 
-def _iterated(
-    method: Callable[Concatenate[Client, Parameters], Iterator[Item]],
-) -> Callable[Concatenate["AsyncClient", Parameters], AsyncIterator[Item]]:
+def _iterated(method: Callable[..., Any]) -> Any:
     """Wrap a method that yields: its items are read in a thread when the first is asked for."""
 
     @wraps(method)
-    async def call(self: "AsyncClient", *args: Parameters.args, **kwargs: Parameters.kwargs) -> AsyncIterator[Item]:
+    async def call(self: "AsyncClient", *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         for item in await asyncio.to_thread(lambda: list(method(self._client, *args, **kwargs))):
             yield item
 

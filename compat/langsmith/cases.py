@@ -70,7 +70,7 @@ class Case:
 
     def finish(self, error: BaseException | None) -> None:
         """Note whether the test passed, and remove keys of providers from what it logged."""
-        self.notes = {PASS: Note(score=error is None, comment=error and describe(error)), **self.notes}
+        self.notes = {PASS: Note(score=error is None, comment=None if error is None else describe(error)), **self.notes}
         for name in ("inputs", "outputs", "reference_outputs", "steps"):
             text = to_json(plain(getattr(self, name)), mend=True)
             setattr(self, name, json.loads(without_keys(text, MIN_PROVIDER_KEY_CHARS)))

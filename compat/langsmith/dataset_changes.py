@@ -140,7 +140,8 @@ def _updated(old: Fields, changes: Fields, may_read_files: bool) -> Fields:
     own = {name: changes[name] for name in ("inputs", "outputs", "metadata", "split") if name in changes}
     attachments = _kept(old.get("attachments") or {}, changes.get("attachments_operations"))
     attachments |= to_stored(changes.get("attachments") or {}, f"example {old['id']!r}", may_read_files=may_read_files)
-    return as_row({**old, **own, "attachments": attachments})
+    changed: Fields = {**old, **own, "attachments": attachments}
+    return as_row(changed)
 
 
 def _kept(attachments: Fields, operations: Any) -> Fields:
@@ -151,7 +152,7 @@ def _kept(attachments: Fields, operations: Any) -> Fields:
         operations.get(name) if isinstance(operations, Mapping) else getattr(operations, name)
         for name in ("rename", "retain")
     )
-    kept = dict(rename or {}) | {name: name for name in retain or ()}
+    kept: dict[str, str] = {**(rename or {}), **{name: name for name in retain or ()}}
     if unknown := kept.keys() - attachments.keys():
         raise InputError(
             f"attachments_operations: got {min(unknown)!r}, wanted one of: {', '.join(attachments) or 'none'}"

@@ -70,19 +70,19 @@ class RunTree:
     @property
     def id(self) -> str | None:
         """The step's id; None before it has begun."""
-        return self._note and self._note["id"]
+        return None if self._note is None else self._note["id"]
 
     @property
     def parent_run_id(self) -> str | None:
-        return self._note and self._note["parent"]
+        return None if self._note is None else self._note["parent"]
 
     @property
     def start_time(self) -> datetime | None:
-        return self._note and datetime.fromisoformat(self._note["started_at"])
+        return None if self._note is None else datetime.fromisoformat(self._note["started_at"])
 
     @property
     def end_time(self) -> datetime | None:
-        latency_s = self._note and self._note["latency_s"]
+        latency_s = None if self._note is None else self._note["latency_s"]
         return None if latency_s is None or self.start_time is None else self.start_time + timedelta(seconds=latency_s)
 
     def post(self, exclude_child_runs: bool = True) -> None:

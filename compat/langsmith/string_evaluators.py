@@ -53,7 +53,7 @@ class LangChainStringEvaluator:
     def _only_fields(self, run: Run, example: Example | None) -> Fields:
         return {
             "prediction": _only(run.outputs, "outputs"),
-            "reference": _only(example and example.outputs, "reference outputs"),
+            "reference": _only(example.outputs if example is not None else None, "reference outputs"),
             "input": _only(run.inputs, "inputs"),
         }
 

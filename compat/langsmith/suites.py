@@ -120,13 +120,9 @@ def _evaluator(key: str, cases: Cases) -> Callable[..., Any]:
 
 def _replay(calls: Sequence[CallRow], recorder: Recorder) -> None:
     """Record calls that were made in a test as those of the current item."""
-    owner = {
-        "experiment_id": recorder.experiment_id,
-        "subject_id": recorder.subject_id,
-        "evaluator": recorder.evaluator,
-    }
+    experiment, subject, evaluator = recorder.experiment_id, recorder.subject_id, recorder.evaluator
     for call in calls:
-        row = replace(call, **owner)
+        row = replace(call, experiment_id=experiment, subject_id=subject, evaluator=evaluator)
         recorder.store(row)
         if row.status == "ok":
             recorder.answered.append(AnsweredCall(row))

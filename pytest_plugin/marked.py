@@ -51,8 +51,6 @@ class Marked:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Take the marked tests, and hide their mark from LangSmith's plugin."""
-        if not _is_recorded():
-            return
         marked = [(item, mark) for item in items if (mark := item.get_closest_marker(MARK)) is not None]
         ours = [(item, mark) for item, mark in marked if not self._theirs or _imports_the_door(item)]
         for item, mark in ours:
@@ -88,9 +86,8 @@ class Marked:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.when == "call" and (case := item.stash.get(CASE, None)) is not None:
+        if call.when == "call" and (case := item.stash.get(CASE, None)) is not None and _is_recorded():
             setattr(report, REPORTED, base64.b64encode(pickle.dumps(case)).decode("ascii"))
-            del item.stash[CASE]
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

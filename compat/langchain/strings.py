@@ -10,7 +10,7 @@ from evalflows.compat.langchain.distances import edit_distance, embedding_distan
 from evalflows.compat.langchain.models import ByComplete, ByInvoke, model_of
 from evalflows.compat.langchain.principles import refuse_principles
 from evalflows.evaluators import correctness, criteria, exact_match, json_valid, regex, rubric
-from evalflows.evaluators.judges import HARMS
+from evalflows.evaluators.judges.criterion import HARMS, criteria_of
 from evalflows.evaluators.score import Judgement, normalise
 from evalflows.llm import loop
 from evalflows.llm.structured_output import read_answer, with_response_format
@@ -108,11 +108,12 @@ def _qa(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
 def _criteria(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     labelled, chosen = kind.startswith("labeled"), settings.get("criteria") or _DEFAULT_CRITERION
     refuse_principles(chosen)
+    criteria_of(_as_ours(chosen))  # raises ValueError before anything is asked
     complete = completing(model_of(llm, settings.get("llm_kwargs")))
     name = _name_of(chosen)
 
     async def judge(**sides: Any) -> Any:
-        own = sides | {} if labelled else sides | {"reference_outputs": None}
+        own = sides if labelled else sides | {"reference_outputs": None}
         return await criteria(metadata=None, complete=complete, criteria=_as_ours(chosen), labelled=labelled, **own)
 
     return StringEvaluator(

@@ -137,7 +137,7 @@ def as_fields(row: ExampleRow) -> Fields:
 
 
 def _updated(old: Fields, changes: Fields, may_read_files: bool) -> Fields:
-    own = {name: changes[name] for name in ("inputs", "outputs", "metadata", "split") if name in changes}
+    own: Fields = {name: changes[name] for name in ("inputs", "outputs", "metadata", "split") if name in changes}
     attachments = _kept(old.get("attachments") or {}, changes.get("attachments_operations"))
     attachments |= to_stored(changes.get("attachments") or {}, f"example {old['id']!r}", may_read_files=may_read_files)
     changed: Fields = {**old, **own, "attachments": attachments}

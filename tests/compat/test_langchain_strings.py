@@ -86,6 +86,11 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
             InputError,
             "qa: got 'prompt', wanted only llm_kwargs",
         ),
+        (
+            lambda: load_evaluator("criteria", llm=Complete(), criteria="x"),
+            ValueError,
+            "criteria: got 'x', wanted one of",
+        ),
         (lambda: load_evaluator("json_validity", x=1), InputError, "got 'x', wanted no settings"),
         (
             lambda: load_evaluator("qa", llm=Complete()).evaluate_strings(prediction="x"),

@@ -17,6 +17,9 @@ from evalflows.compat.langsmith import (
     aevaluate_existing,
     evaluate,
     evaluate_existing,
+    expect,
+    testing,
+    trace,
     wrappers,
 )
 from evalflows.compat.langsmith.evaluation import (
@@ -24,6 +27,8 @@ from evalflows.compat.langsmith.evaluation import (
     comparison_evaluator,
     evaluate_comparative,
 )
+from evalflows.compat.langsmith.expectations import Matcher
+from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import (
     AttachmentsOperations,
     ComparativeExperiment,
@@ -56,6 +61,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "evaluation.evaluator.DynamicComparisonRunEvaluator.compare_runs": DynamicComparisonRunEvaluator.compare_runs,
     "evaluation.evaluator.DynamicComparisonRunEvaluator.acompare_runs": DynamicComparisonRunEvaluator.acompare_runs,
     "wrappers.wrap_openai": wrappers.wrap_openai,
+    "trace": trace,
+    **{f"RunTree.{name}": getattr(RunTree, name) for name in ("post", "end", "patch", "create_child")},
+    **{f"RunTree.{name}": getattr(RunTree, name) for name in ("add_inputs", "add_outputs", "add_metadata", "add_tags")},
+    **{f"testing.{name}": getattr(testing, name) for name in testing.__all__},
+    **{f"expect.{name}": getattr(expect, name) for name in ("value", "score", "edit_distance", "embedding_distance")},
+    **{f"_expect._Matcher.{name}": method for name, method in vars(Matcher).items() if name[0] != "_"},
 } | {f"Client.{name}": method for name, method in inspect.getmembers(Client, callable) if name[0] != "_"}
 RECORDS = (
     *(ComparativeExperiment, ComparisonEvaluationResult, Dataset, EvaluationResult),
@@ -66,7 +77,7 @@ RECORDS = (
 THEIRS = """
 import inspect, json, operator, sys
 import langsmith
-from langsmith import schemas, wrappers
+from langsmith import _expect, expect, schemas, testing, trace, wrappers
 from langsmith.evaluation import evaluator
 
 def default(parameter):

@@ -166,13 +166,18 @@ def test_a_later_run_of_some_tests_keeps_the_examples_of_the_others(
     found = rows("select name, n_examples from experiments where name <> 'loaded' order by started_at")
     assert [(name.rpartition("-")[0], n) for name, n in found] == [("nightly", 2), ("nightly", 1)]
     assert Client().read_dataset(dataset_name="knots").example_count == 3
-    monkeypatch.setenv("LANGSMITH_TEST_TRACKING", "false")
-    inner.runpytest("-k", "plain").assert_outcomes(passed=1, deselected=5)
 
 
-def test_nothing_is_recorded_without_tracking_and_log_calls_then_say_so(
+def test_without_tracking_marked_tests_run_and_nothing_is_recorded(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LANGSMITH_TEST_TRACKING", "false")
+    run = inner.runpytest("-k", "logs or adds")
+    run.assert_outcomes(passed=2, failed=1, deselected=3)
+    run.stdout.no_fnmatch_line("*evalflows experiments*")
+
+
+def test_a_test_without_the_mark_cannot_log(inner: pytest.Pytester) -> None:
     inner.makepyfile(
         test_app="""
         import pytest

@@ -28,6 +28,7 @@ class Note:
     value: Any = None
     comment: str | None = None
     metadata: Fields | None = None
+    higher_is_better: bool = True
     calls: list[CallRow] = field(default_factory=list)
 
 

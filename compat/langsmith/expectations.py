@@ -81,7 +81,7 @@ class Expect:
         comment: str | None = None,
     ) -> Matcher:
         """Log a score. `source_run_id` has no effect: evaluators' work is not recorded as runs."""
-        return _logged(key, score, comment)
+        return _logged(key, Note(score=score, comment=comment))
 
     def edit_distance(self, prediction: str, reference: str, *, config: Mapping[str, Any] | None = None) -> Matcher:
         """Log the edit distance of two texts, from 0 (equal) to 1.
@@ -93,7 +93,7 @@ class Expect:
         metric = settings.get("metric") or "damerau_levenshtein"
         normalised = bool(settings.get("normalize_score", True))
         distance = edit_distance(prediction, reference, metric, normalised=normalised)
-        return _logged("edit_distance", distance, f"{metric}, {'normalised' if normalised else 'in characters'}")
+        return _distance("edit_distance", distance, f"{metric}, {'normalised' if normalised else 'in characters'}")
 
     def embedding_distance(
         self, prediction: str, reference: str, *, config: Mapping[str, Any] | None = None
@@ -106,13 +106,17 @@ class Expect:
         settings = _settings("embedding_distance", config, ("metric", "encoder"))
         metric, encoder = settings.get("metric") or "cosine", settings.get("encoder")
         distance = embedding_distance(prediction, reference, metric, encoder)
-        return _logged("embedding_distance", distance, f"{metric}, {'own encoder' if encoder else 'openai'}")
+        return _distance("embedding_distance", distance, f"{metric}, {'own encoder' if encoder else 'openai'}")
 
 
-def _logged(key: str, score: float | bool, comment: str | None) -> Matcher:
+def _distance(key: str, distance: float, comment: str) -> Matcher:
+    return _logged(key, Note(score=distance, comment=comment, higher_is_better=False))
+
+
+def _logged(key: str, note: Note) -> Matcher:
     if case := case_or_none():
-        case.log(key, Note(score=score, comment=comment))
-    return Matcher(key, score)
+        case.log(key, note)
+    return Matcher(key, note.score)
 
 
 def _settings(where: str, config: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:

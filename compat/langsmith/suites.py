@@ -8,6 +8,7 @@ from typing import Any
 from evalflows.compat.langsmith import dataset_changes, datasets
 from evalflows.compat.langsmith.cases import PASS, Case
 from evalflows.compat.langsmith.schemas import Fields
+from evalflows.evaluators.direction import declares
 from evalflows.evaluators.subject import ExampleView
 from evalflows.llm.recorder import AnsweredCall, Recorder, current
 from evalflows.specs.errors import InputError
@@ -115,7 +116,8 @@ def _evaluator(key: str, cases: Cases) -> Callable[..., Any]:
 
     judge.__name__ = judge.__qualname__ = key
     judge.version_parts = _versions(cases)  # type: ignore[attr-defined]
-    return judge
+    higher_is_better = all(case.notes[key].higher_is_better for case in cases.values() if key in case.notes)
+    return declares(lambda name, settings: {name: {"higher_is_better": higher_is_better}})(judge)
 
 
 def _replay(calls: Sequence[CallRow], recorder: Recorder) -> None:

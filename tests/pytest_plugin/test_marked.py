@@ -132,6 +132,10 @@ def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Py
     assert found["test_logs_everything", "correct"] == [1, None, "scored", "as the judge says", "BOOLEAN"]
     assert found["test_logs_everything", "mood"][1:3] == ["calm", "scored"]
     assert found["test_expects", "similarity"][:3] == [0.8, None, "scored"]
+    ((spec,),) = rows(
+        "select metrics from (select spec ->> 'metrics' as metrics from experiments where name like 'test_app-%')"
+    )
+    assert json.loads(spec)["edit_distance"]["higher_is_better"] is False
     assert found["test_expects", "expectation"][3] == "edit_distance: got 0.2, wanted less than 0.1"
     assert found["test_adds[wrong]", "pass"][3].startswith("AssertionError: assert")
 

@@ -177,7 +177,7 @@ def test_evals_with_pytest(
             return completion("1" if "SELECT" in text else "0")
         return completion("SELECT * FROM ships WHERE home = 'Bergen';" if "Bergen" in text else "SELECT * FROM ships;")
 
-    (tmp_path / "test_queries.py").write_text((GUIDES / "test_queries.py").read_text(encoding="utf-8"))
+    (tmp_path / "test_queries.py").write_text((GUIDES / "queries.py").read_text(encoding="utf-8"))
     with asked(answer, monkeypatch):
         own = {"EVALFLOWS_STORE": str(tmp_path / "store"), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "pytest", "-q", "test_queries.py"]

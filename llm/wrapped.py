@@ -64,12 +64,8 @@ def step(kind: str, name: str, inputs: Any) -> Iterator[dict[str, Any]]:
     The block may fill the yielded note: `outputs`, and anything else to keep. A step inside another step names it as
     its parent.
     """
-    parent, identity, started = _step.get(), secrets.token_hex(8), time.perf_counter()
-    note: dict[str, Any] = {"id": identity, "parent": parent, "kind": kind, "name": name, "inputs": plain(inputs)}
-    note |= {"outputs": None, "error": None, "started_at": now().isoformat(), "latency_s": None}
-    if recorder := current():
-        recorder.steps.append(note)
-    token = _step.set(identity)
+    note, started = begin_step(kind, name, inputs, _step.get()), time.perf_counter()
+    token = _step.set(note["id"])
     try:
         yield note
     except BaseException as error:
@@ -78,6 +74,24 @@ def step(kind: str, name: str, inputs: Any) -> Iterator[dict[str, Any]]:
     finally:
         _step.reset(token)
         note |= {key: plain(value) for key, value in note.items()} | {"latency_s": time.perf_counter() - started}
+
+
+def begin_step(kind: str, name: str, inputs: Any, parent: str | None) -> dict[str, Any]:
+    """Record a step of the current run that has just begun. Return its note, which the caller completes.
+
+    For steps that no block of code encloses; `parent` is the id of another step. Its values must be JSON in the end.
+    """
+    note: dict[str, Any] = {"id": secrets.token_hex(8), "parent": parent, "kind": kind, "name": name}
+    note |= {"inputs": plain(inputs), "outputs": None, "error": None}
+    note |= {"started_at": now().isoformat(), "latency_s": None}
+    if recorder := current():
+        recorder.steps.append(note)
+    return note
+
+
+def current_step() -> str | None:
+    """Return the id of the innermost step, or None."""
+    return _step.get()
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -6,17 +6,17 @@ and most test runs evaluate nothing.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from evalflows.pytest_plugin import asserts
+from evalflows.pytest_plugin.marked import Marked
+from evalflows.pytest_plugin.quiet import quiet
 from evalflows.pytest_plugin.ran import Ran
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RAN] = Ran()
     config.pluginmanager.register(config.stash[RAN], "evalflows-ran")
+    config.addinivalue_line("markers", "langsmith(test_suite_name, output_keys, …): record the test in an experiment")
+    config.pluginmanager.register(Marked(config), "evalflows-marked")
     if option := config.getoption("evalflows_store"):
         _use(_root(config, option), config)
 
@@ -92,7 +94,7 @@ def evaluate(evalflows_store: Store, request: pytest.FixtureRequest) -> Callable
         from evalflows import ExperimentResult, evaluate
 
         try:
-            with _quiet():
+            with quiet():
                 result = evaluate(*arguments, **settings)
         except _expected() as error:  # report the test's line, without the traceback below it
             raise _shown(error) from None
@@ -119,7 +121,7 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
 
         try:
             spec = load_experiment(os.fspath(path), changes)
-            with _quiet():
+            with quiet():
                 experiments = run_spec(spec)
         except _expected() as error:
             raise _shown(error) from None
@@ -129,14 +131,6 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
         return {target.name: ExperimentResult(experiment) for target, experiment in by_target}
 
     return run
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Prefect's log out of pytest's captured log; its warnings still go to stderr."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logging.getLogger("prefect"), "propagate", False)
-        yield
 
 
 def _shown(error: Exception) -> Exception:

@@ -21,9 +21,9 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "analysis": ("execution", "reports", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "tasks": ("analysis", "execution", "reports", "evaluators", "targets", "llm", "store", "specs"),
     "flows": ("tasks", "analysis", "execution", "reports", "evaluators.foreign", "store", "specs"),
-    "compat": ("flows", "execution", "evaluators", "llm", "store", "specs"),
+    "compat": ("flows", "execution", "evaluators", "targets", "llm", "store", "specs"),
     "cli": ("flows", "analysis", "execution", "reports", "evaluators", "llm", "store", "specs"),
-    "pytest_plugin": ("flows", "reports", "evaluators", "store", "specs"),
+    "pytest_plugin": ("compat", "flows", "reports", "evaluators", "store", "specs"),
 }
 """Arrows run downward only. The doors (compat, cli, pytest_plugin) also import `evalflows` itself."""
 

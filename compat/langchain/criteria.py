@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from evalflows.compat.langchain.principles import refuse_principles
 from evalflows.evaluators.judges import CRITERIA
 from evalflows.specs.errors import short
 
@@ -43,8 +44,10 @@ class ConstitutionalPrinciple:
 def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
     """Return {name: description} for a member of Criteria, a name, a mapping, a principle, or a list of these.
 
-    An unknown name has an empty description. Raises ValueError for anything else, and for empty criteria.
+    An unknown name has an empty description. Raises ValueError for anything else, and for empty criteria; InputError
+    for a principle of LangChain's by its name.
     """
+    refuse_principles(criteria)
     if criteria is None:
         return resolve_pairwise_criteria(DEFAULT)
     if isinstance(criteria, str) and criteria.strip():

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.caller import Caller, Endpoint
 from evalflows.llm.complete import Completer
-from evalflows.llm.connect import completer
+from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import AUTO_MODEL, key_of, resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.local import MODEL as LOCAL_MODEL
@@ -26,6 +26,9 @@ from evalflows.store.parquet import Store
 
 Request = str | list[Any]
 Schema = Mapping[str, Any]
+
+EMBEDDING_MODEL = "text-embedding-3-small"
+"""The model of the connection `openai` for vectors, unless the connection names one."""
 
 _ROLES = {"human": "user", "ai": "assistant"}
 _TRUNCATED = ("length", "max_tokens")  # finish reasons of OpenAI and Anthropic
@@ -113,6 +116,18 @@ def model_of(llm: object, parameters: Mapping[str, Any] | None) -> ByComplete | 
     if callable(llm):
         return ByComplete(llm, merged)
     raise InputError(f"llm: got {short(llm)}, wanted a connection's name, a function, or an object with invoke")
+
+
+def openai_embedding(texts: Sequence[str]) -> list[list[float]]:
+    """Return the vectors of texts by the connection `openai`, within the budget of the current run, if any.
+
+    Raises InputError if the connection cannot be used, and CallError for an unanswered call.
+    """
+    connection, recorder = resolve("openai", {}), current()
+    budget = recorder.budget if recorder else None
+    embed = embedder("openai", connection, _ledger(), key=_key("openai", connection), budget=budget)
+    own = getattr(connection, "embedding_model", None)
+    return loop.run(embed(texts, **({} if own else {"model": EMBEDDING_MODEL})))
 
 
 def _connected(name: str) -> Connected:

@@ -15,6 +15,17 @@ class EvaluatorType(StrEnum):
 
     PAIRWISE_STRING = "pairwise_string"
     LABELED_PAIRWISE_STRING = "labeled_pairwise_string"
+    QA = "qa"
+    COT_QA = "cot_qa"
+    CRITERIA = "criteria"
+    LABELED_CRITERIA = "labeled_criteria"
+    SCORE_STRING = "score_string"
+    LABELED_SCORE_STRING = "labeled_score_string"
+    EXACT_MATCH = "exact_match"
+    REGEX_MATCH = "regex_match"
+    JSON_VALIDITY = "json_validity"
+    STRING_DISTANCE = "string_distance"
+    EMBEDDING_DISTANCE = "embedding_distance"
 
 
 class PairwiseStringEvaluator(ABC):

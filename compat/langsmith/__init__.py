@@ -1,19 +1,42 @@
 """LangSmith's API: `from evalflows.compat.langsmith import Client, evaluate, traceable, wrappers`."""
 
-from evalflows.compat.langsmith import evaluation, schemas, wrappers
+from evalflows.compat.langsmith import evaluation, run_helpers, run_trees, schemas, testing, wrappers
+from evalflows.compat.langsmith.absent import absent_names
+from evalflows.compat.langsmith.async_client import AsyncClient
 from evalflows.compat.langsmith.client import Client
-from evalflows.compat.langsmith.evaluation import RunEvaluator, aevaluate, evaluate
-from evalflows.compat.langsmith.run_helpers import traceable
+from evalflows.compat.langsmith.evaluation import (
+    RunEvaluator,
+    aevaluate,
+    aevaluate_existing,
+    evaluate,
+    evaluate_existing,
+)
+from evalflows.compat.langsmith.expectations import expect
+from evalflows.compat.langsmith.run_helpers import get_current_run_tree, trace, traceable, tracing_context
+from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import EvaluationResult
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "EvaluationResult",
     "RunEvaluator",
+    "RunTree",
     "aevaluate",
+    "aevaluate_existing",
     "evaluate",
+    "evaluate_existing",
     "evaluation",
+    "expect",
+    "get_current_run_tree",
+    "run_helpers",
+    "run_trees",
     "schemas",
+    "testing",
+    "trace",
     "traceable",
+    "tracing_context",
     "wrappers",
 ]
+
+__getattr__ = absent_names(__name__)

@@ -1,11 +1,13 @@
 """LangSmith's client on top of the store that EVALFLOWS_STORE names."""
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from evalflows.compat.langsmith.absent import absent_method
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults
 from evalflows.compat.langsmith.dataset_methods import DatasetMethods
 from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
+from evalflows.compat.langsmith.example_methods import ExampleMethods
 from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.run_methods import RunMethods
 from evalflows.compat.langsmith.schemas import Identity
@@ -13,7 +15,7 @@ from evalflows.compat.langsmith.schemas import Identity
 _NO_REDACTION = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 
 
-class Client(DatasetMethods, RunMethods):
+class Client(DatasetMethods, ExampleMethods, RunMethods):
     """Datasets, experiments and feedback. Stateless: every method reads the store's current content.
 
     A server's address and key are accepted and ignored, since there is no server.
@@ -35,6 +37,11 @@ class Client(DatasetMethods, RunMethods):
         workspace_id: Identity | None = None,
     ) -> None:
         pass
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent_method(self, name)
 
     @overload
     def evaluate(

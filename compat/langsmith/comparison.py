@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from evalflows.compat.langsmith.comparators import POINTS, as_comparator
+from evalflows.compat.langsmith.experiments import experiment_of, refuse_target_only
 from evalflows.compat.langsmith.schemas import ComparativeExperiment, ComparisonEvaluationResult, Example, Identity, Run
 from evalflows.compat.langsmith.views import dataset_id, example_of, run_of
-from evalflows.specs.errors import InputError, short
+from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
-from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, from_json
 from evalflows.store.snapshots import load_snapshot
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from evalflows import ComparativeResult
 
 Scores = Mapping[str, float | None]
-
-_TARGET_ONLY = {"data": None, "summary_evaluators": None, "num_repetitions": 1}
-"""Arguments of `evaluate` that two experiments do not support, with their defaults."""
 
 
 class ComparativeExperimentResultRow(TypedDict):
@@ -95,7 +92,7 @@ def evaluate_comparative(
     import evalflows  # loads Prefect, which takes seconds
 
     store = Store()
-    rows = [_experiment(store, experiment) for experiment in experiments]
+    rows = [experiment_of(store, experiment) for experiment in experiments]
     result = evalflows.evaluate_comparative(
         [row.experiment_id for row in rows],
         [as_comparator(evaluator) for evaluator in evaluators],
@@ -118,24 +115,10 @@ def compare_two(
     """
     if (count := len(experiments)) != 2:
         raise InputError(f"evaluate: target: got {count} experiments, wanted 2; evaluate_comparative takes more")
-    for name, default in _TARGET_ONLY.items():
-        if target_only[name] and target_only[name] != default:
-            got = short(target_only[name])
-            raise InputError(f"evaluate: {name}: got {got}, wanted {default}: the experiments have their own")
+    refuse_target_only(target_only)
     if unknown := options.keys() - {"load_nested", "randomize_order"}:
         raise InputError(f"evaluate: got {min(unknown)!r}, wanted only load_nested and randomize_order")
     return evaluate_comparative(experiments, **shared, **options)
-
-
-def _experiment(store: Store, experiment: Any) -> ExperimentRow:
-    """Find an experiment by name, id, or an object with an id. Raises InputError if it does not exist."""
-    reference = getattr(experiment, "experiment_id", None) or getattr(experiment, "id", None) or experiment
-    if not isinstance(reference, Identity):
-        wanted = "an experiment's name or id, or a result of evaluate"
-        raise InputError(f"evaluate_comparative: experiments: got {type(experiment).__name__}, wanted {wanted}")
-    (identity,) = find_experiments(store, str(reference), just_one=True)
-    row: ExperimentRow = store.read("experiments", identity)[0]
-    return row
 
 
 def _comparison_name(prefix: str | None, experiments: Sequence[ExperimentRow]) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from evalflows.compat.langsmith import datasets
+from evalflows.compat.langsmith import dataset_changes, datasets
 from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.schemas import Dataset, Example, Fields, Identity
 from evalflows.specs.errors import InputError
@@ -16,7 +16,7 @@ _NO_SCHEMA = "check a dataset with expectations: docs/specs.md"
 
 
 class DatasetMethods:
-    """A dataset is a name for a snapshot; it can grow, but examples are never removed."""
+    """A dataset is a name for a snapshot, its current version."""
 
     @refusing(
         data_type="examples are key-value mappings",
@@ -113,21 +113,24 @@ class DatasetMethods:
         dataset_name: str | None = None,
         dataset_id: Identity | None = None,
         examples: Iterable[Any] | None = None,
+        dangerously_allow_filesystem: bool = False,
+        max_concurrency: int = 1,
         **kwargs: Sequence[Any] | None,
     ) -> Fields:
-        """Add examples to a dataset: `examples`, or the lists inputs, outputs, metadata, splits and ids.
+        """Add examples to a dataset: `examples`, or the lists inputs, outputs, metadata, splits, ids and attachments.
+
+        With `dangerously_allow_filesystem`, attachments may be paths, which are read. `max_concurrency` has no effect:
+        all are written at once.
 
         Returns their count and ids. Existing examples are not added again. Raises InputError, and adds none, if an
         example is invalid or has the id of an existing example with other content.
         """
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
-        identities = datasets.add(Store(), dataset, datasets.as_rows(examples, kwargs))
+        rows = datasets.as_rows(examples, kwargs, may_read_files=dangerously_allow_filesystem)
+        identities = datasets.add(Store(), dataset, rows)
         return {"example_ids": identities, "count": len(identities)}
 
-    @refusing(
-        as_of="only the current version can be listed; an experiment names its snapshot",
-        filter="filter the returned examples, or query the store with SQL",
-    )
+    @refusing(filter="filter the returned examples, or query the store with SQL")
     def list_examples(
         self,
         dataset_id: Identity | None = None,
@@ -143,12 +146,16 @@ class DatasetMethods:
         filter: str | None = None,  # noqa: A002
         include_attachments: bool = False,
     ) -> Iterator[Example]:
-        """Yield a dataset's examples that match every given filter, in order."""
-        dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
+        """Yield a dataset's examples that match every given filter, in order; `as_of` a time, those of that version.
+
+        Attachments are always included.
+        """
+        store, dataset = Store(), self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
+        snapshot = dataset_changes.version_at(store, dataset, as_of).snapshot_id
         ids = None if example_ids is None else {str(identity) for identity in example_ids}
         matching = (
             example
-            for example in datasets.examples_of(Store(), dataset)
+            for example in datasets.examples_of(store, dataset, snapshot)
             if (ids is None or example.id in ids)
             and (splits is None or example.split in splits)
             and _has(example.metadata, metadata)

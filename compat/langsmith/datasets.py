@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from evalflows.compat.langsmith.attachments import to_stored
 from evalflows.compat.langsmith.schemas import Dataset, Example, Fields, Identity
 from evalflows.compat.langsmith.views import dataset_id, example_of
 from evalflows.specs.dataset import DatasetSpec
@@ -14,7 +15,7 @@ from evalflows.store.records import from_json
 from evalflows.store.snapshots import KNOWN, current_snapshot, freeze, load_snapshot, to_examples
 
 SOURCE = "evalflows.compat.langsmith"
-COLUMNS = ("inputs", "outputs", "reference_outputs", "metadata", "splits", "ids", "source_run_ids")
+COLUMNS = ("inputs", "outputs", "reference_outputs", "metadata", "splits", "ids", "attachments", "source_run_ids")
 
 _DATASETS = """
 select v.name, arg_max(v.description, v.recorded_at) as description, min(v.recorded_at) as created_at,
@@ -58,6 +59,15 @@ def create(store: Store, name: str, description: str | None, metadata: Mapping[s
     return find_dataset(store, name, None)
 
 
+def create_filled(store: Store, name: str, description: str | None, rows: Sequence[Fields]) -> Dataset:
+    """Create a dataset with its examples, as one version. Raises InputError, and creates none, if a row is invalid."""
+    if current_snapshot(store, name) is not None:
+        raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
+    examples = to_examples(enumerate(rows, start=1), f"example of dataset {name!r}")
+    freeze(store, examples, name=name, source=SOURCE, description=description)
+    return find_dataset(store, name, None)
+
+
 def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     """Add rows to a dataset, except examples that it already has. Return the rows' ids.
 
@@ -73,13 +83,13 @@ def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     return [example.example_id for example in new]
 
 
-def examples_of(store: Store, dataset: Dataset) -> list[Example]:
-    """Return the examples of a dataset, in order."""
-    rows = load_snapshot(store, current_snapshot(store, dataset.name) or "")
+def examples_of(store: Store, dataset: Dataset, snapshot: str | None = None) -> list[Example]:
+    """Return the examples of a dataset, in order; by default of its current snapshot."""
+    rows = load_snapshot(store, snapshot or current_snapshot(store, dataset.name) or "")
     return [example_of(row, dataset.id) for row in rows]
 
 
-def as_row(example: object) -> Fields:
+def as_row(example: object, *, may_read_files: bool = False) -> Fields:
     """Convert an example in any of LangSmith's shapes to a row. Raises InputError for anything else."""
     if isinstance(example, Mapping):
         row = {str(key): value for key, value in example.items() if value is not None}
@@ -87,8 +97,8 @@ def as_row(example: object) -> Fields:
         row = {key: value for key in KNOWN if (value := getattr(example, key, None)) is not None}
         if "inputs" not in row:
             raise InputError(f"example: got {type(example).__name__}, wanted an object with inputs and outputs")
-    if not row.get("attachments"):
-        row.pop("attachments", None)
+    if attachments := row.pop("attachments", None):
+        row["attachments"] = to_stored(attachments, "example", may_read_files=may_read_files)
     splits = row.get("split")
     if isinstance(splits, list | tuple):
         if len(splits) > 1:
@@ -97,7 +107,12 @@ def as_row(example: object) -> Fields:
     return row
 
 
-def as_rows(examples: Iterable[object] | None, columns: Mapping[str, Sequence[Any] | None]) -> list[Fields]:
+def as_rows(
+    examples: Iterable[object] | None,
+    columns: Mapping[str, Sequence[Any] | None],
+    *,
+    may_read_files: bool = False,
+) -> list[Fields]:
     """Convert examples, or parallel lists of their fields, to rows. Raises InputError for lists of unequal length."""
     lists = {name: values for name, values in columns.items() if values is not None}
     if unknown := lists.keys() - {*COLUMNS}:
@@ -105,7 +120,7 @@ def as_rows(examples: Iterable[object] | None, columns: Mapping[str, Sequence[An
     if examples is not None:
         if lists:
             raise InputError(f"create_examples: got both examples and {min(lists)}, wanted one of them")
-        return [as_row(example) for example in examples]
+        return [as_row(example, may_read_files=may_read_files) for example in examples]
     if "inputs" not in lists:
         raise InputError("create_examples: got neither examples nor inputs, wanted one of them")
     for name, values in lists.items():
@@ -113,7 +128,8 @@ def as_rows(examples: Iterable[object] | None, columns: Mapping[str, Sequence[An
             raise InputError(f"create_examples: {name}: got {len(values)}, wanted {wanted}, as many as inputs")
     fields = {"splits": "split", "ids": "id", "source_run_ids": "source_run_id"}
     names = [fields.get(name, name) for name in lists]
-    return [as_row(dict(zip(names, values, strict=True))) for values in zip(*lists.values(), strict=True)]
+    rows = (dict(zip(names, values, strict=True)) for values in zip(*lists.values(), strict=True))
+    return [as_row(row, may_read_files=may_read_files) for row in rows]
 
 
 def as_data(store: Store, data: Any) -> DatasetSpec:

@@ -3,24 +3,23 @@
 import asyncio
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
+from evalflows.compat.langsmith.absent import absent_names
 from evalflows.compat.langsmith.comparators import DynamicComparisonRunEvaluator, comparison_evaluator
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults, compare_two, evaluate_comparative
 from evalflows.compat.langsmith.datasets import as_data
+from evalflows.compat.langsmith.existing import aevaluate_existing, evaluate_existing, is_experiment
+from evalflows.compat.langsmith.experiments import refuse_target_only
 from evalflows.compat.langsmith.functions import as_evaluator, as_target
 from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.langsmith.results import EvaluationResults, ExperimentResultRow, ExperimentResults
 from evalflows.compat.langsmith.schemas import ComparisonEvaluationResult, EvaluationResult, Example, Run
-from evalflows.compat.langsmith.views import dataset_id, example_of, result_of, run_of
+from evalflows.compat.langsmith.string_evaluators import LangChainStringEvaluator
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import name_of
 from evalflows.store.parquet import Store
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evalflows import ExperimentResult
 
 __all__ = [
     "ComparativeExperimentResults",
@@ -30,30 +29,29 @@ __all__ = [
     "EvaluationResults",
     "ExperimentResultRow",
     "ExperimentResults",
+    "LangChainStringEvaluator",
     "RunEvaluator",
     "aevaluate",
+    "aevaluate_existing",
     "comparison_evaluator",
     "evaluate",
     "evaluate_comparative",
+    "evaluate_existing",
     "run_evaluator",
 ]
+
+__getattr__ = absent_names(__name__)
 
 Pair = tuple[Any, Any] | list[Any]
 """Two experiments: their names or ids, or results of `evaluate`."""
 
 
-class EvaluationResults(TypedDict):
-    """Several judgements."""
-
-    results: list[EvaluationResult]
+class _Unset(int):
+    """The default of `max_concurrency`, to tell it from a 0 of the caller's."""
 
 
-class ExperimentResultRow(TypedDict):
-    """One run, its example and its judgements."""
-
-    run: Run
-    example: Example
-    evaluation_results: EvaluationResults
+_ONE_AT_A_TIME = _Unset(0)
+_PAIRS_AT_ONCE = 5
 
 
 class RunEvaluator:
@@ -66,51 +64,6 @@ class RunEvaluator:
 def run_evaluator(func: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function unchanged: any function can be an evaluator."""
     return func
-
-
-class ExperimentResults:
-    """A finished experiment: its rows in the dataset's order, one repetition after the other."""
-
-    def __init__(self, result: "ExperimentResult") -> None:
-        (row,) = Store().read("experiments", result.experiment_id)
-        self.experiment_id: str = row.experiment_id
-        self.experiment_name: str = row.name
-        self.url: str | None = None  # there is no web page
-        self._dataset = dataset_id(row.dataset_name)
-        self._rows = [
-            ExperimentResultRow(
-                run=run_of(item.output, (example := example_of(item.example, self._dataset)).inputs),
-                example=example,
-                evaluation_results={"results": [result_of(s) for s in item.scores if s.status != "sampled_out"]},
-            )
-            for item in result
-        ]
-
-    def __repr__(self) -> str:
-        return f"<ExperimentResults {self.experiment_name}>"
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[ExperimentResultRow]:
-        return iter(self._rows)
-
-    async def __aiter__(self) -> AsyncIterator[ExperimentResultRow]:
-        for row in self._rows:
-            yield row
-
-    def get_dataset_id(self) -> str | None:
-        """Return the dataset's id; None if the examples were not from a named dataset."""
-        return self._dataset
-
-    def wait(self) -> None:
-        """Do nothing: the experiment is finished."""
-
-    def to_pandas(self, start: int | None = 0, end: int | None = None) -> "pd.DataFrame":
-        """Return one row per run: inputs.*, outputs.*, error, reference.*, feedback.*, execution_time and ids."""
-        import pandas as pd
-
-        return pd.DataFrame([_flat(row) for row in self._rows[start:end]])
 
 
 @overload
@@ -143,7 +96,7 @@ def evaluate(
     metadata: Mapping[str, Any] | None = None,
     experiment_prefix: str | None = None,
     description: str | None = None,
-    max_concurrency: int | None = 0,
+    max_concurrency: int | None = _ONE_AT_A_TIME,
     num_repetitions: int = 1,
     client: Any = None,
     blocking: bool = True,
@@ -158,8 +111,8 @@ def evaluate(
     The experiment or comparison gets a unique name.
 
     Args:
-        target: A sync or async function of the inputs as one dict, or a LangChain runnable; or two existing
-            experiments, for which see `evaluate_comparative`.
+        target: A sync or async function of the inputs as one dict, or a LangChain runnable; an existing experiment,
+            for which see `evaluate_existing`; or two, for which see `evaluate_comparative`.
         data: A dataset, its name or id, or examples.
         evaluators: Functions of (run, example), or of any of inputs, outputs, reference_outputs, and so on.
         summary_evaluators: Likewise, with lists over all runs.
@@ -167,11 +120,11 @@ def evaluate(
         experiment_prefix: The experiment's name before the hyphen; by default the target's name.
         description: A description of the experiment.
         max_concurrency: The maximum number of items in the target, or in the evaluators, at once; 0 means one, None
-            as many as the limits allow.
+            as many as the limits allow. For two experiments the default is 5.
         num_repetitions: The number of answers per example.
         client: Has no effect: there is only one store.
         disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
-        kwargs: load_nested and randomize_order, for two experiments.
+        kwargs: load_nested, for experiments, and randomize_order, for two.
 
     Raises InputError for invalid arguments and unsupported options before anything is called, and IncompleteError if
     not everything was done or no answer succeeded; finished results are stored even then.
@@ -186,11 +139,15 @@ def evaluate(
             evaluators=evaluators or (),
             experiment_prefix=experiment_prefix,
             description=description,
-            max_concurrency=5 if max_concurrency is None else max_concurrency,
+            max_concurrency=_pairs_at_once(max_concurrency),
             metadata=metadata,
         )
-    if kwargs:
-        raise InputError(f"evaluate: got {min(kwargs)!r}, wanted it only with two experiments as the target")
+    if unknown := kwargs.keys() - ({"load_nested"} if is_experiment(target) else ()):
+        raise InputError(f"evaluate: got {min(unknown)!r}, wanted it only with two experiments as the target")
+    if is_experiment(target):
+        of_target = {"data": data, "experiment_prefix": experiment_prefix, "description": description}
+        refuse_target_only(of_target | {"num_repetitions": num_repetitions})
+        return evaluate_existing(target, evaluators, summary_evaluators, metadata, max_concurrency)
     function = as_target(target)
     result = evalflows.evaluate(
         function,
@@ -238,11 +195,6 @@ async def aevaluate(
     return await asyncio.to_thread(evaluate, target, data, evaluators, summary_evaluators, **options)
 
 
-def _flat(row: ExperimentResultRow) -> dict[str, Any]:
-    run, example = row["run"], row["example"]
-    columns: dict[str, Any] = {f"inputs.{name}": value for name, value in example.inputs.items()}
-    columns |= {f"outputs.{name}": value for name, value in (run.outputs or {}).items()} | {"error": run.error}
-    columns |= {f"reference.{name}": value for name, value in (example.outputs or {}).items()}
-    for result in row["evaluation_results"]["results"]:
-        columns[f"feedback.{result.key}"] = result.score if result.score is not None else result.value
-    return columns | {"execution_time": run.latency, "example_id": example.id, "id": run.id}
+def _pairs_at_once(max_concurrency: int | None) -> int:
+    unset = max_concurrency is None or isinstance(max_concurrency, _Unset)
+    return _PAIRS_AT_ONCE if unset else max_concurrency or 0

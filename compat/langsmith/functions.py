@@ -6,6 +6,7 @@ from functools import update_wrapper
 from itertools import takewhile
 from typing import Any
 
+from evalflows.compat.langsmith.attachments import opened
 from evalflows.compat.langsmith.run_helpers import untraced
 from evalflows.compat.langsmith.views import example_of_view, run_of_view
 from evalflows.evaluators.call import OFFERED, Scope
@@ -34,8 +35,7 @@ def as_target(target: object) -> Function:
     function: Function = untraced(getattr(target, "invoke", target))
     if not callable(function):
         kind = type(target).__name__
-        remedy = "for an experiment's answers use evalflows.evaluate({'kind': 'recorded', 'experiment': …}, …)"
-        raise InputError(f"evaluate: target: got {kind}, wanted a function of the inputs; {remedy}")
+        raise InputError(f"evaluate: target: got {kind}, wanted a function of the inputs, or an experiment")
     where = f"target {name_of(function)!r}"
     parameters = parameters_of(function, where)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -56,6 +56,8 @@ def as_evaluator(evaluator: Any, scope: Scope = "item") -> Any:
     """
     if isinstance(evaluator, str | Mapping | EvaluatorSpec):
         return evaluator
+    if hasattr(evaluator, "as_run_evaluator"):
+        evaluator = evaluator.as_run_evaluator()
     function = getattr(evaluator, "evaluate_run", evaluator)
     if not callable(function):
         kind = type(evaluator).__name__
@@ -80,7 +82,7 @@ def _called_with(function: Function, names: Sequence[str]) -> Function:
     """Wrap a function: keyword parameters with these names, passed on by position."""
 
     def call(**arguments: Any) -> Any:
-        return function(*(arguments[name] for name in names))
+        return function(*(_converted(name, arguments[name]) for name in names))
 
     update_wrapper(call, function).__name__ = evaluator_name(function)
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
@@ -109,6 +111,8 @@ def _converted(parameter: str, value: Any) -> Any:
         return example_of_view(value)
     if value is None and parameter in ("outputs", "reference_outputs"):
         return {}
+    if parameter == "attachments":
+        return opened(value)
     if isinstance(value, list) and parameter in ("runs", "examples", "outputs", "reference_outputs"):
         return [_converted(parameter, item) for item in value]
     return value

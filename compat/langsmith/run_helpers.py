@@ -1,21 +1,25 @@
-"""`traceable`: record a function's calls as steps of the current run."""
+"""`traceable` and `trace`: record a function's calls, or a block of code, as steps of the current run."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
 from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.langsmith.run_trees import RunTree, get_current_run_tree, stepping
 from evalflows.llm.recorder import current
-from evalflows.llm.wrapped import step
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, short
 from evalflows.specs.reference import is_async, name_of
+
+__all__ = ["RunTree", "get_current_run_tree", "trace", "traceable", "tracing_context"]
 
 Function = Callable[..., Any]
 
 _MARK = "__langsmith_traceable__"
+_OWN_RUN = "a step belongs to the run in which it is called"
+_ALWAYS = "a step is recorded whenever there is a run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,33 +32,103 @@ class _Tracing:
     tags: Sequence[str]
     process_inputs: Callable[[dict[str, Any]], Any] | None
     process_outputs: Callable[..., Any] | None
+    parent: RunTree | None = None
 
     def changed(self, extra: Mapping[str, Any] | None) -> "_Tracing":
         """Return a copy with one call's `langsmith_extra`. Raises InputError for unknown keys."""
         extra = extra or {}
-        if unknown := extra.keys() - {"name", "metadata", "tags", "client"}:
-            raise InputError(f"langsmith_extra: got {min(unknown)!r}, wanted only name, metadata and tags")
+        if unknown := extra.keys() - {"name", "metadata", "tags", "client", "parent"}:
+            raise InputError(f"langsmith_extra: got {min(unknown)!r}, wanted only name, metadata, tags and parent")
         return replace(
             self,
             name=extra.get("name") or self.name,
             metadata={**self.metadata, **(extra.get("metadata") or {})},
             tags=[*self.tags, *(extra.get("tags") or [])],
+            parent=extra.get("parent"),
         )
 
-    def begin(self, inputs: dict[str, Any]) -> AbstractContextManager[dict[str, Any]]:
-        return step(self.run_type, self.name, self.process_inputs(inputs) if self.process_inputs else inputs)
+    def begin(self, inputs: dict[str, Any]) -> AbstractContextManager[RunTree]:
+        processed = self.process_inputs(inputs) if self.process_inputs else inputs
+        shown = processed if isinstance(processed, Mapping) else {"input": processed}
+        settings: dict[str, Any] = {"metadata": self.metadata, "tags": self.tags, "parent_run": self.parent}
+        return stepping(RunTree(self.name, self.run_type, inputs=shown, **settings))
 
-    def end(self, note: dict[str, Any], returned: Any) -> None:
+    def end(self, tree: RunTree, returned: Any) -> None:
         if not isinstance(returned, Iterator | AsyncIterator):  # reading an iterator would consume it
             outputs = self.process_outputs(returned) if self.process_outputs else returned
-            note["outputs"] = outputs if isinstance(outputs, Mapping) else {"output": outputs}
-        note |= {"metadata": dict(self.metadata), "tags": list(self.tags)}
+            tree.add_outputs(outputs if isinstance(outputs, Mapping) else {"output": outputs})
+
+
+class trace:  # noqa: N801
+    """Record a block, of `with` or `async with`, as a step of the current run, and give it as a RunTree.
+
+    Exceptions in `exceptions_to_handle` are not recorded as the step's error. Raises InputError for options that place
+    a run elsewhere.
+    """
+
+    @refusing(
+        project_name=_OWN_RUN,
+        address=_OWN_RUN,
+        run_id="a step's id is made here",
+        reference_example_id="the run has its example; a step has none",
+        attachments="put what matters of a file in the inputs or outputs",
+    )
+    def __init__(
+        self,
+        name: str,
+        run_type: str = "chain",
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        project_name: str | None = None,
+        address: Any = None,
+        parent: Any = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        client: Any = None,
+        run_id: Any = None,
+        reference_example_id: Any = None,
+        exceptions_to_handle: tuple[type[BaseException], ...] | None = None,
+        attachments: Any = None,
+    ) -> None:
+        if parent is not None and not isinstance(parent, RunTree):
+            raise InputError(f"trace: parent: got {short(parent)}, wanted a RunTree: {_OWN_RUN}")
+        settings: dict[str, Any] = {"extra": extra, "parent_run": parent, "tags": tags, "metadata": metadata}
+        self._tree = RunTree(name, run_type, inputs=inputs, **settings)
+        self._handled = exceptions_to_handle or ()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> RunTree:
+        return self._stack.enter_context(stepping(self._tree))
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, self._handled):
+            self._stack.close()
+        else:
+            self._stack.__exit__(kind, error, traceback)
+
+    async def __aenter__(self) -> RunTree:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self.__exit__(kind, error, traceback)
+
+
+@contextmanager
+def tracing_context(*, enabled: bool | None = None, client: Any = None, **options: Any) -> Iterator[None]:
+    """Do nothing: steps are recorded whenever there is a run. Raises InputError for any option but `enabled=True`."""
+    if enabled is False:
+        raise InputError(f"tracing_context: enabled: got False, wanted True: {_ALWAYS}")
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"tracing_context: {name}: got {short(value)}, wanted None: name it in traceable or trace")
+    yield
 
 
 @refusing(
-    project_name="a step belongs to the run in which it is called",
+    project_name=_OWN_RUN,
     reduce_fn="the items that a generator yields are not recorded",
-    enabled="a step is recorded whenever there is a run",
+    enabled=_ALWAYS,
 )
 def traceable(
     function: Function | str | None = None,
@@ -107,9 +181,9 @@ def _called(function: Function, tracing: _Tracing) -> Function:
         own = tracing.changed(langsmith_extra)
         if current() is None:
             return function(*args, **kwargs)
-        with own.begin(_arguments(function, args, kwargs)) as note:
+        with own.begin(_arguments(function, args, kwargs)) as tree:
             returned = function(*args, **kwargs)
-            own.end(note, returned)
+            own.end(tree, returned)
         return returned
 
     return traced
@@ -121,9 +195,9 @@ def _awaited(function: Function, tracing: _Tracing) -> Function:
         own = tracing.changed(langsmith_extra)
         if current() is None:
             return await function(*args, **kwargs)
-        with own.begin(_arguments(function, args, kwargs)) as note:
+        with own.begin(_arguments(function, args, kwargs)) as tree:
             returned = await function(*args, **kwargs)
-            own.end(note, returned)
+            own.end(tree, returned)
         return returned
 
     return traced

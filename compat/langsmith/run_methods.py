@@ -8,7 +8,7 @@ from typing import Any
 from evalflows.compat.langsmith import runs
 from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
-from evalflows.compat.langsmith.views import run_key
+from evalflows.compat.langsmith.views import dataset_id, run_key
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 
@@ -122,6 +122,39 @@ class RunMethods:
         if len(references) != 1:
             raise InputError("read_project: wanted exactly one of project_name and project_id")
         return runs.project_of(Store(), references[0], include_stats=include_stats)
+
+    def has_project(self, project_name: str, *, project_id: str | None = None) -> bool:
+        """Whether there is an experiment of this name."""
+        return any(row.name == project_name for row in runs.all_projects(Store()))
+
+    @refusing(dataset_version="filter the returned experiments by start_time")
+    def list_projects(
+        self,
+        project_ids: Sequence[Identity] | None = None,
+        name: str | None = None,
+        name_contains: str | None = None,
+        reference_dataset_id: Identity | None = None,
+        reference_dataset_name: str | None = None,
+        reference_free: bool | None = None,
+        include_stats: bool | None = None,
+        dataset_version: str | None = None,
+        limit: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Iterator[TracerSession]:
+        """Yield the experiments that match every given filter, newest first. None of them is free of a dataset."""
+        ids = None if project_ids is None else {str(identity) for identity in project_ids}
+        dataset = dataset_id(reference_dataset_name) if reference_dataset_id is None else str(reference_dataset_id)
+        matching = (
+            project
+            for project in runs.all_projects(Store(), include_stats=bool(include_stats))
+            if (ids is None or project.id in ids)
+            and name in (None, project.name)
+            and (name_contains or "") in project.name
+            and dataset in (None, project.reference_dataset_id)
+            and not reference_free
+            and (metadata or {}).items() <= project.metadata.items()
+        )
+        return islice(matching, limit)
 
 
 def _flattened(*arguments: Identity | Sequence[Identity] | None) -> list[Identity]:

@@ -1,7 +1,7 @@
 """Read runs, feedback and experiments from the store as LangSmith's objects."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -141,6 +141,17 @@ def label_run(
 def project_of(store: Store, reference: Identity, *, include_stats: bool) -> TracerSession:
     """Return an experiment, optionally with its statistics. Raises InputError if it does not exist."""
     (identity,) = find_experiments(store, str(reference), just_one=True)
+    return _project(store, identity, include_stats=include_stats)
+
+
+def all_projects(store: Store, *, include_stats: bool = False) -> Iterator[TracerSession]:
+    """Yield all experiments, newest first."""
+    newest_first = "select experiment_id from source.experiments order by started_at desc, experiment_id desc"
+    for (identity,) in store.query(newest_first):
+        yield _project(store, identity, include_stats=include_stats)
+
+
+def _project(store: Store, identity: str, *, include_stats: bool) -> TracerSession:
     row: ExperimentRow = store.read("experiments", identity)[0]
     return TracerSession(
         id=identity,

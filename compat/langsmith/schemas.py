@@ -1,13 +1,38 @@
 """LangSmith's objects, with its attribute names and the store's data. Ids are the store's, as text."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
 
 Fields = dict[str, Any]
 Identity = str | uuid.UUID
+
+
+class DataType(StrEnum):
+    """Kinds of datasets. Only `kv`, whose examples are mappings, can be created here."""
+
+    kv = "kv"
+    llm = "llm"
+    chat = "chat"
+
+
+class Attachment(NamedTuple):
+    """A file of an example. A path needs `dangerously_allow_filesystem=True`."""
+
+    mime_type: str
+    data: bytes | Path
+
+
+class AttachmentInfo(TypedDict):
+    """A file of an example as targets and evaluators get it."""
+
+    presigned_url: str  # a data URL
+    reader: Any  # of bytes
+    mime_type: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +62,59 @@ class Example:
     attachments: Fields | None = None
     split: str | None = None
     cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleCreate:
+    """An example to add. `outputs` and `reference_outputs` are two names for the same."""
+
+    id: Identity | None = None
+    inputs: Mapping[str, Any] | None = None
+    outputs: Mapping[str, Any] | None = None
+    reference_outputs: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    split: str | Sequence[str] | None = None
+    attachments: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachmentsOperations:
+    """What happens to the attachments that an example has: those neither renamed nor retained are dropped."""
+
+    rename: Mapping[str, str] = field(default_factory=dict)
+    retain: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleUpdate:
+    """A change of an example. A field that is None stays as it is."""
+
+    id: Identity
+    dataset_id: Identity | None = None
+    inputs: Mapping[str, Any] | None = None
+    outputs: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    split: str | Sequence[str] | None = None
+    attachments: Mapping[str, Any] | None = None
+    attachments_operations: AttachmentsOperations | Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetVersion:
+    """A version of a dataset. It has no tags; `snapshot_id`, an addition of ours, identifies its content."""
+
+    as_of: datetime
+    snapshot_id: str
+    tags: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetDiffInfo:
+    """The ids of the examples that two versions of a dataset do not share."""
+
+    examples_modified: list[str]
+    examples_added: list[str]
+    examples_removed: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from evalflows.compat.langsmith.attachments import opened
 from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
 from evalflows.evaluators.subject import ExampleView, RunView
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
@@ -32,7 +33,7 @@ def example_of(row: ExampleRow, dataset: str | None) -> Example:
         metadata=from_json(row.metadata),
         dataset_id=dataset,
         created_at=row.recorded_at,
-        attachments=from_json(row.attachments),
+        attachments=opened(from_json(row.attachments)),
         split=row.split,
         cluster=row.cluster,
     )
@@ -78,7 +79,7 @@ def example_of_view(view: ExampleView) -> Example:
         inputs=view.inputs,
         outputs=view.reference_outputs,
         metadata=view.metadata,
-        attachments=view.attachments,
+        attachments=opened(view.attachments),
         split=view.split,
         cluster=view.cluster,
     )

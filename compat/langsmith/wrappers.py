@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evalflows.compat.langsmith.absent import absent_names
 from evalflows.compat.langsmith.refusal import refusing
 from evalflows.llm.wrapped import SomeClient, wrap
 
@@ -22,3 +23,6 @@ def wrap_openai(
     `chat_name` is the name of the steps. Raises InputError for any other client, and for the other options.
     """
     return wrap(client, name=chat_name)
+
+
+__getattr__ = absent_names(__name__)

@@ -57,13 +57,21 @@ class ExperimentResult:
                     scores = sorted(self._scores.get(output.run_id, []), key=lambda score: score.metric)
                     yield ItemOutcome(example=example, output=output, scores=scores)
 
+    @property
+    def summary(self) -> list[ScoreRow]:
+        """The scores of the whole experiment, by summary evaluators."""
+        return sorted(self._scores.get(self.experiment_id, []), key=lambda score: score.metric)
+
     def scores(self, metric: str) -> list[float | str | None]:
         """Return the value or label of each run, in order; None if the run has no such score.
 
-        Raise KeyError if no run has the metric.
+        A summary evaluator's metric has one score, that of the whole experiment. Raise KeyError if nothing has the
+        metric.
         """
         by_run = [[s for s in item.scores if s.metric == metric and s.turn is None] for item in self]
         if not any(by_run):
+            by_run = [[score] for score in self.summary if score.metric == metric]
+        if not by_run:
             known = sorted({s.metric for scores in self._scores.values() for s in scores})
             raise KeyError(f"metric {metric!r}: wanted one of {', '.join(known) or 'no metric at all'}")
         return [None if not s else s[0].value if s[0].value is not None else s[0].label for s in by_run]

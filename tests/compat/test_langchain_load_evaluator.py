@@ -53,10 +53,10 @@ def test_llm_kwargs_are_passed_to_the_model() -> None:
     assert complete.asked[1][1].keys() == {"schema"}
 
 
-@pytest.mark.parametrize("name", ["qa", "pairwise_embedding_distance", "", None, ["pairwise_string"]])
+@pytest.mark.parametrize("name", ["context_qa", "pairwise_embedding_distance", "", None, ["pairwise_string"]])
 def test_unsupported_evaluator_names_are_refused(name: Any) -> None:
     with pytest.raises(
-        InputError, match=r"^load_evaluator: got .*, wanted pairwise_string or labeled_pairwise_string;"
+        InputError, match=r"^load_evaluator: got .*, wanted one of pairwise_string, labeled_pairwise_string, qa,"
     ):
         load_evaluator(name)
 

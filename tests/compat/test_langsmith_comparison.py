@@ -317,9 +317,18 @@ def test_an_evaluator_can_be_called_without_a_comparison() -> None:
     assert asyncio.run(answered.acompare_runs(runs)).scores == scores
 
 
+@pytest.mark.parametrize(("given", "wanted"), [({}, 5), ({"max_concurrency": None}, 5), ({"max_concurrency": 0}, 1)])
+def test_how_many_pairs_are_judged_at_once(
+    two: tuple[ExperimentResults, ExperimentResults], given: dict[str, Any], wanted: int
+) -> None:
+    evaluate(two, evaluators=[longest], **given)
+    settings = Store().query("select (spec ->> 'max_concurrency')::int from source.comparison_sets")
+    assert settings == [(wanted,)]
+
+
 def test_what_cannot_be_is_refused_before_anything_is_called(two: tuple[ExperimentResults, ExperimentResults]) -> None:
     for arguments, message in (
-        ({"data": "letters"}, "^evaluate: data: got 'letters', wanted None: the experiments have their own"),
+        ({"data": "letters"}, "^evaluate: data: got 'letters', wanted None: an experiment has its own"),
         ({"summary_evaluators": [longest]}, "summary_evaluators: got .*, wanted None"),
         ({"num_repetitions": 2}, "num_repetitions: got 2, wanted 1"),
         ({"upload_results": False}, "upload_results: got False, wanted True"),

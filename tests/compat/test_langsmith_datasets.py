@@ -145,7 +145,7 @@ def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
         (lambda: client.read_dataset(), "exactly one of dataset_name and dataset_id"),
         (lambda: client.has_dataset(), "exactly one of dataset_name and dataset_id"),
         (lambda: client.delete_dataset(dataset_name="d"), "cannot be deleted"),
-        (lambda: client.list_examples(dataset_name="d", as_of="v1"), "as_of: got 'v1', wanted None"),
+        (lambda: client.list_examples(dataset_name="d", as_of="v1"), "as_of: got 'v1', wanted a time or 'latest'"),
         (lambda: client.list_examples(dataset_name="d", filter="x"), "filter: got 'x'"),
         (lambda: client.create_examples(dataset_name="d"), "neither examples nor inputs"),
         (lambda: client.create_examples(dataset_name="d", examples=[{}], inputs=[{}]), "both examples and inputs"),

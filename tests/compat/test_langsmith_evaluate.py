@@ -169,6 +169,27 @@ def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
         ]
 
 
+def test_projects_are_experiments(client: Client) -> None:
+    first = evaluate(upper, data="letters", evaluators=[right], experiment_prefix="a", metadata={"n": 1})
+    second = evaluate(upper, data=ROWS[:1], experiment_prefix="b", metadata={"n": 2})
+    names = [project.name for project in client.list_projects()]
+    assert names == [second.experiment_name, first.experiment_name], "the newest first"
+    for wanted in (
+        {"project_ids": [first.experiment_id]},
+        {"name": first.experiment_name},
+        {"name_contains": "a-"},
+        {"reference_dataset_name": "letters"},
+        {"reference_dataset_id": first.get_dataset_id()},
+        {"metadata": {"n": 1}},
+    ):
+        (project,) = client.list_projects(**wanted)  # type: ignore[arg-type]
+        assert (project.id, project.run_count) == (first.experiment_id, None)
+    (counted,) = client.list_projects(limit=1, include_stats=True)
+    assert (counted.id, counted.run_count) == (second.experiment_id, 1)
+    assert list(client.list_projects(reference_free=True)) == []
+    assert client.has_project(first.experiment_name) and not client.has_project("a")
+
+
 def test_data_of_every_form(client: Client) -> None:
     def has_no_reference(reference_outputs: dict[str, Any]) -> bool:
         return reference_outputs.get("a") is None
@@ -277,7 +298,8 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
         ({"data": []}, "data: got no examples"),
         ({"data": "empty"}, "dataset 'empty': has no examples yet"),
         ({"data": "nowhere"}, "dataset 'nowhere': not in the store, wanted one of: empty, letters"),
-        ({"target": "an-experiment"}, "target: got str, wanted a function of the inputs"),
+        ({"target": "an-experiment"}, "data: got 'letters', wanted None: an experiment has its own"),
+        ({"target": "an-experiment", "data": None}, "experiment 'an-experiment': not in"),
         ({"target": {"a": "b"}}, "target: got dict, wanted a function"),
         ({"randomize_order": True}, "got 'randomize_order', wanted it only with two experiments as the target"),
         ({"target": None}, "target: got NoneType, wanted a function"),

@@ -11,43 +11,73 @@ from typing import Any
 
 import pytest
 
-from evalflows.compat.langsmith import Client, aevaluate, evaluate, wrappers
+from evalflows.compat.langsmith import (
+    Client,
+    aevaluate,
+    aevaluate_existing,
+    evaluate,
+    evaluate_existing,
+    expect,
+    testing,
+    trace,
+    wrappers,
+)
 from evalflows.compat.langsmith.evaluation import (
     DynamicComparisonRunEvaluator,
     comparison_evaluator,
     evaluate_comparative,
 )
+from evalflows.compat.langsmith.expectations import Matcher
+from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import (
+    AttachmentsOperations,
     ComparativeExperiment,
     ComparisonEvaluationResult,
     Dataset,
+    DatasetDiffInfo,
+    DatasetVersion,
     EvaluationResult,
     Example,
+    ExampleCreate,
+    ExampleUpdate,
     Feedback,
     Run,
     TracerSession,
 )
 
-OURS_ONLY = {"Example": {"split", "cluster"}}
+OURS_ONLY = {
+    "DatasetVersion": {"snapshot_id"},
+    "Example": {"split", "cluster"},
+    "ExampleCreate": {"outputs"},  # theirs is an argument of the constructor
+}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "aevaluate": aevaluate,
+    "evaluate_existing": evaluate_existing,
+    "aevaluate_existing": aevaluate_existing,
     "evaluation.evaluate_comparative": evaluate_comparative,
     "evaluation.evaluator.comparison_evaluator": comparison_evaluator,
     "evaluation.evaluator.DynamicComparisonRunEvaluator": DynamicComparisonRunEvaluator,
     "evaluation.evaluator.DynamicComparisonRunEvaluator.compare_runs": DynamicComparisonRunEvaluator.compare_runs,
     "evaluation.evaluator.DynamicComparisonRunEvaluator.acompare_runs": DynamicComparisonRunEvaluator.acompare_runs,
     "wrappers.wrap_openai": wrappers.wrap_openai,
+    "trace": trace,
+    **{f"RunTree.{name}": getattr(RunTree, name) for name in ("post", "end", "patch", "create_child")},
+    **{f"RunTree.{name}": getattr(RunTree, name) for name in ("add_inputs", "add_outputs", "add_metadata", "add_tags")},
+    **{f"testing.{name}": getattr(testing, name) for name in testing.__all__},
+    **{f"expect.{name}": getattr(expect, name) for name in ("value", "score", "edit_distance", "embedding_distance")},
+    **{f"_expect._Matcher.{name}": method for name, method in vars(Matcher).items() if name[0] != "_"},
 } | {f"Client.{name}": method for name, method in inspect.getmembers(Client, callable) if name[0] != "_"}
 RECORDS = (
     *(ComparativeExperiment, ComparisonEvaluationResult, Dataset, EvaluationResult),
-    *(Example, Feedback, Run, TracerSession),
+    *(AttachmentsOperations, DatasetDiffInfo, DatasetVersion),
+    *(Example, ExampleCreate, ExampleUpdate, Feedback, Run, TracerSession),
 )
 
 THEIRS = """
 import inspect, json, operator, sys
 import langsmith
-from langsmith import schemas, wrappers
+from langsmith import _expect, expect, schemas, testing, trace, wrappers
 from langsmith.evaluation import evaluator
 
 def default(parameter):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.compat.langsmith import traceable
+from evalflows.compat.langsmith import RunTree, get_current_run_tree, trace, traceable, tracing_context
 from evalflows.compat.langsmith.functions import as_target
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.specs import InputError
@@ -102,5 +102,89 @@ def test_a_target_that_is_traceable_is_the_run_and_no_step_of_it() -> None:
 def test_what_cannot_be_honoured_is_refused() -> None:
     with pytest.raises(InputError, match="traceable: project_name: got 'p', wanted None"):
         traceable(project_name="p")
-    with pytest.raises(InputError, match="langsmith_extra: got 'run_id', wanted only name, metadata and tags"):
+    with pytest.raises(InputError, match="langsmith_extra: got 'run_id', wanted only name, metadata, tags and parent"):
         double(1, langsmith_extra={"run_id": "r"})
+
+
+def test_a_block_is_a_step_and_knows_the_steps_inside() -> None:
+    with recording(run()) as recorder:
+        with trace("lookup", "retriever", inputs={"q": "x"}, metadata={"a": 1}, tags=["t"]) as tree:
+            assert get_current_run_tree() is tree
+            double(2)
+            tree.add_metadata({"b": 2})
+            tree.end(outputs={"hits": 3})
+        assert get_current_run_tree() is None
+    outer, inner = recorder.steps
+    assert (outer["kind"], outer["name"], outer["inputs"], outer["outputs"]) == (
+        "retriever",
+        "lookup",
+        {"q": "x"},
+        {"hits": 3},
+    )
+    assert (outer["metadata"], outer["tags"]) == ({"a": 1, "b": 2}, ["t"])
+    assert (inner["parent"], outer["id"]) == (outer["id"], tree.id)
+    assert outer["latency_s"] > 0
+
+
+def test_a_block_that_raises_is_a_step_with_its_error_unless_it_is_expected() -> None:
+    with recording(run()) as recorder:
+        for expected in ((), (KeyError,)):
+            with pytest.raises(KeyError), trace("fails", exceptions_to_handle=expected):
+                raise KeyError("x")
+    assert [step["error"] and step["error"].partition(":")[0] for step in recorder.steps] == ["KeyError", None]
+
+
+def test_a_block_in_async_code_and_one_with_a_parent() -> None:
+    async def talk() -> None:
+        async with trace("outer") as outer:
+            pass
+        with trace("later", parent=outer):
+            double(1, langsmith_extra={"parent": outer})
+
+    with recording(run()) as recorder:
+        asyncio.run(talk())
+    outer, later, called = recorder.steps
+    assert later["parent"] == called["parent"] == outer["id"]
+
+
+def test_steps_are_made_by_hand() -> None:
+    with recording(run()) as recorder, trace("around"):
+        pipeline = RunTree(name="pipeline", run_type="chain", inputs={"q": "x"}, extra={"metadata": {"a": 1}})
+        pipeline.post()
+        child = pipeline.create_child(name="call", run_type="llm", inputs={"messages": []})
+        child.post()
+        child.end(outputs={"text": "y"})
+        child.patch()
+        pipeline.add_tags("late")
+        pipeline.end(error="too bad")
+        pipeline.patch()
+    around, first, second = recorder.steps
+    assert (first["parent"], second["parent"]) == (around["id"], first["id"])
+    assert (first["inputs"], first["outputs"], first["error"]) == ({"q": "x"}, None, "too bad")
+    assert (first["metadata"], first["tags"]) == ({"a": 1}, ["late"])
+    assert (second["kind"], second["outputs"], second["error"]) == ("llm", {"text": "y"}, None)
+    assert second["latency_s"] > 0 and child.end_time is not None
+    assert [tree.name for tree in pipeline.child_runs] == ["call"]
+
+
+def test_outside_a_run_steps_are_not_recorded() -> None:
+    with trace("alone") as tree, tracing_context(enabled=True):
+        tree.end(outputs={"x": 1})
+    assert tree.outputs == {"x": 1}
+
+
+def test_options_of_steps_that_cannot_be_honoured_are_refused() -> None:
+    parent = RunTree("never begun")
+    for call, message in (
+        (lambda: trace("x", project_name="p"), "trace: project_name: got 'p', wanted None"),
+        (lambda: trace("x", parent="ignore"), "trace: parent: got 'ignore', wanted a RunTree"),
+        (lambda: RunTree("x", session_name="p"), "RunTree: session_name: got 'p', wanted None"),
+        (lambda: parent.create_child("x").post(), "its parent 'never begun' has not begun"),
+        (lambda: tracing_context(enabled=False).__enter__(), "tracing_context: enabled: got False, wanted True"),
+        (lambda: tracing_context(tags=["a"]).__enter__(), "tracing_context: tags: got "),
+    ):
+        with pytest.raises(InputError, match=message) as raised:
+            call()  # type: ignore[no-untyped-call]
+        assert "\n" not in str(raised.value)
+    with pytest.raises(AttributeError, match=r"RunTree.to_headers: not supported here: a run is recorded in one"):
+        parent.to_headers()

@@ -1,0 +1,119 @@
+"""LangSmith's evaluate_existing: new scores for the answers of an existing experiment."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+
+from evalflows import evaluate as evaluate_here
+from evalflows.compat.langsmith import Client, aevaluate_existing, evaluate, evaluate_existing, traceable
+from evalflows.compat.langsmith.evaluation import ExperimentResults
+from evalflows.compat.langsmith.schemas import Example, Run
+from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.specs import InputError
+from evalflows.store import Store
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+ROWS = [{"inputs": {"q": f"q{i}"}, "outputs": {"a": f"Q{i}"}} for i in range(3)]
+calls: list[str] = []
+
+
+@traceable
+def shout(text: str) -> str:
+    return text.upper()
+
+
+def target(inputs: dict[str, Any]) -> dict[str, Any]:
+    calls.append(inputs["q"])
+    if inputs["q"] == "q2":
+        raise OSError("gone")
+    return {"a": shout(inputs["q"])}
+
+
+def right(outputs: dict[str, Any], reference_outputs: dict[str, Any]) -> bool:
+    return bool(outputs == reference_outputs)
+
+
+def nested(run: Run, example: Example) -> int:
+    return len(run.child_runs)
+
+
+def share_right(outputs: list[dict[str, Any]], reference_outputs: list[dict[str, Any]]) -> float:
+    return sum(a == b for a, b in zip(outputs, reference_outputs, strict=True)) / len(outputs)
+
+
+@pytest.fixture
+def first() -> ExperimentResults:
+    client = Client()
+    client.create_dataset("letters")
+    client.create_examples(dataset_name="letters", examples=ROWS)
+    calls.clear()
+    return evaluate(target, data="letters", num_repetitions=2, experiment_prefix="first", description="the first")
+
+
+def test_answers_are_evaluated_again_without_a_call(first: ExperimentResults) -> None:
+    assert len(calls) == 6
+    again = evaluate_existing(
+        first.experiment_name,
+        evaluators=[right, nested],
+        summary_evaluators=[share_right],
+        metadata={"why": "later"},
+    )
+    assert len(calls) == 6, "the target is not called"
+    assert again.experiment_name.startswith(f"{first.experiment_name}-") and again.experiment_id != first.experiment_id
+    assert again.get_dataset_id() == first.get_dataset_id() is not None
+    assert [(row["run"].outputs, row["example"]) for row in again] == [
+        (row["run"].outputs, row["example"]) for row in first
+    ]
+    scores = [{result.key: result.score for result in row["evaluation_results"]["results"]} for row in again]
+    assert scores == 2 * [
+        {"nested": 1.0, "right": True},
+        {"nested": 1.0, "right": True},
+        {"nested": None, "right": None},
+    ]
+    (summary,) = again.summary_results["results"]
+    assert (summary.key, round(summary.score or 0, 3)) == ("share_right", 0.667)
+    project = Client().read_project(project_id=again.experiment_id)
+    assert (project.metadata, project.description) == ({"why": "later"}, "the first")
+    reused = Store().query(
+        "select count(*) from source.outputs n join source.outputs o on n.reused_from = o.run_id "
+        "where n.experiment_id = ? and o.experiment_id = ?",
+        [again.experiment_id, first.experiment_id],
+    )
+    assert reused == [(4,)]
+
+
+def test_an_experiment_is_named_in_every_way(first: ExperimentResults) -> None:
+    project = Client().read_project(project_name=first.experiment_name)
+    for experiment in (first, project, first.experiment_id):
+        assert len(evaluate(experiment, evaluators=[right])) == 6
+    again = asyncio.run(aevaluate_existing(first.experiment_name, summary_evaluators=[share_right]))
+    assert [result.key for result in again.summary_results["results"]] == ["share_right"]
+
+
+def test_the_score_of_a_whole_experiment_is_found_by_its_name() -> None:
+    result = evaluate_here(lambda q: {"a": q.upper()}, ROWS[:2], [right], summary_evaluators=[share_right])
+    assert isinstance(result, ExperimentResult)
+    assert (result.scores("share_right"), result.scores("right")) == ([1.0], [1.0, 1.0])
+    assert [score.metric for score in result.summary] == ["share_right"]
+    with pytest.raises(KeyError, match="metric 'nothing': wanted one of right, share_right"):
+        result.scores("nothing")
+
+
+def test_what_cannot_be_is_refused_in_one_line(first: ExperimentResults) -> None:
+    for call, message in (
+        (lambda: evaluate_existing("nowhere", [right]), "experiment 'nowhere': not in"),
+        (lambda: evaluate_existing(uuid.uuid4(), [right]), "not in"),
+        (lambda: evaluate_existing(first), "got no evaluators"),
+        (lambda: evaluate_existing(3, [right]), "evaluate_existing: experiment: got int, wanted an experiment's name"),
+        (lambda: evaluate_existing(first, [right], blocking=False), "blocking: got False"),
+        (lambda: evaluate(first, evaluators=[right], num_repetitions=3), "num_repetitions: got 3, wanted 1"),
+        (lambda: evaluate(first, evaluators=[right], experiment_prefix="x"), "experiment_prefix: got 'x'"),
+        (lambda: evaluate(first, evaluators=[right], randomize_order=True), "only with two experiments"),
+    ):
+        with pytest.raises(InputError, match=message) as raised:
+            call()  # type: ignore[no-untyped-call]
+        assert "\n" not in str(raised.value)
+    assert Store().query("select count(*) from source.experiments") == [(1,)]

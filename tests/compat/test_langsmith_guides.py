@@ -1,0 +1,301 @@
+"""Programs as for LangSmith's guides, with other import lines."""
+
+import ast
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, Reply, Request, completion, serving
+
+from evalflows.compat.langsmith import Client
+from evalflows.store import connect
+
+GUIDES = Path(__file__).parent / "programs" / "guides"
+ROOT = Path(__file__).parent.parent.parent
+Run = Callable[[str, Callable[[Request], Reply]], list[str]]
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefect_api: dict[str, str]
+) -> Run:
+    """Run a program as `python NAME.py` does, in this process; return the lines that it printed."""
+
+    def run(name: str, answer: Callable[[Request], Reply]) -> list[str]:
+        monkeypatch.chdir(tmp_path)
+        with asked(answer, monkeypatch):
+            capsys.readouterr()
+            runpy.run_path(str(GUIDES / f"{name}.py"), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@contextmanager
+def asked(answer: Callable[[Request], Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    with serving(Endpoint(answer=answer)) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+        yield endpoint
+
+
+def nothing(request: Request) -> Reply:
+    raise AssertionError(f"asked: {request}")
+
+
+def rows(query: str) -> list[tuple[Any, ...]]:
+    with connect() as catalog:
+        return catalog.execute(query).fetchall()
+
+
+def shown(request: Request) -> str:
+    return " ".join(str(message.get("content")) for message in request["messages"])
+
+
+MEANS = """
+select experiment, metric, round(mean, 3), scored, missing from metric_summary
+where metric not in ('latency', 'cost', 'tokens', 'length') order by all
+"""
+
+
+def means() -> dict[str, tuple[Any, ...]]:
+    """The mean, the count and the missing of each metric of the only experiment."""
+    found = rows(MEANS)
+    assert len({row[0] for row in found}) == 1
+    return {row[1]: row[2:] for row in found}
+
+
+def test_a_rag_application(run: Run) -> None:
+    def answer(request: Request) -> Reply:
+        text = shown(request)
+        if request["model"] == "judge-1":
+            assert request["response_format"]["type"] == "json_schema"
+            is_met = "painted" not in text if "FACTS have to do" in text else "Nobody knows" not in text
+            return completion(json.dumps({"explanation": "So it is.", "verdict": is_met}))
+        return completion("Nobody knows." if "painted" in text else "Every four hours, on mercury.")
+
+    (name,) = run("rag", answer)
+    assert name.startswith("rag-lighthouse-")
+    assert means() == {
+        "correctness": (0.667, 3, 0),
+        "groundedness": (0.667, 3, 0),
+        "relevance": (0.667, 3, 0),
+        "retrieval_relevance": (0.667, 3, 0),
+    }
+    calls = "select coalesce(evaluator, ''), model, count(*) from calls group by all order by all"
+    assert rows(calls) == [
+        ("", "keeper-1", 3),
+        ("correctness", "judge-1", 3),
+        ("groundedness", "judge-1", 3),
+        ("relevance", "judge-1", 3),
+        ("retrieval_relevance", "judge-1", 3),
+    ]
+    found = next(Client().list_runs(project_name=name)).child_runs[0]
+    assert [(step.name, step.run_type) for step in (found, *found.child_runs)] == [
+        ("rag_bot", "chain"),
+        ("retrieve", "retriever"),
+        ("ChatOpenAI", "llm"),
+    ]
+
+
+def tool_call(name: str, ship: str) -> Reply:
+    function = {"name": name, "arguments": json.dumps({"ship": ship})}
+    return completion(
+        None, finish_reason="tool_calls", tool_calls=[{"id": "1", "type": "function", "function": function}]
+    )
+
+
+def test_an_agent(run: Run) -> None:
+    def answer(request: Request) -> Reply:
+        text = shown(request)
+        if request["model"] == "router-1":
+            return completion("harbour" if "Amalia" in text or "Bertha" in text else "chat")
+        if request["model"] == "judge-1":
+            return completion(json.dumps({"reasoning": "As the record has it.", "is_correct": "left" not in text}))
+        ship = "Amalia" if "Amalia" in text else "Bertha"
+        if request["messages"][-1]["role"] == "tool":
+            return completion(f"It is {request['messages'][-1]['content']}.")
+        if "morning" in text:
+            return completion("Good morning.")
+        return tool_call("find_berth" if ship == "Amalia" else "release_ship", ship)
+
+    whole, steps = run("agent", answer)
+    found = {(row[0].rpartition("-")[0], row[1]): row[2:] for row in rows(MEANS)}
+    assert found == {
+        ("harbour-agent", "final_answer_correct"): (0.667, 3, 0),
+        ("harbour-agent", "trajectory_subsequence"): (0.667, 3, 0),
+        ("harbour-routes", "correct_route"): (1.0, 2, 0),
+    }
+    assert (whole.rpartition("-")[0], steps.rpartition("-")[0]) == ("harbour-agent", "harbour-routes")
+    outputs = [run.outputs or {} for run in Client().list_runs(project_name=whole)]
+    assert sorted(one["trajectory"] for one in outputs) == [
+        ["chat"],
+        ["harbour", "find_berth"],
+        ["harbour", "release_ship"],
+    ]
+    kinds = Counter(
+        step.run_type
+        for run in Client().list_runs(project_name=whole)
+        for root in run.child_runs
+        for step in root.child_runs
+    )
+    assert kinds == {"chain": 3, "llm": 5, "tool": 2}
+
+
+def test_an_existing_experiment(run: Run) -> None:
+    *answers, first, later, again = run("existing", nothing)
+    assert answers == ["south-west True", "north True", "north False"]
+    assert later.startswith(f"{first}-") and again.startswith(f"{first}-")
+    assert [row[1:] for row in rows(MEANS)] != []
+    assert {row[0]: row[1:] for row in rows(MEANS)}[later] == ("always_half", 0.5, 3, 0)
+    assert {row[1]: row[2:] for row in rows(MEANS) if row[0] == again} == {
+        "agrees": (0.667, 3, 0),
+        "share_right": (0.667, 1, 0),
+    }
+    ran = (
+        "select target, count(*), count(reused_from) from source.outputs join source.experiments using (experiment_id)"
+    )
+    assert rows(f"{ran} group by all") == [("forecast", 9, 6)]
+
+
+@pytest.mark.slow
+def test_evals_with_pytest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_environment: dict[str, str]
+) -> None:
+    def answer(request: Request) -> Reply:
+        text = shown(request)
+        if request["model"] == "judge-1":
+            return completion("1" if "SELECT" in text else "0")
+        return completion("SELECT * FROM ships WHERE home = 'Bergen';" if "Bergen" in text else "SELECT * FROM ships;")
+
+    (tmp_path / "test_queries.py").write_text((GUIDES / "queries.py").read_text(encoding="utf-8"))
+    with asked(answer, monkeypatch):
+        own = {"EVALFLOWS_STORE": str(tmp_path / "store"), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "pytest", "-q", "test_queries.py"]
+        env = os.environ | prefect_environment | own
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 failed, 2 passed" in done.stdout
+    assert re.search(r"^Harbour refusals: 0 of 1 passed: evalflows show Harbour refusals-\w{8}$", done.stdout, re.M)
+    assert re.search(r"^test_queries: 2 of 3 passed: evalflows show test_queries-\w{8}$", done.stdout, re.M)
+    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "store"))
+    found = {(row[0].rpartition("-")[0], row[1]): row[2:4] for row in rows(MEANS)}
+    assert found["Harbour refusals", "refused"] == (0.0, 1)
+    assert found["test_queries", "pass"] == (0.667, 3)
+    assert found["test_queries", "valid_sql"] == (1.0, 1)
+    assert found["test_queries", "expectation"] == (0.5, 2)
+    judged = "select evaluator, model from calls where evaluator is not null"
+    assert rows(judged) == [("valid_sql", "judge-1")]
+    examples = {str(e.inputs["user_query"]): e.outputs for e in Client().list_examples(dataset_name="test_queries")}
+    assert examples["Ships from Bergen"] == {"expected_sql": "SELECT * FROM ships WHERE home = 'Bergen';"}
+
+
+def test_summary_evaluators(run: Run) -> None:
+    (printed,) = run("summary", nothing)
+    assert re.fullmatch(r"rules-[0-9a-f]{8} 0\.667 1\.0", printed)
+    assert means() == {"correct": (0.667, 6, 0), "f1_score": (0.667, 1, 0), "pass": (1.0, 1, 0)}
+
+
+def test_intermediate_steps(run: Run) -> None:
+    def answer(request: Request) -> Reply:
+        text = shown(request)
+        if request["model"] == "judge-1":
+            return completion(json.dumps({"score": 0.0 if "lighthouse" in text else 1.0}))
+        if request["model"] == "pilot-1":
+            return completion(next(word for word in ("tide", "rock", "anchor") if word in text))
+        return completion("By the lighthouse." if "Where" in text else "As the book says.")
+
+    run("intermediate", answer)
+    assert means() == {"answer_hallucination": (0.667, 3, 0), "document_relevance": (1.0, 3, 0)}
+    comments = rows("select comment from scores where metric = 'answer_hallucination' and value = 0")
+    assert comments == [("Where may I anchor?",)]
+
+
+def test_attachments(run: Run) -> None:
+    def answer(request: Request) -> Reply:
+        content = request["messages"][-1]["content"]
+        assert content[1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgo")
+        if request["model"] == "judge-1":
+            return completion("yes" if content[0]["text"] == "One red pixel" else "no")
+        assert content[0]["text"].endswith("fog signal sounded")
+        return completion("One red pixel")
+
+    run("attachments", answer)
+    assert means() == {"valid_image_description": (1.0, 1, 0), "whole_horn": (1.0, 1, 0)}
+    (example,) = Client().list_examples(dataset_name="Watch with attachments")
+    assert {name: file["mime_type"] for name, file in (example.attachments or {}).items()} == {
+        "flag": "image/png",
+        "horn": "audio/wav",
+        "log": "text/plain",
+        "copy": "text/plain",
+    }
+
+
+def test_datasets(run: Run) -> None:
+    assert run("datasets", nothing) == [
+        "Seamanship quiz, Signals, Soundings",
+        "",
+        "4 3",
+        "['easy', 'hard']",
+        "What is the worst knot? | What is a fathom? | What is a cable?",
+        "4 3 What is the largest knot? -> What is the worst knot?",
+    ]
+    assert [example.outputs for example in Client().list_examples(dataset_name="Soundings")] == [
+        {"anchor": False},
+        {"anchor": True},
+    ]
+
+
+def test_repetitions_and_several_scores(run: Run) -> None:
+    guesses = iter(["2", "3.5", "1", "7", "8", "9"])
+    endpoints: list[str] = []
+
+    def answer(request: Request) -> Reply:
+        endpoints.append(shown(request))
+        return completion(next(guesses))
+
+    printed = run("repetitions", answer)
+    assert [line.split()[0] for line in printed] == ["buoy", "cape"] * 3
+    assert len(endpoints) == 6
+    found = means()
+    assert {*found} == {"absolute_error", "too_far", "close", "range"} and found["absolute_error"][1:] == (6, 0)
+    labels = Counter(label for (label,) in rows("select label from scores where metric = 'range'"))
+    assert sum(labels.values()) == 6 and {*labels} <= {"near", "far"}
+
+
+PROGRAMS = sorted(GUIDES.glob("*.py"))
+IMPORTED = re.compile(r"^from (evalflows\.compat\.langsmith[\w.]*) import \(?([\w, ]+)\)?", re.M)
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_only_the_import_lines_are_ours(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports}
+    ours = {module for module in modules if module.startswith("evalflows")}
+    assert ours and all(module.startswith("evalflows.compat.langsmith") for module in ours)
+    assert {module.partition(".")[0] for module in modules - ours} <= {*sys.stdlib_module_names, "openai", "pandas"} | {
+        "pydantic",
+        "pytest",
+    }
+    assert not re.search(r"\b(compat|evalflows|evaluators\.)\b", re.sub(r"^from evalflows.*$", "", source, flags=re.M))
+
+
+def test_with_the_other_import_lines_their_names_are_langsmiths() -> None:
+    python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:
+        pytest.skip("LangSmith's package is not installed, and need not be")
+    found = {line for path in PROGRAMS for line in IMPORTED.findall(path.read_text(encoding="utf-8"))}
+    assert len(found) >= 9
+    lines = [f"from {module.replace('evalflows.compat.', '')} import {names}" for module, names in sorted(found)]
+    done = subprocess.run([python, "-W", "ignore", "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -129,7 +129,7 @@ def test_calls_of_an_evaluator_with_a_plain_client_are_null(capsys: pytest.Captu
     assert one("select distinct calls, cost_usd from scores where metric = 'ruled'") == (0, 0.0)
     assert one("select calls, cost_usd from metric_summary where metric = 'judged'") == (None, None)
     assert one("select calls, cost_usd, unrecorded_judgements from experiment_overview") == (None, None, 3)
-    print_experiments(results_of(Store(), [identity]))
+    print_experiments(experiments_report(Store(), [identity], results_of(Store(), [identity])))
     said = " ".join(capsys.readouterr().out.split())
     assert "model calls of evaluators were not recorded, so their cost is unknown" in said
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import click
 
-from evalflows.cli.terminal import echo_error, echo_traceback
+from evalflows.cli.terminal import discard_output, echo_error, echo_traceback
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError, describe
 
-FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
+FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED, PIPE = 1, 2, 3, 4, 70, 130, 141
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
     except (KeyboardInterrupt, click.Abort) as error:
         _end(f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        discard_output()
+        sys.exit(PIPE)
     except Exception as error:
         _end(f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)", FAULT, verbose)
 

@@ -117,7 +117,7 @@ def _run(
         try:
             experiment_ids: Sequence[str] = run_flow(spec, group, watch)
         except IncompleteError as error:
-            if form == "table" or not error.experiments:
+            if not error.experiments:
                 raise
             experiment_ids, incomplete = error.experiments, error
     _print_results(experiment_ids, calls_made() - before, wide=wide, form=form, spec=path)

@@ -104,7 +104,8 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     for overview in report.experiments:
         out.print(_in_words(overview))
     for number, failure in enumerate(report.failures):
-        text = f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}"
+        example = f" (example {failure.example_id})" if failure.example_id else ""
+        text = f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}{example}"
         out.print(Text(text, style="yellow"))
         if failure.trace and number < TRACES:
             out.print(Text(indent(failure.trace, "    "), lines=True))
@@ -141,7 +142,7 @@ def print_next(out: Console, command: str) -> None:
 
 def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
     """Print the number of calls recorded for experiments in this run."""
-    calls = "recorded model calls" if any(one.unrecorded for one in experiments) else "model calls"
+    calls = "recorded model calls" if any(one.unrecorded or one.calls is None for one in experiments) else "model calls"
     console().print(f"{calls_made} {calls} made in this run")
 
 
@@ -194,7 +195,8 @@ _NEWEST = "order by started_at desc"
 
 def _in_words(overview: ExperimentOverview) -> Text:
     one = overview
-    text = Text(f"{one.name} ({one.experiment_id}) ")
+    version = f", version {one.application_version}" if one.application_version else ""
+    text = Text(f"{one.name} ({one.experiment_id}{version}) ")
     text.append(one.state, style="green" if one.state == "completed" else "bold red")
     text.append(f": {one.answered} of {one.planned} answered")
     if one.failed:
@@ -204,6 +206,8 @@ def _in_words(overview: ExperimentOverview) -> Text:
     if one.calls is not None:
         cost = "cost unknown" if one.cost_usd is None else f"{one.cost_usd:.4f} USD"
         text.append(f"; {one.calls} model calls, {one.calls_cached} from the ledger, {cost}")
+    elif one.cost_usd is not None:
+        text.append(f"; {one.cost_usd:.4f} USD, as the application reports")
     if one.unrecorded:
         others = f"({one.recorded_calls} others were)"
         whose = " and ".join(one.unrecorded)

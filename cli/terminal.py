@@ -56,11 +56,24 @@ WIDTH_ELSEWHERE = 160
 """Columns of an output that is not a terminal, unless COLUMNS is set."""
 
 
+class PipeConsole(Console):
+    """A console that raises BrokenPipeError if nobody reads on; rich would end the program with the code of a FAIL."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """Return a console as wide as COLUMNS says, else as the terminal, else WIDTH_ELSEWHERE."""
     is_known = (sys.stderr if stderr else sys.stdout).isatty() or os.environ.get("COLUMNS", "").isdigit()
     width = None if is_known else WIDTH_ELSEWHERE
-    return Console(width=width, stderr=stderr, highlight=False, markup=False, emoji=False)
+    return PipeConsole(width=width, stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def discard_output() -> None:
+    """Drop what is printed from now on: nobody reads it, and the flush at exit would fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def echo(text: str, err: bool = False, nl: bool = True) -> None:

@@ -18,7 +18,7 @@ def revision() -> Revision:
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return Revision()
-    status = _git("status", "--porcelain")
+    status = _git("status", "--porcelain", "--untracked-files=no")  # reports and results are no changes
     return Revision(commit, _git("rev-parse", "--abbrev-ref", "HEAD"), None if status is None else bool(status))
 
 

@@ -17,11 +17,7 @@ from evalflows.execution.prepared import connections_of, prepared_experiments
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
 from evalflows.execution.resolve import make_target
 from evalflows.execution.secret_blocks import key_for
-from evalflows.execution.unrecorded_calls import (
-    evaluator_may_call_unrecorded,
-    reports_usage,
-    target_may_call_unrecorded,
-)
+from evalflows.execution.unrecorded_calls import evaluator_may_call_unrecorded, target_may_call_unrecorded
 from evalflows.execution.workers import Workers
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
@@ -99,7 +95,6 @@ class RunningExperiment:
     target_complete: Complete | None
     target_breaker: Breaker
     target_may_call: bool  # whether its code may call models without being recorded
-    target_reports_usage: bool  # whether it is an application that reports the calls it made
     spec: ExperimentSpec
     evaluators: Sequence[RunnableEvaluator]
     summary_evaluators: Sequence[RunnableEvaluator]
@@ -188,7 +183,6 @@ def _make(experiment_id: str) -> RunningExperiment:
         target_complete=complete,
         target_breaker=factory.breaker(),
         target_may_call=target_may_call_unrecorded(target),
-        target_reports_usage=reports_usage(target),
         spec=spec,
         evaluators=evaluators,
         summary_evaluators=summaries,

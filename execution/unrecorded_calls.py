@@ -58,14 +58,18 @@ def evaluator_may_call_unrecorded(evaluator: PreparedEvaluator[FallbackSpec]) ->
     )
 
 
-def unlimited(targets: Sequence[TargetSpec], evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]]) -> list[str]:
-    """Return the targets and evaluators whose calls no budget can limit, each with its kind."""
+def unlimited(
+    targets: Sequence[TargetSpec], evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]], *, of_calls: bool
+) -> list[str]:
+    """Return the targets and evaluators whose calls no budget can limit, each with its kind.
+
+    A budget of calls limits the requests to an application, and a budget of money those that report their cost.
+    """
     judges = [e.name for e in evaluators if any(evaluator_may_call_unrecorded(judge) for judge in e.all)]
-    return [
-        *(
-            f"target {target.name!r}"
-            for target in targets
-            if target_may_call_unrecorded(target) and not reports_usage(target)
-        ),
-        *(f"evaluator {name!r}" for name in judges),
+    systems = [
+        target.name
+        for target in targets
+        if target_may_call_unrecorded(target) and not reports_usage(target)
+        if not (of_calls and isinstance(target, HttpTarget))
     ]
+    return [*(f"target {name!r}" for name in systems), *(f"evaluator {name!r}" for name in judges)]

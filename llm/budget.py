@@ -79,7 +79,7 @@ class Budget:
         """Return the error that says that the budget is spent."""
         limits = []
         if self.calls is not None:
-            limits.append(f"{self.spent_calls} of {self.calls} calls")
+            limits.append(f"{self.spent_calls + len(self._aside)} of {self.calls} calls")
         if self.usd is not None:
             limits.append(f"{self.spent_usd:.4f} of {self.usd:g} USD")
         return CallError("over_budget", f"the budget is spent ({', '.join(limits)})", attempts=0)

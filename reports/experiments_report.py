@@ -44,6 +44,7 @@ class ExperimentOverview:
     tokens_out: int | None
     cost_usd: float | None
     mean_latency_s: float | None
+    application_version: str | None
     git_commit: str | None
     started_at: datetime
     ended_at: datetime | None
@@ -64,6 +65,7 @@ class Failure:
     error: str
     count: int
     trace: str | None  # the frames of the user's code
+    example_id: str | None  # the first with this error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,11 @@ def experiments_report(
     )
 
 
+def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
+    """Return the errors of targets and evaluators in these experiments, the most frequent first."""
+    return _rows(Failure, ask(store, (_FAILURES, [list(experiments)]))[0])
+
+
 def overviews(store: Store, where: str, values: Sequence[object]) -> list[ExperimentOverview]:
     """Return the experiments for which a condition holds; `where` is SQL from there on, with an order if it matters."""
     (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
@@ -161,7 +168,8 @@ _THESE = "list_contains($1, experiment_id) order by list_position($1, experiment
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
        planned, answered, failed, calls, calls_cached, recorded_calls, unrecorded,
-       unrecorded_judgements, tokens_in, tokens_out, cost_usd, mean_latency_s, git_commit, started_at, ended_at
+       unrecorded_judgements, tokens_in, tokens_out, cost_usd, mean_latency_s, application_version,
+       git_commit, started_at, ended_at
 from experiment_overview
 """
 
@@ -183,10 +191,10 @@ where list_contains($1, batch_id) and subject_kind = 'judge' order by subject_id
 """
 
 _FAILURES = """
-select e.name, what, error, count(*) as n, min(error_trace) from (
-    select experiment_id, 'target' as what, error, error_trace from outputs where status = 'failed'
+select e.name, what, error, count(*) as n, min(error_trace), min(example_id) from (
+    select experiment_id, 'target' as what, error, error_trace, example_id from outputs where status = 'failed'
     union all
-    select experiment_id, evaluator as what, error, error_trace from scores
+    select experiment_id, evaluator as what, error, error_trace, example_id from scores
     where status = 'failed' and coalesce(error_kind, '') <> 'no_output'
 ) f join experiments e using (experiment_id)
 where list_contains($1, experiment_id)

@@ -43,12 +43,12 @@ def after_experiments(
     may have no result.
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
-    for conclusion in ("FAIL", "NOT ENOUGH EVIDENCE"):
-        for decision in decisions:
-            if decision.conclusion == conclusion:
-                return _after_open(decision, spec, explained) if conclusion != "FAIL" else _explain(decision, explained)
+    if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
+        return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
         return unfinished
+    if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
+        return _after_open(undecided, spec, explained)
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id)
     return after_comparison(compared) if compared else _without_gate(store, results, shown)
@@ -70,7 +70,7 @@ def _after_open(decision: Decision, spec: str, explained: bool) -> str:
     if codes and codes <= MORE_EXAMPLES:
         return f"evalflows plan {spec}  # how many examples would decide"
     if codes == {"no_baseline"}:
-        return "evalflows baseline approve EXPERIMENT  # the one to compare with"
+        return f"evalflows baseline approve {decision.candidate_experiment_id}"
     return _explain(decision, explained)
 
 

@@ -53,8 +53,11 @@ Watch = Callable[[Progress], None]
 
 @contextmanager
 def shown_progress(out: "Console") -> Iterator[Watch]:
-    """Yield a function that shows each state it is given. A bar disappears when the block ends."""
-    if out.is_terminal or out.is_jupyter:
+    """Yield a function that shows each state it is given: a bar, or lines if nothing can draw one.
+
+    A bar disappears when the block ends. A notebook without ipywidgets, or whose page stays as it is, gets lines.
+    """
+    if out.is_terminal and not out.is_jupyter:
         with _bar(out) as watch:
             yield watch
     else:

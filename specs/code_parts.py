@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from evalflows.specs.loaded_code import differs_from_file
+from evalflows.specs.loaded_code import assigned_text, differs_from_file, is_gone_from_file
 from evalflows.specs.module_source import (
     Imported,
     ModuleSource,
@@ -95,7 +95,10 @@ class _Walk:
         self._seen.add((module.name, name))
         used = module.used_by(name)
         if name not in used.imports:
-            self.parts[f"{module.name}.{name}"] = module.digest(name)
+            assigned = assigned_text(module, name)
+            self.parts[f"{module.name}.{name}"] = (
+                module.digest(name) if assigned is None else digest_of(assigned.encode())
+            )
             if differs_from_file(module, name, loaded):
                 self.stale.add(f"{module.name}.{name}")
         self._add_used(module, used)
@@ -156,6 +159,8 @@ class _Walk:
         """Add a function without a top-level statement, as in a notebook: its globals count with their values."""
         if function in self._seen:
             return
+        if module is not None and is_gone_from_file(module, function):
+            self.stale.add(f"{module.name}.{function.__qualname__}")
         self._seen.add(function)
         label = f"{function.__module__}.{function.__qualname__}"
         self.parts[label] = digest_of(repr(self._plain(function.__code__)).encode())

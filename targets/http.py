@@ -6,6 +6,7 @@ from typing import Any
 
 from evalflows.specs.errors import CallError, InputError
 from evalflows.specs.protocols import Post
+from evalflows.specs.safe_text import print_note
 from evalflows.specs.target import HttpTarget
 from evalflows.specs.template import fill_json, placeholders, texts
 from evalflows.targets.target import Answer, Target
@@ -14,16 +15,23 @@ from evalflows.targets.target import Answer, Target
 def http(spec: HttpTarget, post: Post) -> Target:
     """Build the target from its spec: post each example, and read the answer from the response at `spec.answer`."""
 
+    lacking = f"target {spec.name!r}: a response has nothing at usage {spec.usage!r}: its model calls are unknown"
+    says_no_usage = iter([lacking])
+
     async def call(available: Mapping[str, Any]) -> Answer:
         inputs = available["inputs"]
         posted = await post(dict(inputs) if spec.body is None else fill_json(spec.body, inputs))
+        reported = {} if spec.usage is None else _reported(posted.response, spec.usage)
+        if spec.usage is not None and not any(value is not None for value in reported.values()):
+            for said_once in says_no_usage:
+                print_note(said_once)
         outputs = posted.response if spec.answer is None else at_path(posted.response, spec.answer)
         return Answer(
             outputs=outputs,
             latency_s=posted.latency_s,
             attempts=posted.attempts,
             application_version=posted.version,
-            **_reported(posted.response, spec.usage),
+            **reported,
         )
 
     return Target(call=call, is_async=True)
@@ -38,10 +46,8 @@ USAGE = {
 """What an application can report of its own model calls, and the names under which it does."""
 
 
-def _reported(response: Any, path: str | None) -> dict[str, Any]:
+def _reported(response: Any, path: str) -> dict[str, Any]:
     """Return the numbers that a response reports at a path; what it does not report is unknown."""
-    if path is None:
-        return {}
     try:
         usage = at_path(response, path)
     except CallError:  # the answer is good without it

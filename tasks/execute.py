@@ -1,8 +1,8 @@
 """Target execution: call every target on every example, in rounds."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, fields
 from datetime import datetime
 from inspect import isawaitable
@@ -109,6 +109,7 @@ class _Answering:
         self.experiment, self.chunk = experiment, chunk
         self.pending = {experiment.examples.ids[number] for number in pending}
         self.transient = 0
+        self._highest_cost = 0.0  # of an application's answers so far, in USD
         self._spool = open_until_answered.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._unrecorded: dict[str, Any] = dict.fromkeys(
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
@@ -173,7 +174,7 @@ class _Answering:
     async def _called(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
         call, arguments = self.experiment.target.call, self._arguments(example_view(example))
         try:
-            with self._charged() as charge:
+            async with self._charged() as charge:
                 answering = self.experiment.answering
                 returned = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
                 if self.is_async and isawaitable(returned):
@@ -195,21 +196,22 @@ class _Answering:
         except (TypeError, ValueError) as error:
             return _failed("bad_return", f"outputs cannot be stored as JSON: {error}")
 
-    @contextmanager
-    def _charged(self) -> Iterator[Callable[[Any], None]]:
-        """Charge the budget with what an application reports of its own calls, through the function given.
+    @asynccontextmanager
+    async def _charged(self) -> AsyncIterator[Callable[[Any], None]]:
+        """Charge the budget for one request to an application, with the cost that its response reports.
 
         Raise CallError if the budget is spent.
         """
-        if not self.experiment.target_reports_usage:
+        if self.experiment.row.target_kind != "http":
             yield lambda returned: None
             return
-        budget, costs = self.experiment.budget, [0.0]
-        reservation = budget.reserve_now()
+        budget, costs = self.experiment.budget, list[float | None]()
+        reservation = await budget.reserve(self._highest_cost)
         try:
-            yield lambda returned: costs.append(returned.cost_usd or 0.0)
+            yield lambda returned: costs.append(returned.cost_usd)
         finally:
-            budget.settle(reservation, costs[-1], paid=len(costs) > 1)
+            self._highest_cost = max(self._highest_cost, *(cost or 0.0 for cost in costs), 0.0)
+            budget.settle(reservation, costs[0] if costs else 0.0, paid=bool(costs))
 
     def _arguments(self, example: ExampleView) -> Mapping[str, Any]:
         return {

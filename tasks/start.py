@@ -60,8 +60,13 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
 
 
 def _say_what_no_budget_limits(spec: ExperimentSpec) -> None:
-    limits = [name for name in ("budget_usd", "max_calls") if getattr(spec, name) is not None]
-    for owner in unlimited(spec.targets, prepared_experiments.of(spec).of_runs) if limits else ():
+    owners: dict[str, list[str]] = {}
+    for limit in ("budget_usd", "max_calls"):
+        if getattr(spec, limit) is not None:
+            evaluators = prepared_experiments.of(spec).of_runs
+            for owner in unlimited(spec.targets, evaluators, of_calls=limit == "max_calls"):
+                owners.setdefault(owner, []).append(limit)
+    for owner, limits in owners.items():
         print_note(
             f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: wrap the client "
             "(evalflows.llm.wrap), or name the `usage` field of an HTTP application's responses"

@@ -105,8 +105,7 @@ class PairedMetric:
         said = [difference.warning] if difference.warning else []
         n_pairs = self.n_left_out + self.n_apart + int(both.sum())
         if self.n_left_out:
-            left_out = f"{self.n_left_out} of {n_pairs} pairs left out for a missing value"
-            said.append(f"{left_out}, since no range bounds the metric")
+            said.append(f"{self.n_left_out} of {n_pairs} pairs left out for a missing value (missing: leave_out)")
         if self.n_apart:
             why = "a run was resumed or retried, or its answer came from the ledger"
             said.append(f"{self.n_apart} of {n_pairs} pairs left out because they were not made side by side: {why}")

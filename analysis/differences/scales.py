@@ -19,7 +19,7 @@ class Scale:
     declared: MetricSpec
     support: tuple[float, float]  # possible values; infinite if unknown
     bounds: tuple[float, float]  # the range assumed for missing values; for a built-in measure, the declared one
-    leaves_out_missing: bool = False  # the policy for pairs with a missing value if nothing bounds the metric
+    leaves_out_missing: bool = False  # the policy for pairs with a missing value
 
     @property
     def is_bounded(self) -> bool:
@@ -47,5 +47,4 @@ def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
         support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
     bounds = declared.range or support
     policy = declared.missing or ("leave_out" if values.metric in MEASURES else "worst")
-    leaves_out = policy == "leave_out" and not np.isfinite(bounds).all()
-    return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=leaves_out)
+    return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=policy == "leave_out")

@@ -36,7 +36,10 @@ def baseline_row(store: Store, spec: ExperimentSpec, gate: GateSpec, rows: list[
 def no_baseline(spec: ExperimentSpec, gate: GateSpec) -> str:
     """The message for a baseline that is not approved yet."""
     name = baseline_name(spec, gate)
-    return f"no experiment is approved as baseline {name!r}: run `evalflows baseline approve EXPERIMENT --name {name}`"
+    return (
+        f"no experiment is approved as baseline {name!r} in this store: `evalflows run` the version to compare with, "
+        f"then `evalflows baseline approve EXPERIMENT --name {name}`"
+    )
 
 
 def approve_baseline(

@@ -16,18 +16,24 @@ from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluat
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.flows.api.flow_settings import flow_settings
 from evalflows.flows.api.raised_errors import RaisedToCaller
+from evalflows.reports.experiments_report import failures_of
 from evalflows.reports.progress import Watch
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
+from evalflows.specs.safe_text import print_note
 from evalflows.specs.target import TargetSpec
 from evalflows.store.ingest.file_formats import READERS, suffix
+from evalflows.store.parquet import Store
 from evalflows.tasks.check_gates import check_gates
 from evalflows.tasks.leases import refuse_if_running
 from evalflows.tasks.progress import watched
 from evalflows.tasks.snapshot import check_and_freeze
+
+FAILURES_SAID = 3
+"""Errors that `evaluate` names after a run."""
 
 Function = Callable[..., Any]
 Evaluator = Function | str | Mapping[str, Any] | EvaluatorSpec | Any
@@ -152,7 +158,11 @@ def evaluate(
         )
     except ValidationError as error:
         raise InputError(first_problem(error, "evaluate")) from (error if error.error_count() > 1 else None)
-    return ExperimentResult(run(spec)[0])
+    result = ExperimentResult(run(spec)[0])
+    for failure in failures_of(Store(), [result.experiment_id])[:FAILURES_SAID]:
+        what = "answers" if failure.source == "target" else f"judgements by {failure.source}"
+        print_note(f"{failure.experiment}: {failure.count} of {len(result)} {what} failed: {failure.error}")
+    return result
 
 
 @overload

@@ -140,7 +140,8 @@ def _from_csv(file: BinaryIO, where: str) -> Numbered:
         raise InputError(f"{where}:{lines.read}: not CSV: {error}") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{where}:{lines.read}: not UTF-8: {error.reason} at byte {error.start} of the line"
+            f"{where}:{lines.read}: not UTF-8: {error.reason} at byte {error.start} of the line; "
+            "save the file as UTF-8 (in a spreadsheet: CSV UTF-8)"
         ) from error
 
 

@@ -27,7 +27,8 @@ def parse_json(text: bytes, where: str) -> Any:
     try:
         return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=unique_object)
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
+        at = f"{error.reason} at byte {error.start} of the line"
+        raise InputError(f"{where}: not UTF-8: {at}; save the file as UTF-8") from error
     except RecursionError as error:
         raise InputError(f"{where}: not JSON: nested too deeply") from error
     except json.JSONDecodeError as error:

@@ -48,13 +48,13 @@ _APPLICATIONS = "(select experiment_id from source.experiments where target_kind
 def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:
     """Return the paid calls of a run group, their cost in USD, and the number of calls with unknown price.
 
-    An answer of an HTTP application that reports its cost counts as one call.
+    An answer of an HTTP application counts as one call.
     """
     query = """with of_group as (select experiment_id, target_kind from source.experiments where run_group = ?)
                select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null) from (
                    select cost_usd from source.calls where experiment_id in (select experiment_id from of_group)
                    union all
-                   select cost_usd from source.outputs where cost_usd is not null
+                   select cost_usd from source.outputs where status = 'ok'
                    and experiment_id in (select experiment_id from of_group where target_kind = 'http'))"""
     calls, usd, unpriced = store.query(query, [run_group])[0]
     return int(calls), float(usd), int(unpriced)
@@ -124,11 +124,12 @@ def whats_missing(
 
 def _why_not_attempted(store: Store, experiment_id: str) -> str:
     """Return the reasons of rows that were not attempted, most frequent first; empty if there are none."""
-    query = """select error from (
-                   select error, status, error_kind from source.outputs where experiment_id = $1
-                   union all select error, status, error_kind from source.scores where experiment_id = $1)
-               where status = 'not_attempted' and error_kind <> 'no_output' group by error
-               order by count(*) desc, error limit 3"""
+    query = """select max_by(error, recorded_at) from (
+                   select error, status, error_kind, recorded_at from source.outputs where experiment_id = $1
+                   union all select error, status, error_kind, recorded_at from source.scores where experiment_id = $1)
+               where status = 'not_attempted' and error_kind <> 'no_output'
+               group by case when error_kind = 'over_budget' then error_kind else error end  -- whose sums grow
+               order by count(*) desc, 1 limit 3"""
     reasons = [error for (error,) in store.query(query, [experiment_id])]
     return f" ({'; '.join(reasons)})" if reasons else ""
 

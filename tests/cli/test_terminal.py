@@ -6,6 +6,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,3 +206,12 @@ def test_csv_of_a_query_has_no_formulas() -> None:
 
 def test_an_explained_query_is_shown_as_drawn() -> None:
     assert len(in_process("sql", "explain select 1").stdout.splitlines()) > 3
+
+
+def test_a_reader_that_leaves_early_is_no_fail_of_a_gate() -> None:
+    query = [sys.executable, "-m", "evalflows.cli.main", "sql", "select * from range(200000)", "--format", "csv"]
+    with subprocess.Popen(query, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "range\n"
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (141, "")

@@ -158,7 +158,7 @@ def test_an_application_reports_its_calls_and_the_budget_limits_them(capsys: pyt
     assert one(
         """select count(*), sum(outputs.cost_usd) from outputs join experiments using (experiment_id)
            where name = 'limited' and status = 'ok'"""
-    ) == (2, 0.8)
+    ) == (1, 0.4)  # another one might have cost as much
 
 
 def test_what_an_application_does_not_report_is_unknown() -> None:

@@ -47,7 +47,7 @@ def new(store: Store, make: Callable[..., Any]) -> list[Result]:
         ([decision("NOT ENOUGH EVIDENCE", "judge_failed_validation")], "evalflows explain dec-1"),
         (
             [decision("NOT ENOUGH EVIDENCE", "no_baseline")],
-            "evalflows baseline approve EXPERIMENT  # the one to compare with",
+            "evalflows baseline approve exp-new",
         ),
     ],
 )

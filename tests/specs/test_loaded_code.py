@@ -11,7 +11,7 @@ import pytest
 
 from evalflows.execution.preflight.loaded_code import check_loaded
 from evalflows.specs import InputError
-from evalflows.specs.code_parts import changed_since_import
+from evalflows.specs.code_parts import changed_since_import, code_parts
 
 APP = """
 from __future__ import annotations
@@ -39,7 +39,7 @@ Edit = Callable[[str, str, str], None]
 @pytest.fixture
 def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (tmp_path / "app_module.py").write_text(APP)
     (tmp_path / "prompting.py").write_text(PROMPTING)
 
@@ -102,6 +102,24 @@ def test_what_a_program_changed_itself_is_not_an_edit(edit: Edit, monkeypatch: p
     app = importlib.import_module("app_module")
     monkeypatch.setattr(app, "shorten", lambda text: text)
     assert stale(app.answer) == []
+
+
+def test_a_text_that_the_program_assigned_counts_with_its_value(edit: Edit) -> None:
+    app, prompting = (importlib.import_module(name) for name in ("app_module", "prompting"))
+    before = code_parts(app.answer)
+    prompting.PROMPT = "Answer in full."
+    assert stale(app.answer) == []
+    assigned = code_parts(app.answer)
+    assert {name for name in before if before[name] != assigned[name]} == {"prompting.PROMPT"}
+    prompting.PROMPT = "Answer."
+    assert code_parts(app.answer) == before
+
+
+@pytest.mark.parametrize("text", ["", "def renamed():\n    return 1\n"])
+def test_a_function_that_is_gone_from_its_file_is_the_older_one(text: str, edit: Edit) -> None:
+    app = importlib.import_module("app_module")
+    edit("app_module.py", APP, text)
+    assert stale(app.shorten) == ["app_module.shorten"]
 
 
 def test_modules_that_pytest_rewrites_are_left_alone() -> None:

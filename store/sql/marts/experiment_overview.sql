@@ -3,7 +3,7 @@ with answers as (
     select experiment_id,
            count(*) filter (status = 'ok') as answered,
            count(*) filter (status = 'failed') as failed,
-           count(*) filter (status = 'ok' and calls is null) as unrecorded,
+           count(*) filter (status = 'ok' and calls is null and cost_usd is null) as unrecorded,
            avg(latency_s) as mean_latency_s,
            quantile_cont(latency_s, 0.95) as p95_latency_s
     from outputs
@@ -22,6 +22,6 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        coalesce(r.recorded_calls, 0) as recorded_calls, coalesce(a.unrecorded, 0) as unrecorded,
        coalesce(j.unrecorded_judgements, 0) as unrecorded_judgements,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
-       e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
+       e.application_version, e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
 from experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
      left join judged j using (experiment_id)

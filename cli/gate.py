@@ -24,7 +24,7 @@ from evalflows.cli.show import (
 )
 from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
-from evalflows.reports.decisions import Decision, decisions_named, find_decision
+from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision
 from evalflows.reports.document import document
 from evalflows.reports.experiments_report import ExperimentsReport, experiments_report
 from evalflows.reports.next_step import after_experiments
@@ -131,6 +131,7 @@ def print_decisions(decisions: Sequence[Decision]) -> None:
     for decision in decisions:
         out.print()
         print_decision(out, decision)
+        out.print(f"  why, and how to reproduce it: evalflows explain {decision.decision_id}")
 
 
 def print_decision(out: Console, decision: Decision) -> None:
@@ -140,7 +141,6 @@ def print_decision(out: Console, decision: Decision) -> None:
         out.print(Text(f"  {note}", style="yellow"))
     if decision.calls_saved is not None:
         out.print(f"  {decision.interim_analyses} interim analyses; {decision.calls_saved} model calls saved")
-    out.print(f"  why, and how to reproduce it: evalflows explain {decision.decision_id}")
 
 
 def _rules(decision: Decision) -> RenderableType:
@@ -213,6 +213,9 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         approved = approve_experiment(identity, name, reason=reason, by=by)
         by = approved.approved_by
         echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
+        for decision in decisions_of(store, [identity]):
+            if decision.conclusion == "FAIL" and decision.candidate_experiment_id == identity:
+                echo_error(f"{decision.title} said FAIL of this experiment: evalflows explain {decision.decision_id}")
 
 
 @baseline.command(name="ls")

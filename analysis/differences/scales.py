@@ -46,5 +46,6 @@ def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
         composite = values.metric in {composite.name for composite in spec.composites}
         support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
     bounds = declared.range or support
-    policy = declared.missing or ("leave_out" if values.metric in MEASURES else "worst")
+    has_bounds = bool(np.isfinite(bounds).all())
+    policy = declared.missing or ("leave_out" if values.metric in MEASURES and not has_bounds else "worst")
     return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=policy == "leave_out")

@@ -97,7 +97,7 @@ def _result(
     threshold = rule.threshold(higher_is_better=higher)
     outcome = _outcome(rule, estimate, threshold, confidence_level, broken=broken)
     why = why_open(rule, estimate, confidence_level, threshold) if outcome == "open" else None
-    missing = f"; {estimate.n_missing} {estimate.noun} with a missing value could not change that"
+    missing = f"; {estimate.missing_text} could not change that"
     note = why or (missing if estimate.n_missing else "")
     text = outcome_text(rule, outcome, confidence_level, higher_is_better=higher)
     return result(outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)

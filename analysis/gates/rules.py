@@ -43,6 +43,12 @@ class BoundedEstimate:
     reason_code: ReasonCode | None = None
     n_left_out: int = 0  # pairs left out for a missing value, by the metric's policy
 
+    @property
+    def missing_text(self) -> str:
+        """How many have a missing value, in words."""
+        noun = self.noun.removesuffix("s") if self.n_missing == 1 else self.noun
+        return f"{self.n_missing} {noun} with a missing value"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:

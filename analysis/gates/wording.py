@@ -34,7 +34,7 @@ def why_open(rule: Rule, estimate: BoundedEstimate, confidence_level: float, thr
 
 
 def _why_missing_matters(estimate: BoundedEstimate, *, could_flip: bool) -> Reason:
-    missing = f"; {estimate.n_missing} {estimate.noun} with a missing value"
+    missing = f"; {estimate.missing_text}"
     if estimate.worst_case_values is None:
         return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
     if could_flip:

@@ -47,26 +47,32 @@ def calls_to_model(store: Store, base_url: str, model: str, *, by_target: bool) 
 
 
 def asked_by_target(store: Store, version: str) -> Asked | None:
-    """Return how often a target of this version called a model per run."""
-    query = """select count(*), sum(calls + calls_cached) from source.outputs
-               where status in ('ok', 'failed') and reused_from is null
+    """Return how often a target of this version called a model per run, as far as recorded."""
+    query = """select count(*), sum(calls + coalesce(calls_cached, 0)) from source.outputs
+               where status in ('ok', 'failed') and reused_from is null and calls is not null
                  and experiment_id in (select experiment_id from source.experiments where target_version = ?)"""
     return _asked(store, query, version)
 
 
 def asked_by_judge(store: Store, name: str, version: str) -> Asked | None:
-    """Return how often an evaluator of this name and version called a model per judgement."""
-    query = """select count(distinct subject_id), sum(calls + calls_cached) from source.scores
-               where evaluator = ? and evaluator_version = ? and status in ('scored', 'failed', 'not_applicable')
-                 and coalesce(error_kind, '') <> 'no_output'"""
+    """Return how often an evaluator of this name and version called a model per judgement, as far as recorded."""
+    query = """select count(*), sum(calls) from (
+                   select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
+                   from source.scores
+                   where evaluator = ? and evaluator_version = ? and status in ('scored', 'failed', 'not_applicable')
+                     and coalesce(error_kind, '') <> 'no_output' group by subject_id)
+               where not is_unknown"""
     return _asked(store, query, name, version)
 
 
 def asked_by_pairwise(store: Store, name: str, version: str) -> Asked | None:
-    """Return how often a pairwise evaluator of this name and version called a model per judgement."""
-    query = """select count(distinct (left_run_id, right_run_id, shown_first)), sum(calls + calls_cached)
-               from source.comparisons where evaluator = ? and evaluator_version = ? and decided_by is null
-                 and status in ('scored', 'failed', 'not_applicable')"""
+    """Return how often a pairwise evaluator called a model per judgement, as far as recorded."""
+    query = """select count(*), sum(calls) from (
+                   select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
+                   from source.comparisons where evaluator = ? and evaluator_version = ? and decided_by is null
+                     and status in ('scored', 'failed', 'not_applicable')
+                   group by left_run_id, right_run_id, shown_first)
+               where not is_unknown"""
     return _asked(store, query, name, version)
 
 

@@ -221,6 +221,15 @@ def test_the_command_for_all_of_them_works_as_printed(tmp_path: Path) -> None:
     assert listed.stdout.count(": was 1, now 0  Question ") == 40
 
 
+def test_approving_an_experiment_that_a_gate_failed_says_so(tmp_path: Path) -> None:
+    asked("run", str(_spec(tmp_path, [], first=OLD)))
+    asked("baseline", "approve", "app")
+    gate(tmp_path, [GUARD], new=fallen(OLD, 0.2))
+    ((candidate, decision),) = rows("select candidate_experiment_id, decision_id from decisions")
+    done = asked("baseline", "approve", candidate, "--name", "other")
+    assert (done.exit_code, f"said FAIL of this experiment: evalflows explain {decision}" in done.stderr) == (0, True)
+
+
 def test_against_another_baseline_than_the_run_s_the_command_names_it(tmp_path: Path) -> None:
     asked("run", str(_spec(tmp_path, [], first=OLD)))
     asked("baseline", "approve", "app")

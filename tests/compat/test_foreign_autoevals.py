@@ -102,7 +102,7 @@ def test_every_score_and_rationale_is_that_of_a_direct_call(monkeypatch: pytest.
     }
     assert [rows[e].value for e in WITH_REFERENCE] == [1.0, 0.0, 1.0]
     assert kept(rows["wrong"]) == {"choice": "D", "rationale": "Compared."}
-    assert rows["open"].status == "not_applicable" and rows["open"].calls == 0
+    assert rows["open"].status == "not_applicable" and rows["open"].calls is None, "it may have made some itself"
 
     rows = scores_of(result, "closed")
     assert {e: said(row)[0] for e, row in rows.items()} == {e: score.score for e, score in closed.items()}

@@ -24,6 +24,7 @@ def tier(**said: Any) -> RunnableEvaluator:
         spec=spec,
         bound=bind_evaluator(spec),
         version="v1",
+        may_call=False,
         complete=None,
         embed=None,
         breaker=Breaker(10, 1.0, time.monotonic),

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import linecache
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +135,21 @@ def test_a_method_has_the_name_of_its_class(app: Callable[[str], BaseException])
     with pytest.raises(ValueError) as caught:
         names["Agent"]()("abc")
     assert "app.py:5 in parse, from app.py:58 in Agent.__call__" in fault_text(caught.value)
+
+
+def test_a_cell_of_a_notebook_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython compiles each cell under a file name of its own, and knows its number."""
+    path, names = "/tmp/ipykernel_7/42.py", dict[str, Any](__name__="__main__")
+    cell = "def answer(text):\n    return int(text)\n"
+    linecache.cache[path] = (len(cell), None, cell.splitlines(keepends=True), path)
+    known = {path: ("Cell", "In[3]")}
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=known.get))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    exec(compile(cell, path, "exec"), names)
+    with pytest.raises(ValueError) as caught:
+        names["answer"]("abc")
+    assert "'abc' (In[3]:2 in answer, from " in fault_text(caught.value)
+    assert (trace_of(caught.value) or "").endswith("  In[3]:2 in answer\n    return int(text)")
 
 
 def test_a_group_of_exceptions_names_its_members(app: Callable[[str], BaseException]) -> None:

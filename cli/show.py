@@ -142,8 +142,12 @@ def print_next(out: Console, command: str) -> None:
 
 def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
     """Print the number of calls recorded for experiments in this run."""
-    calls = "recorded model calls" if any(one.unrecorded or one.calls is None for one in experiments) else "model calls"
+    calls = "recorded model calls" if any(map(_has_unrecorded, experiments)) else "model calls"
     console().print(f"{calls_made} {calls} made in this run")
+
+
+def _has_unrecorded(overview: ExperimentOverview) -> bool:
+    return bool(overview.unrecorded) or (overview.calls is None and overview.cost_usd is not None)
 
 
 def _metrics(results: Sequence[Result]) -> Table:

@@ -69,7 +69,8 @@ def unlimited(
     systems = [
         target.name
         for target in targets
-        if target_may_call_unrecorded(target) and not reports_usage(target)
-        if not (of_calls and isinstance(target, HttpTarget))
+        if target_may_call_unrecorded(target)
+        and not reports_usage(target)
+        and not (of_calls and isinstance(target, HttpTarget))
     ]
     return [*(f"target {name!r}" for name in systems), *(f"evaluator {name!r}" for name in judges)]

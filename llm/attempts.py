@@ -57,7 +57,7 @@ def _noted(seconds: float) -> Iterator[None]:
 def calls_waiting() -> tuple[int, float]:
     """Return how many calls of this process wait for their next attempt, and the seconds until the first of them."""
     ends = [*_waiting.copy().values()]
-    return len(ends), max(0.0, min(ends, default=0.0) - time.monotonic()) if ends else 0.0
+    return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0
 
 
 def pause_s(attempt: int, retry_after_s: float | None) -> float:

@@ -62,13 +62,16 @@ def changed_since_import(function: Callable[..., Any]) -> list[str]:
     """Return the parts of a callable's code whose files were edited after Python had imported them."""
     walk = _Walk(repr)
     walk.add_callable(function)
-    return sorted(walk.stale)
+    edited = {f"{module.name}.{name}" for module, name, loaded in walk.bound if differs_from_file(module, name, loaded)}
+    gone = {f"{module.name}.{each.__qualname__}" for module, each in walk.unbound if is_gone_from_file(module, each)}
+    return sorted(edited | gone)
 
 
 class _Walk:
     def __init__(self, plain: Callable[[object], object]) -> None:
         self.parts: dict[str, str] = {}
-        self.stale: set[str] = set()
+        self.bound: list[tuple[ModuleSource, str, object]] = []  # what modules bind: its name, and its value if known
+        self.unbound: list[tuple[ModuleSource, FunctionType]] = []  # functions that their modules do not bind
         self.packages: set[str] = set()
         self._plain = plain
         self._seen: set[object] = set()
@@ -99,8 +102,7 @@ class _Walk:
             self.parts[f"{module.name}.{name}"] = (
                 module.digest(name) if assigned is None else digest_of(assigned.encode())
             )
-            if differs_from_file(module, name, loaded):
-                self.stale.add(f"{module.name}.{name}")
+            self.bound.append((module, name, loaded))
         self._add_used(module, used)
 
     def _add_used(self, module: ModuleSource, used: Used) -> None:
@@ -159,8 +161,8 @@ class _Walk:
         """Add a function without a top-level statement, as in a notebook: its globals count with their values."""
         if function in self._seen:
             return
-        if module is not None and is_gone_from_file(module, function):
-            self.stale.add(f"{module.name}.{function.__qualname__}")
+        if module is not None:
+            self.unbound.append((module, function))
         self._seen.add(function)
         label = f"{function.__module__}.{function.__qualname__}"
         self.parts[label] = digest_of(repr(self._plain(function.__code__)).encode())

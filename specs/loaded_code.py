@@ -31,7 +31,8 @@ def differs_from_file(source: ModuleSource, name: str, loaded: object = None) ->
 
 def assigned_text(source: ModuleSource, name: str) -> str | None:
     """Return the value of a text constant that the program assigned after the import; None if it did not."""
-    return _other_text(source, name) if _is_file_as_imported(source) else None
+    text = _other_text(source, name)
+    return text if text is not None and _is_file_as_imported(source) else None
 
 
 def is_gone_from_file(source: ModuleSource, function: FunctionType) -> bool:

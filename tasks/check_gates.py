@@ -3,12 +3,12 @@
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.differences.experiment_pair import timed_metrics
 from evalflows.analysis.gates.baselines import baseline_row, no_baseline
 from evalflows.analysis.gates.judge_recalibration import metrics_to_recalibrate, recalibrations_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric_names import LATENCY
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.snapshot import freeze_dataset
@@ -38,7 +38,7 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
 def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow | None) -> None:
     if baseline is None:
         raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate)}")
-    if timed := sorted(_timed(spec) & {*gate.non_inferiority, *gate.superiority}):
+    if timed := sorted(timed_metrics(spec).keys() & {*gate.non_inferiority, *gate.superiority}):
         raise InputError(
             f"gate {gate.name!r}: {timed[0]} cannot be compared with an approved baseline, which answered at another "
             "time; wanted the baseline as a target of this spec too, so that both answer side by side"
@@ -49,11 +49,6 @@ def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRo
                 f"gate {gate.name!r}: {reason}; wanted the same evaluator, or `recalibrate: {{sample: 100}}`, "
                 f"so that the new judge also scores some of the baseline's answers"
             )
-
-
-def _timed(spec: ExperimentSpec) -> set[str]:
-    """Return the metrics that depend on the time of the run: latency, and composites of it."""
-    return {LATENCY, *(composite.name for composite in spec.composites if LATENCY in composite.metrics)}
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -210,7 +210,7 @@ class _Answering:
         try:
             yield lambda returned: costs.append(returned.cost_usd)
         finally:
-            self._highest_cost = max(self._highest_cost, *(cost or 0.0 for cost in costs), 0.0)
+            self._highest_cost = max([self._highest_cost, *(cost or 0.0 for cost in costs)])
             budget.settle(reservation, costs[0] if costs else 0.0, paid=bool(costs))
 
     def _arguments(self, example: ExampleView) -> Mapping[str, Any]:

@@ -16,7 +16,6 @@ from evalflows.store.queries.comparisons import (
     cached_judgements,
     complete_comparisons,
     given_twice,
-    has_unrecorded_judgements,
     lacking_judgements,
     none_judged,
 )
@@ -48,16 +47,15 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     spec = comparison_spec(row)
     lacking = lacking_judgements(store, row, [evaluator.metric for evaluator in spec.evaluators], n_trials(row))
     sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
-    is_recorded = not has_unrecorded_judgements(store, row.comparison_id)
     return replace(
         row,
         state="incomplete" if lacking else "completed",
         reason=lacking or none_judged(store, row, UNREACHABLE) or given_twice(store, row.comparison_id),
-        calls=sums.calls if is_recorded else None,
+        calls=sums.calls,
         calls_cached=cached_judgements(store, row.comparison_id),
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
-        cost_usd=sums.cost_usd if is_recorded else None,
+        cost_usd=sums.cost_usd,
         ended_at=ended_at,
         recorded_at=ended_at,
     )

@@ -34,6 +34,11 @@ NOT_SIDE_BY_SIDE = Reason(
 )
 
 
+def timed_metrics(spec: ExperimentSpec) -> dict[str, Reason]:
+    """The metrics that can be compared only side by side, latency and composites of it, with the reason if not."""
+    return with_dependent_composites({LATENCY: NOT_SIDE_BY_SIDE}, spec)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExperimentPair:
     """A candidate and its baseline, if there is one.
@@ -123,7 +128,7 @@ class ExperimentPair:
     def _refused(self) -> Mapping[str, Reason]:
         refused = incomparable_metrics(self.differences)
         if self._rounds is not None and not self._rounds.together.any():
-            refused |= with_dependent_composites({LATENCY: NOT_SIDE_BY_SIDE}, self.spec)
+            refused |= timed_metrics(self.spec)
         return refused
 
     @cached_property

@@ -23,12 +23,6 @@ def paid(store: Store, comparison_id: str) -> tuple[int, float, int]:
     return int(calls), float(usd), int(unpriced)
 
 
-def has_unrecorded_judgements(store: Store, comparison_id: str) -> bool:
-    """Return whether an evaluator may have made calls that nobody recorded."""
-    query = "select exists (from source.comparisons where comparison_id = ? and calls is null)"
-    return bool(store.query(query, [comparison_id])[0][0])
-
-
 def cached_judgements(store: Store, comparison_id: str) -> int:
     """Return the number of calls answered from the ledger."""
     query = "select coalesce(sum(calls_cached), 0) from source.comparisons where comparison_id = ?"

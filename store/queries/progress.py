@@ -10,7 +10,7 @@ from evalflows.store.records import ExperimentRow, ScoreRow, derived_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Sums over an experiment's calls, each counted once."""
+    """Sums over the calls of an experiment or a comparison, each counted once."""
 
     calls: int | None  # None if some may have been made that nobody recorded
     tokens_in: int
@@ -19,8 +19,9 @@ class Spent:
 
 
 def spent(store: Store, experiment_id: str) -> Spent:
-    """Return what the experiment paid, as recorded and as HTTP applications report; answers reused from other
-    experiments cost nothing.
+    """Return what an experiment or a comparison paid, as recorded and as HTTP applications report.
+
+    Answers reused from other experiments cost nothing.
     """
     row = store.query(
         """select sum(calls), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
@@ -31,7 +32,10 @@ def spent(store: Store, experiment_id: str) -> Spent:
                  where experiment_id = $1 and status = 'ok' and (calls is null or $1 in applications)
                  union all
                  select calls, tokens_in, tokens_out, cost_usd from source.scores
-                 where experiment_id = $1 and calls is null)""".replace("applications", _APPLICATIONS),
+                 where experiment_id = $1 and calls is null
+                 union all
+                 select calls, tokens_in, tokens_out, cost_usd from source.comparisons
+                 where comparison_id = $1 and calls is null)""".replace("applications", _APPLICATIONS),
         [experiment_id],
     )[0]
     return Spent(

@@ -10,7 +10,8 @@ from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, WIDE, print_next
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console
-from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
+from evalflows.reports.comparison import ComparisonReport, comparison_report
+from evalflows.reports.comparison_rows import Overview, WinRate
 from evalflows.reports.document import document
 from evalflows.reports.next_step import after_comparison
 from evalflows.specs.errors import InputError
@@ -24,7 +25,8 @@ BUILT_IN = "pairwise_preference"
 
 
 @click.command()
-@click.argument("experiments", nargs=-1, required=True)
+@click.argument("experiments", nargs=-1)
+@click.option("--votes", help="File of votes on pairs of systems, instead of EXPERIMENTS and judges.")
 @click.option("--judge", "judges", multiple=True, help="pairwise_preference (default) or module:name. Repeatable.")
 @click.option("--connection", help="Connection used by the judges.")
 @click.option("--model", help="Model used by the judges.")
@@ -44,7 +46,7 @@ BUILT_IN = "pairwise_preference"
 def compare(
     experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, wide: bool, verbose: bool, **options: Any
 ) -> None:
-    """Compare the answers of two or more EXPERIMENTS pair by pair.
+    """Compare the answers of two or more EXPERIMENTS pair by pair, or rate systems by a file of votes.
 
     EXPERIMENTS are names, ids or run groups of existing experiments.
     A comparison can also be described by a file: `evalflows compare comparison.yaml`.
@@ -62,6 +64,10 @@ def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence
         if named := next((name for name, value in options.items() if value), None):
             raise InputError(f"--{named.replace('_', '-')}: the file sets it, wanted --set to change the file's value")
         return load_comparison(experiments[0], changes)
+    if options["votes"]:
+        return make_spec(ComparisonSpec, _of_votes(experiments, options), changes, "compare")
+    if not experiments:
+        raise InputError("compare: got no experiments, wanted two or more, or --votes FILE")
     uses = options["judges"] or [BUILT_IN]
     if options["criteria"] and BUILT_IN not in uses:
         raise InputError(f"--criteria: got judges that take no criteria ({', '.join(uses)}), wanted --judge {BUILT_IN}")
@@ -74,6 +80,16 @@ def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence
         **{name: options[name] for name in ("name", "baseline", "run_key") if options[name]},
     }
     return make_spec(ComparisonSpec, fields, changes, "compare")
+
+
+def _of_votes(experiments: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
+    for name in ("judges", "connection", "model", "criteria", "both_orders"):
+        if options[name]:
+            raise InputError(f"--{name.replace('_', '-').rstrip('s')}: got it beside --votes, wanted one of the two")
+    if experiments:
+        raise InputError(f"--votes: got it beside {', '.join(experiments)}, wanted --votes alone: it names the systems")
+    named = {name: options[name] for name in ("name", "baseline", "run_key") if options[name]}
+    return {"votes": options["votes"], "slice_by": list(options["by"]), **named}
 
 
 def _judge(use: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +123,8 @@ def show_comparison(comparison_id: str, *, wide: bool = False, form: str = "tabl
 def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
     """Print win rates, the ranking, known judge biases, and a summary in sentences; with `wide` also p-values."""
     out = console()
-    out.print(_all_columns(report) if wide else _rates(report))
+    if wide or not report.has_many_pairs:
+        out.print(_all_columns(report) if wide else _rates(report))
     if report.overview.n_experiments > 2:
         out.print(_ranking(report))
     for sentence in report.sentences:
@@ -115,6 +132,8 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
     for bias in report.known_biases:
         out.print(Text(bias.text, style="yellow" if bias.passed is False else ""))
     out.print(_in_words(report.overview))
+    if report.has_many_pairs and not wide:
+        out.print(Text(f"all pairs of systems: evalflows show {report.overview.comparison_id} --wide"))
     for evaluator, error, count in report.errors:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
 
@@ -133,10 +152,12 @@ def _rates(report: ComparisonReport) -> Table:
 
 
 def _all_columns(report: ComparisonReport) -> Table:
-    columns = ("metric", "candidate", "baseline", "on", "win rate", "wins", "ties", "losses", "missing", *P_VERDICT)
-    out = table(*columns, headings=4, wrapped=("verdict",))
+    counted = ("counted",) if any(rate.discrete_win_rate is not None for rate in report.win_rates) else ()
+    columns = ("metric", "candidate", "baseline", "on", "win rate", *counted, "wins", "ties", "losses", "missing")
+    out = table(*columns, *P_VERDICT, headings=4, wrapped=("verdict",))
     for rate in report.win_rates:
-        cells = (rate.metric, rate.candidate, rate.baseline, _slice(rate), rate.rate_text, *rate.counts)
+        cells = [rate.metric, rate.candidate, rate.baseline, _slice(rate), rate.rate_text]
+        cells += [*([rate.discrete_text] if counted else []), *rate.counts]
         out.add_row(*cells, rate.p_text, rate.p_adjusted_text, _styled(rate.verdict_text, rate))
     return out
 
@@ -154,13 +175,17 @@ def _ranking(report: ComparisonReport) -> Table:
     out = table(*columns, headings=1)
     for row in report.ranking:
         counts = (str(count) for count in (row.wins, row.ties, row.losses))
-        out.add_row(row.metric, str(row.rank or "-"), row.experiment, row.rating_text, row.rate_text, *counts)
+        out.add_row(row.metric, row.rank_text, row.experiment, row.rating_text, row.rate_text, *counts)
     return out
 
 
 def _in_words(overview: Overview) -> Text:
     text = Text(f"{overview.name} ({overview.comparison_id}) ")
     text.append(overview.state, style="green" if overview.state == "completed" else "bold red")
+    if overview.n_votes is not None:
+        return text.append(
+            f": {overview.n_votes} votes on {overview.n_experiments} systems, {overview.n_shared} prompts"
+        )
     text.append(f": {overview.n_experiments} experiments, {overview.n_shared} shared examples, {_order(overview)}; ")
     text.append(f"{overview.judged} of {overview.planned} judged")
     if overview.calls is not None:

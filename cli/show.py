@@ -10,7 +10,8 @@ from evalflows.cli.documents import FORMAT, print_json
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Console, Text, console, echo
-from evalflows.reports.comparison import Overview, comparison_overviews
+from evalflows.reports.comparison import comparison_overviews
+from evalflows.reports.comparison_rows import Overview
 from evalflows.reports.document import listed
 from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport, overviews
 from evalflows.reports.results import Result

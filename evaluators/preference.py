@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 from evalflows.evaluators.score import as_number
 from evalflows.specs.errors import short
 from evalflows.specs.metric import MAX_NUMBER
+from evalflows.specs.votes import OrderStatus
 from evalflows.store.records import ScoreStatus
 
 Place = Literal["first", "second"]
@@ -43,6 +44,7 @@ class Preference:
     repeats: int | None = None  # number of calls
     agreement: float | None = None  # the share of pairs of repeats that agree
     shown_first: Place | None = None  # the answer shown first when a recorded preference was judged
+    order_status: OrderStatus | None = None  # what is known of that order; None: the preference was not recorded
 
     @property
     def status(self) -> ScoreStatus:
@@ -199,10 +201,17 @@ def _checked_place(value: object) -> Place:
     return cast("Place", value)
 
 
+def _checked_order_status(value: object) -> OrderStatus:
+    if value not in get_args(OrderStatus):
+        raise ValueError(f"returned {short(value)} as order_status, wanted {', '.join(get_args(OrderStatus))}")
+    return cast("OrderStatus", value)
+
+
 _OWN: Mapping[str, Callable[[object], Any]] = {
     "prompt_hash": _checked_text,
     "repeats": _checked_count,
     "agreement": _checked_share,
     "shown_first": _checked_place,
+    "order_status": _checked_order_status,
 }
 """Fields that only our Preference has, and that a mapping can have too."""

@@ -9,6 +9,7 @@ from evalflows.evaluators.score import Judgement
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.usage import NO_USAGE, Usage
 from evalflows.specs.errors import NOT_ATTEMPTED, ErrorKind
+from evalflows.specs.votes import OrderStatus
 from evalflows.store.records import DataType, Json, OutputRow, ScoreRow, ScoreStatus, derived_id, to_json
 
 
@@ -30,6 +31,7 @@ class EvaluationResult:
     winner: Place | Literal["tie"] | None = None  # of a pair, by the order shown
     scores: tuple[float, float] | None = None
     shown_first: Place | None = None
+    order_status: OrderStatus | None = None  # of a recorded preference
     agreement: float | None = None
     comment: str | None = None
     metadata: Json | None = None
@@ -50,7 +52,7 @@ _COMMON = (
     *("decided_by", "judge_model", "attempts", "latency_s"),
 )
 _SCORE = (*_COMMON, "turn", "value", "label", "data_type", "config_id", "spread")
-_PREFERENCE = (*_COMMON, "agreement")
+_PREFERENCE = (*_COMMON, "agreement", "order_status")
 _USAGE = tuple(Usage.__slots__)
 _read_usage = attrgetter(*(f"usage.{name}" for name in _USAGE))
 _read_score, _read_preference = attrgetter(*_SCORE), attrgetter(*_PREFERENCE)
@@ -82,6 +84,7 @@ def result_of_preference(preference: Preference, name: str) -> EvaluationResult:
         winner=preference.winner,
         scores=preference.scores,
         shown_first=preference.shown_first,
+        order_status=preference.order_status,
         agreement=preference.agreement,
         comment=_clean(preference.comment),
         metadata=_metadata(preference),

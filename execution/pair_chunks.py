@@ -79,8 +79,8 @@ def chunk_size(n_shared: int, repetitions: int, pairs: int) -> int:
 
 
 def pair_chunks(row: ComparisonSetRow) -> Iterator[PairChunk]:
-    """Yield all chunks of a running comparison; a finished one has none."""
-    if row.state != "running":
+    """Yield all chunks of a running comparison; a finished one has none, nor has one of votes."""
+    if row.state != "running" or row.n_votes is not None:
         return
     for first, second in pairs_of(comparison_spec(row)):
         for repetition in range(row.repetitions):

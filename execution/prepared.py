@@ -17,6 +17,7 @@ from evalflows.execution.preflight.declared_metrics import with_metrics
 from evalflows.execution.preflight.prompt_files import with_prompt, with_prompts
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version, prepare_evaluator
 from evalflows.execution.resolve import composite_version
+from evalflows.execution.votes import read_votes
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
@@ -77,7 +78,10 @@ class PreparedComparison:
 
     @cached_property
     def described(self) -> list[dict[str, Any]]:
-        """The description of each evaluator as stored with the comparison."""
+        """The description of each evaluator, or of each metric of the votes, as stored with the comparison."""
+        if self.spec.votes is not None:
+            votes = read_votes(self.spec.votes)
+            return [{"name": metric, "use": "votes", "version": votes.version} for metric in votes.metrics]
         return [_described(evaluator, self.spec) for evaluator in self.evaluators]
 
 

@@ -13,6 +13,7 @@ from evalflows.tasks.finish_comparison import finish_comparison
 from evalflows.tasks.leases import lease_of_comparison
 from evalflows.tasks.progress import wait_with_progress
 from evalflows.tasks.publish_comparison import publish_comparison
+from evalflows.tasks.record_votes import record_votes
 from evalflows.tasks.resolve_comparison import resolve_comparison
 from evalflows.tasks.retries import retries_of
 from evalflows.tasks.start_comparison import start_comparison
@@ -35,6 +36,8 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
     spec = resolve_comparison(spec)
     with lease_of_comparison(spec, resume) as lease:
         comparison = start_comparison(spec, resume)
+        if spec.votes is not None:
+            record_votes(comparison)
         compare = compare_chunk.with_options(**retries_of(spec))
         with calls_end_with_the_flow():
             steps = [compare.submit(chunk) for chunk in pair_chunks(comparison)]

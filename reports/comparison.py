@@ -3,150 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from evalflows.reports.figures import p_text, percent
+from evalflows.reports.comparison_rows import JudgeBias, Overview, RankedExperiment, WinRate
 from evalflows.reports.names_apart import names_apart
-from evalflows.reports.results import conclusion_text, verdict_cell
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.states import spooled_if_running
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """What was compared, and its progress."""
-
-    comparison_id: str
-    name: str
-    state: str
-    reason: str | None
-    n_experiments: int
-    n_shared: int
-    n_left_out: int
-    planned: int
-    judged: int
-    missing: int
-    decided_without_judge: int
-    failed_output_policy: str
-    both_orders: bool
-    randomize_order: bool
-    calls: int | None
-    calls_cached: int | None
-    cost_usd: float | None
-    experiments: list[str]  # names
-    started_at: datetime
-    ended_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WinRate:
-    """The win rate of a candidate against a baseline."""
-
-    metric: str
-    candidate_experiment_id: str
-    candidate: str
-    baseline_experiment_id: str
-    baseline: str
-    slice: str
-    length_controlled: bool
-    win_rate: float | None
-    win_rate_low: float | None
-    win_rate_high: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    n_pairs: int
-    wins: int
-    losses: int
-    ties: int
-    flipped: int
-    missing: int
-    left_out: int
-    decided_without_judge: int | None
-    conclusion: str
-    reason: str | None
-    reason_code: str | None
-
-    @property
-    def what(self) -> str:
-        return "at equal length" if self.length_controlled else self.slice
-
-    @property
-    def rate_text(self) -> str:
-        return percent(self.win_rate, self.win_rate_low, self.win_rate_high)
-
-    @property
-    def p_text(self) -> str:
-        return p_text(self.p_value)
-
-    @property
-    def p_adjusted_text(self) -> str:
-        return p_text(self.p_adjusted)
-
-    @property
-    def ties_text(self) -> str:
-        return f"{self.ties} ({self.flipped} flipped)" if self.flipped else str(self.ties)
-
-    @property
-    def verdict_text(self) -> str:
-        return conclusion_text(self.conclusion, self.reason_code)
-
-    @property
-    def verdict_cell(self) -> str:
-        return verdict_cell(self.conclusion, self.reason_code)
-
-    @property
-    def counts(self) -> tuple[str, str, str, str]:
-        """Wins, ties, losses and missing; empty for the length-controlled row, which covers the same pairs."""
-        if self.length_controlled:
-            return "", "", "", ""
-        return str(self.wins), self.ties_text, str(self.losses), str(self.missing)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedExperiment:
-    """One experiment's rank and rating."""
-
-    metric: str
-    rank: int | None
-    experiment_id: str
-    experiment: str
-    rating: float | None
-    ci_low: float | None
-    ci_high: float | None
-    win_rate: float | None
-    win_rate_low: float | None
-    win_rate_high: float | None
-    wins: int
-    losses: int
-    ties: int
-    reason: str | None
-
-    @property
-    def rating_text(self) -> str:
-        if self.rating is None:
-            return "-"
-        has_interval = self.ci_low is not None and self.ci_high is not None
-        return f"{self.rating:.0f}" + (f" [{self.ci_low:.0f}, {self.ci_high:.0f}]" if has_interval else "")
-
-    @property
-    def rate_text(self) -> str:
-        return percent(self.win_rate, self.win_rate_low, self.win_rate_high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeBias:
-    """One check of a judge for a bias, such as for a position."""
-
-    metric: str
-    bias: str
-    passed: bool | None
-    message: str
-    reason_code: str | None
-
-    @property
-    def text(self) -> str:
-        return f"{self.metric}, {self.bias.replace('_', ' ')}: {self.message}"
+MAX_PAIRS = 20
+"""Most pairs of systems that are written out in sentences, and in the narrow table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,17 +32,42 @@ class ComparisonReport:
     @property
     def sentences(self) -> list[str]:
         """The comparison in sentences."""
-        return [*self._verdicts(), *self._reasons(), *self._warnings()]
+        return [*self._verdicts(), *self._graded(), *self._reasons(), *self._warnings()]
 
     def _verdicts(self) -> list[str]:
+        if self.has_many_pairs:
+            return self._counted_verdicts()
         return [
             f"{rate.candidate} against {rate.baseline}, {rate.metric}: {rate.verdict_text}, win rate {rate.rate_text}"
             for rate in self._overall()
         ]
 
+    def _counted_verdicts(self) -> list[str]:
+        by_metric: dict[str, Counter[str]] = {}
+        for rate in self._overall():
+            by_metric.setdefault(rate.metric, Counter())[rate.verdict_cell] += 1
+        return [
+            f"{metric}, {verdicts.total()} pairs of systems by their direct votes: "
+            + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+            for metric, verdicts in by_metric.items()
+        ]
+
+    def _graded(self) -> list[str]:
+        """The discrete win rates of judges with graded verdicts, whose win rate is their mean preference."""
+        if self.has_many_pairs:
+            return []
+        return [
+            f"{rate.candidate} against {rate.baseline}, {rate.metric}: the win rate is the mean of graded verdicts; "
+            f"counted as wins, ties and losses it is {rate.discrete_text}"
+            for rate in self._overall()
+            if rate.discrete_win_rate is not None
+        ]
+
     def _reasons(self) -> list[str]:
         """The reasons for not enough evidence, except an insignificant difference. A reason for all pairs is given
         once."""
+        if self.has_many_pairs:
+            return []
         inconclusive: dict[tuple[str, str], list[str]] = {}
         for rate in self._overall():
             if rate.reason and rate.reason_code != "no_significant_difference":
@@ -190,8 +80,12 @@ class ComparisonReport:
         ]
 
     def _overall(self) -> list[WinRate]:
-        """The win rates on all examples, not length-controlled."""
-        return [rate for rate in self.win_rates if rate.slice == "all" and not rate.length_controlled]
+        return [rate for rate in self.win_rates if rate.is_overall]
+
+    @property
+    def has_many_pairs(self) -> bool:
+        """Whether there are too many pairs of systems for a sentence each."""
+        return len(self._overall()) > MAX_PAIRS
 
     def _warnings(self) -> list[str]:
         warnings, over = [], self.overview
@@ -250,22 +144,24 @@ def _between(pairs: Sequence[str], total: int) -> str:
 
 
 _OVERVIEW = """
-select comparison_id, name, state, reason, n_experiments, n_shared, n_left_out, planned, judged, missing,
-       decided_without_judge, failed_output_policy, both_orders, randomize_order, calls, calls_cached, cost_usd,
-       experiments, started_at, ended_at
+select comparison_id, name, state, reason, n_experiments, n_shared, n_left_out, n_votes, planned, judged, missing,
+       decided_without_judge, failed_output_policy, both_orders, order_rule, randomize_order, calls, calls_cached,
+       cost_usd, experiments, started_at, ended_at
 from comparison_overview
 """
 
 _RATES = """
-select metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, slice, length_controlled, win_rate,
-       win_rate_low, win_rate_high, p_value, p_adjusted, n_pairs, wins, losses, ties, flipped, missing, left_out,
-       decided_without_judge, conclusion, reason, reason_code
+select metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, slice, length_controlled,
+       win_rate, standard_error, win_rate_low, win_rate_high, method, p_value, p_adjusted, n_pairs, wins, losses, ties,
+       half, flipped, missing, left_out, decided_without_judge, discrete_win_rate, discrete_standard_error,
+       discrete_low, discrete_high, conclusion, reason, reason_code, warning
 from win_rates where comparison_id = ?
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """
 
 _RATINGS = """
-select metric, rank, experiment_id, experiment, rating, ci_low, ci_high, win_rate, win_rate_low, win_rate_high,
+select metric, rank, rank_low, rank_high, experiment_id, experiment, rating, standard_error, ci_low, ci_high, method,
+       win_rate, win_rate_standard_error, win_rate_low, win_rate_high,
        wins, losses, ties, reason
 from leaderboard where comparison_id = ? and slice = 'all' order by metric, rank, experiment
 """

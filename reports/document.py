@@ -6,7 +6,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.reports.comparison import ComparisonReport, Overview
+from evalflows.reports.comparison import ComparisonReport
+from evalflows.reports.comparison_rows import Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.results import Result

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evalflows.reports.comparison import Overview
+from evalflows.reports.comparison_rows import Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Result
 from evalflows.reports.sql_text import shell_text, sql_text

@@ -24,6 +24,7 @@ from evalflows.specs.running import (
     UseCache,
 )
 from evalflows.specs.spec_file import load_spec
+from evalflows.specs.votes import OrderRule, RatingsSpec, VotesSpec
 
 FailedOutput = Literal["loses", "left_out"]
 
@@ -50,8 +51,13 @@ class CompareSpec(BaseModel):
     )
     both_orders: bool = Field(
         False,
-        description="Ask twice, with each answer shown first once; contradictory verdicts count as a tie. Doubles the "
+        description="Ask twice, with each answer shown first once; `order_rule` combines the verdicts. Doubles the "
         "cost",
+    )
+    order_rule: OrderRule = Field(
+        "strict",
+        description="How two verdicts in both orders count: `strict` (a win needs both, else it is a tie), `sum` (a "
+        "win and a tie are a win), or `mean` (a win and a tie are 0.75 points); opposite verdicts are always a tie",
     )
     seed: int = Field(
         0, ge=0, lt=1 << 63, description="Seed of the random order; the same seed gives every evaluator the same order"
@@ -66,6 +72,9 @@ class CompareSpec(BaseModel):
         default_factory=list,
         description="Also report win rates for each value of these example fields, such as metadata.topic; splits are "
         "always reported",
+    )
+    ratings: RatingsSpec = Field(
+        default_factory=lambda: RatingsSpec(), description="How ratings are estimated, for three or more experiments"
     )
     max_concurrency: int = Field(5, ge=1, description="Maximum number of pairs judged concurrently, per process")
 
@@ -85,7 +94,8 @@ class _Compared(BaseModel):
     metadata: Metadata
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     experiments: list[str] = Field(
-        min_length=1, description="Existing experiments, by name or id; a run group means all of its experiments"
+        default_factory=list,
+        description="Existing experiments, by name or id; a run group means all of its experiments",
     )
     baseline: str | None = Field(
         None, description="The experiment that the others are compared with; default: the first"
@@ -93,8 +103,18 @@ class _Compared(BaseModel):
 
 
 class ComparisonSpec(CompareSpec, _Compared):
-    """A comparison, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI."""
+    """A comparison, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
+    Either evaluators judge the answers of experiments, or the verdicts are recorded votes on named systems.
+    """
+
+    evaluators: Annotated[list[FallbackSpec], BeforeValidator(_as_list)] = Field(
+        default_factory=list,
+        description="Evaluators that choose the better of two answers: pairwise_preference, or your own",
+    )
+    votes: VotesSpec | None = Field(
+        None, description="A file of votes on pairs of systems, instead of experiments and evaluators"
+    )
     confidence_level: ConfidenceLevel = 0.95
     adjustment: Adjusted = "holm"
     connections: Connections
@@ -108,10 +128,20 @@ class ComparisonSpec(CompareSpec, _Compared):
     run_key: RunKey = None
     use_cache: UseCache = True
 
+    @model_validator(mode="after")
+    def _has_verdicts(self) -> "ComparisonSpec":
+        wanted = "experiments and evaluators, or votes"
+        if self.votes is None:
+            if missing := [name for name in ("experiments", "evaluators") if not getattr(self, name)]:
+                raise ValueError(f"{missing[0]}: got none, wanted {wanted}")
+        elif self.evaluators:
+            raise ValueError(f"votes: got evaluators beside them, wanted {wanted}")
+        return self
+
     @property
     def title(self) -> str:
         """The comparison's name before the experiments' own names are known."""
-        return self.name or " vs ".join(self.experiments)
+        return self.name or " vs ".join(self.experiments) or (Path(self.votes.path).name if self.votes else "")
 
 
 def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> ComparisonSpec:
@@ -119,4 +149,4 @@ def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison
 
     Raise InputError, in one line, if the file is invalid.
     """
-    return load_spec(ComparisonSpec, path, changes, wanted="experiments and evaluators")
+    return load_spec(ComparisonSpec, path, changes, wanted="experiments and evaluators, or votes")

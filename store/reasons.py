@@ -28,6 +28,8 @@ ReasonCode = Literal[
     "judge_not_validated",  # its known-answer controls could not be judged
     "judge_position_bias",
     "one_presentation_order",  # the same answer was always shown first
+    "order_unknown",  # of recorded verdicts: which answer was shown first
+    "order_drawn",  # at random, without a record
     # a gate's rule could not be evaluated
     "no_baseline",
     "candidate_is_baseline",

@@ -279,12 +279,14 @@ class ComparisonSetRow:
     spec: Json
     randomize_order: bool
     both_orders: bool
+    order_rule: str | None = None  # how verdicts in both orders are combined; None: strict
     failed_output_policy: str  # loses, or left_out
     seed: int
     repetitions: int  # the number that all experiments have
     chunk_size: int
     n_shared: int  # examples that all experiments have with the same inputs
     n_left_out: int  # examples that some experiments lack or have with other inputs
+    n_votes: int | None = None  # of a comparison of recorded votes, whose systems are no experiments of the store
     git_commit: str | None = None
     git_branch: str | None = None
     git_dirty: bool | None = None
@@ -318,6 +320,10 @@ class ComparisonRow:
     left_run_id: str
     right_run_id: str
     shown_first: Literal["left", "right"]
+    order_status: Literal["known", "drawn", "unknown"] | None = (
+        None  # of shown_first, if the judgement was recorded; None: it is known
+    )
+    weight: float | None = None  # of a recorded vote; None: 1
     winner: Winner | None = None
     left_score: float | None = None
     right_score: float | None = None
@@ -356,11 +362,15 @@ class RatingRow:
     method: str
     slice: str | None = None  # a split or a metadata value; None for all examples
     rating: float | None = None  # mean 1000; a difference of 400 means odds of 10 to 1
+    standard_error: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
     confidence_level: float | None = None
-    rank: int | None = None
+    rank: int | None = None  # of the rating, 1 for the highest; equal ratings share it
+    rank_low: int | None = None  # the best and the worst rank that the differences of ratings allow, for all
+    rank_high: int | None = None  # experiments at once
     win_rate: float | None = None
+    win_rate_standard_error: float | None = None
     win_rate_low: float | None = None
     win_rate_high: float | None = None
     wins: int
@@ -368,8 +378,6 @@ class RatingRow:
     ties: int
     missing: int
     n_clusters: int | None = None
-    seed: int | None = None
-    resamples: int | None = None
     settings: Json | None = None
     reason: str | None = None  # why there is no rating, or why it is not reliable
     reason_code: ReasonCode | None = None
@@ -386,6 +394,7 @@ class EstimateRow:
     evaluator_version: str
     slice: str | None = None
     mean: float | None = None
+    standard_error: float | None = None  # None if the interval is not based on one
     ci_low: float | None = None
     ci_high: float | None = None
     confidence_level: float
@@ -412,6 +421,7 @@ class VerdictRow:
     candidate_mean: float | None = None
     baseline_mean: float | None = None
     difference: float | None = None
+    standard_error: float | None = None  # of the difference; None if the interval is not based on one
     ci_low: float | None = None
     ci_high: float | None = None
     confidence_level: float | None = None

@@ -143,7 +143,7 @@ class _Comparing:
             failed = failed_result(evaluator.bound.name, "bad_return", error, result.attempts)
             return replace(failed, judge_model=result.judge_model, usage=result.usage)
         if result.shown_first == "second" and self._comparison.spec.both_orders:
-            return _other_order_only(result)
+            return _other_order_only(result, evaluator.bound.name)
         return result
 
     def _keep(self, evaluator: RunnableEvaluator, row: ComparisonRow, elapsed: float) -> None:
@@ -169,10 +169,9 @@ def _by_policy(
     comparison: RunningComparison, evaluator: RunnableEvaluator, trial: PairTrial, left: OutputRow, right: OutputRow
 ) -> EvaluationResult:
     """Return the result of a pair with a failed run according to the policy, without calling an evaluator."""
-    failed = [
-        (side, run.error or "failed") for side, run in (("left", left), ("right", right)) if run.status == "failed"
-    ]
-    comment = "; ".join(f"{side} failed: {error}" for side, error in failed)
+    failed = [(side, run) for side, run in (("left", left), ("right", right)) if run.status == "failed"]
+    names = {identity: experiment.name for identity, experiment in comparison.experiments.items()}
+    comment = "; ".join(f"{names[run.experiment_id]} failed: {run.error or 'no error'}" for _, run in failed)
     left_out = EvaluationResult(
         metric=evaluator.bound.name, status="not_applicable", attempts=0, decided_by=FAILED_OUTPUT, comment=comment
     )
@@ -182,9 +181,15 @@ def _by_policy(
     return replace(left_out, status="scored", winner="tie" if len(failed) == 2 else winner)
 
 
-def _other_order_only(result: EvaluationResult) -> EvaluationResult:
-    """Leave out a trial whose verdict was recorded for the other order only; the trial in that order counts."""
-    comment = "recorded only for the other order"
+def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationResult:
+    """Return the result of a trial whose verdict was recorded for the other order only.
+
+    If that order is known, this one is missing. Otherwise the verdict belongs to the pair, and counts once.
+    """
+    if result.order_status == "known":
+        error = "recorded in the other order only; wanted a verdict in both, or both_orders: false"
+        return failed_result(evaluator, "raised", error)
+    comment = "recorded once, in no known order"
     return replace(result, winner=None, scores=None, shown_first=None, status="sampled_out", comment=comment)
 
 

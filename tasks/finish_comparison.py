@@ -44,8 +44,8 @@ def finish_comparison(row: ComparisonSetRow) -> list[str]:
 
 def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     """Return a comparison's last row: its state, what it lacks, and what it cost."""
-    spec = comparison_spec(row)
-    lacking = lacking_judgements(store, row, [evaluator.metric for evaluator in spec.evaluators], n_trials(row))
+    judges = [evaluator.metric for evaluator in comparison_spec(row).evaluators]  # none of votes, which are whole
+    lacking = lacking_judgements(store, row, judges, n_trials(row))
     sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
     return replace(
         row,

@@ -27,9 +27,7 @@ def markdown(report: ComparisonReport) -> str:
         )
         for rate in report.win_rates
     ]
-    ranking = [
-        (row.metric, str(row.rank or "-"), row.experiment, row.rating_text, row.rate_text) for row in report.ranking
-    ]
+    ranking = [(row.metric, row.rank_text, row.experiment, row.rating_text, row.rate_text) for row in report.ranking]
     head = ("metric", "candidate", "baseline", "", "win rate", "p", "p adjusted", "verdict", "wins", "ties", "losses")
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in report.sentences),

@@ -8,9 +8,11 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.execution.preflight.check_spec import check_pairwise
 from evalflows.execution.prepared import PreparedComparison, prepare_comparison, prepared_comparisons
 from evalflows.execution.running_comparison import experiments_of
+from evalflows.execution.votes import read_votes
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.votes import VotesSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import item_metrics
 from evalflows.store.queries.lookup import find_experiments
@@ -30,6 +32,8 @@ def check_and_resolve(spec: ComparisonSpec) -> ComparisonSpec:
 
     In the returned spec experiments are ids, prompts are texts, and shared connections are included.
     """
+    if spec.votes is not None:
+        return _resolve_votes(spec, spec.votes)
     store = Store()
     rows = experiments_of(store, _identities(store, spec))
     resolved = {
@@ -39,6 +43,24 @@ def check_and_resolve(spec: ComparisonSpec) -> ComparisonSpec:
     }
     prepared = prepare_comparison(spec.model_copy(update=resolved))
     _check(store, prepared, rows)
+    prepared_comparisons.keep(prepared)
+    return prepared.spec
+
+
+def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> ComparisonSpec:
+    systems = read_votes(given).systems
+    named = [
+        *(("experiments", name) for name in spec.experiments),
+        *([("baseline", spec.baseline)] * bool(spec.baseline)),
+    ]
+    for field, name in named:
+        if name not in systems:
+            known = f"{', '.join(systems[:10])}{', …' if len(systems) > 10 else ''}"
+            raise InputError(f"{field}: got {name!r}, wanted a system of {given.path}: {known}")
+    if spec.experiments and set(spec.experiments) != set(systems):
+        raise InputError(f"experiments: got {len(spec.experiments)} beside votes, which name {len(systems)} themselves")
+    changes = {"name": spec.title, "experiments": systems, "baseline": spec.baseline or systems[0]}
+    prepared = prepare_comparison(spec.model_copy(update=changes))
     prepared_comparisons.keep(prepared)
     return prepared.spec
 

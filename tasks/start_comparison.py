@@ -1,6 +1,7 @@
 """Start or resume a comparison, possibly with more experiments."""
 
 import json
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -9,8 +10,10 @@ from evalflows.execution.identity import NO_TIME, without_live_references
 from evalflows.execution.pair_chunks import chunk_size, pairs_of
 from evalflows.execution.prepared import prepared_comparisons
 from evalflows.execution.running_comparison import experiments_of, forget_comparison
+from evalflows.execution.votes import read_votes
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
+from evalflows.specs.votes import VotesSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import open_judgements
 from evalflows.store.queries.lookup import newest_comparison
@@ -22,7 +25,15 @@ from evalflows.store.spool import ENDING_S, recover
 from evalflows.tasks.provider_limit import check_limits
 from evalflows.tasks.start_columns import id_of_start, start_columns
 
-FIXED_COLUMNS = ("evaluators", "randomize_order", "both_orders", "seed", "failed_output_policy", "repetitions")
+FIXED_COLUMNS = (
+    "evaluators",
+    "randomize_order",
+    "both_orders",
+    "order_rule",
+    "seed",
+    "failed_output_policy",
+    "repetitions",
+)
 """What a resumed comparison must have in common with its first start."""
 
 
@@ -55,26 +66,40 @@ def comparison_id(spec: ComparisonSpec) -> str:
 
 def _row(store: Store, spec: ComparisonSpec, identity: str, before: ComparisonSetRow | None) -> ComparisonSetRow:
     """Return the row of a running comparison. A resumed one keeps its chunk size and start time."""
-    experiments = experiments_of(store, spec.experiments)
-    shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
-    size = spec.chunk_size or chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
     return ComparisonSetRow(
         comparison_id=identity,
         name=spec.name,
         experiments=spec.experiments,
         baseline_experiment_id=spec.baseline,
-        snapshot_ids=list(dict.fromkeys(row.snapshot_id for row in experiments)),
         evaluators=to_json(prepared_comparisons.of(spec).described),
         randomize_order=spec.randomize_order,
         both_orders=spec.both_orders,
+        order_rule=spec.order_rule,
         failed_output_policy=spec.failed_output,
         seed=spec.seed,
-        repetitions=repetitions,
-        chunk_size=before.chunk_size if before else size,
-        n_shared=len(shared.examples),
-        n_left_out=shared.left_out,
+        **(_of_experiments(store, spec, before) if spec.votes is None else _of_votes(spec.votes)),
         **start_columns(spec, before, newest_comparison(store, spec.name, spec.run_key)),
     )
+
+
+def _of_experiments(store: Store, spec: ComparisonSpec, before: ComparisonSetRow | None) -> dict[str, Any]:
+    experiments = experiments_of(store, spec.experiments)
+    shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
+    size = spec.chunk_size or chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
+    return {
+        "snapshot_ids": list(dict.fromkeys(row.snapshot_id for row in experiments)),
+        "repetitions": repetitions,
+        "chunk_size": before.chunk_size if before else size,
+        "n_shared": len(shared.examples),
+        "n_left_out": shared.left_out,
+    }
+
+
+def _of_votes(spec: VotesSpec) -> dict[str, Any]:
+    votes = read_votes(spec).votes
+    n_prompts = len({vote.prompt for vote in votes})
+    counts = {"n_shared": n_prompts, "n_left_out": 0, "n_votes": len(votes)}
+    return {"snapshot_ids": [], "repetitions": 1, "chunk_size": len(votes), **counts}
 
 
 def _check_unchanged(before: ComparisonSetRow, row: ComparisonSetRow) -> None:

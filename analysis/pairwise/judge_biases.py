@@ -41,8 +41,10 @@ class JudgeBias:
     share: float | None = None
     low: float | None = None
     high: float | None = None
+    standard_error: float | None = None
+    method: str | None = None  # of the interval
     n: int = 0
-    kappa: float | None = None  # agreement of two judges; the interval is then that of kappa
+    kappa: float | None = None  # agreement of two judges; interval and standard error are then those of kappa
 
 
 def biases_of(preferences: Preferences, confidence_level: float) -> list[JudgeBias]:
@@ -58,6 +60,13 @@ def biases_of(preferences: Preferences, confidence_level: float) -> list[JudgeBi
 ALWAYS_FIRST = Reason(
     "one_presentation_order",
     "one experiment's answers were always shown first: position bias cannot be told from better answers",
+)
+ORDER_UNKNOWN = Reason(
+    "order_unknown",
+    "the order in which the answers were shown is unknown: a preference for a position would look like better answers",
+)
+ORDER_DRAWN = Reason(
+    "order_drawn", "not measured: the order of the answers was drawn at random and not recorded, so it favours nobody"
 )
 
 
@@ -79,7 +88,8 @@ def shown_in_one_order(preferences: Preferences, candidate: str, baseline: str) 
     """Why verdicts between two experiments are excluded: one was always shown first. None if they are not."""
     between = preferences.judgements[preferences.judgements.left.isin([candidate, baseline])]
     between = between[between.right.isin([candidate, baseline]) & between.asked]
-    return ALWAYS_FIRST if between.shown_first.nunique() == 1 else None
+    is_known = bool((between.order_status == "known").all())
+    return ALWAYS_FIRST if is_known and between.shown_first.nunique() == 1 else None
 
 
 def agreements(metrics: Sequence[Preferences], confidence_level: float) -> Iterator[tuple[str, JudgeBias]]:
@@ -88,6 +98,9 @@ def agreements(metrics: Sequence[Preferences], confidence_level: float) -> Itera
         for second in metrics[number + 1 :]:
             if (bias := _agreement(first, second, confidence_level)).n:
                 yield first.metric, bias
+
+
+OBSERVED = ("share", "kappa", "standard_error", "low", "high", "method")
 
 
 def as_check(comparison_id: str, metric: str, bias: JudgeBias) -> CheckRow:
@@ -100,7 +113,7 @@ def as_check(comparison_id: str, metric: str, bias: JudgeBias) -> CheckRow:
         passed=bias.passed,
         severity="warning",
         n_checked=bias.n,
-        observed=to_json({name: getattr(bias, name) for name in ("share", "kappa", "low", "high")}),
+        observed=to_json({name: getattr(bias, name) for name in OBSERVED}),
         message=bias.message,
         reason_code=bias.reason_code,
     )
@@ -108,11 +121,16 @@ def as_check(comparison_id: str, metric: str, bias: JudgeBias) -> CheckRow:
 
 def _position(preferences: Preferences, confidence_level: float) -> JudgeBias:
     """Position bias over experiments shown in both orders: with one order, the better one may always come first."""
-    without_ties = preferences.judgements[preferences.judgements.asked & (preferences.judgements.winner != "tie")]
-    in_both_orders = without_ties.groupby(["left", "right"]).shown_first.transform("nunique") == 2
     if preferences.judgements.empty:
         return _unknown(POSITION, "there are no verdicts")
-    if preferences.judgements.groupby(["left", "right"]).shown_first.nunique().max() != 2:
+    known = preferences.judgements[preferences.judgements.order_status == "known"]
+    if known.empty:
+        is_unknown = (preferences.judgements.order_status == "unknown").any()
+        reason = ORDER_UNKNOWN if is_unknown else ORDER_DRAWN
+        return JudgeBias(name=POSITION, message=reason.text, reason_code=reason.code)
+    without_ties = known[known.asked & (known.winner != "tie")]
+    in_both_orders = without_ties.groupby(["left", "right"]).shown_first.transform("nunique") == 2
+    if known.groupby(["left", "right"]).shown_first.nunique().max() != 2:
         return JudgeBias(name=POSITION, message="not identifiable: one order only", reason_code=ALWAYS_FIRST.code)
     decided = without_ties[in_both_orders]
     if decided.empty:
@@ -156,23 +174,25 @@ def _preferred_position_share(
 
 def _order_inconsistency(preferences: Preferences, confidence_level: float) -> JudgeBias:
     outcomes = preferences.outcomes
-    in_both_orders = outcomes[outcomes.asked & (outcomes.shown == 0) & (outcomes.status == "scored")]
+    in_both_orders = outcomes[outcomes.asked & outcomes.consistency.notna()]
     if in_both_orders.empty:
         return _unknown(FLIPS, "no pair was shown in both orders")
     flipped = (in_both_orders.outcome == "flipped").astype(float)
     estimate = share_estimate(flipped, list(in_both_orders.cluster_id), confidence_level=confidence_level)
     share = _percent(estimate.share, estimate.low, estimate.high)
     message = f"changed its verdict with the order in {share} of {estimate.n} pairs"
+    if half := int((in_both_orders.consistency == "half").sum()):
+        message += f", and called {half} more a tie in one order only"
     return _bias(FLIPS, message, (estimate.share or 0) <= POSITION_BIAS_THRESHOLD, estimate.share, estimate)
 
 
 def _length(preferences: Preferences, confidence_level: float) -> JudgeBias:
     """Preference for longer answers. These may be better, so it does not exclude the judge by itself."""
-    decided = preferences.outcomes[preferences.outcomes.asked & preferences.outcomes.points.isin([0.0, 1.0])]
+    decided = preferences.outcomes[preferences.outcomes.asked & preferences.outcomes.discrete.isin([0.0, 1.0])]
     decided = decided[decided.longer.notna() & (decided.longer != 0)]
     if decided.empty:
         return _unknown(LENGTH, "no verdict between answers of different lengths")
-    longer = ((decided.longer > 0) == (decided.points == 1)).astype(float)
+    longer = ((decided.longer > 0) == (decided.discrete == 1)).astype(float)
     estimate = share_estimate(longer, list(decided.cluster_id), confidence_level=confidence_level)
     share = _percent(estimate.share, estimate.low, estimate.high)
     message = f"chose the longer answer in {share} of {estimate.n} pairs without ties"
@@ -193,12 +213,12 @@ def _consistency(preferences: Preferences, confidence_level: float) -> JudgeBias
 
 def _agreement(first: Preferences, second: Preferences, confidence_level: float) -> JudgeBias:
     keys = ["example_id", "repetition", "left", "right"]
-    asked = (metric.outcomes[metric.outcomes.asked & metric.outcomes.points.notna()] for metric in (first, second))
-    left, right = (outcomes[[*keys, "cluster_id", "points"]] for outcomes in asked)
+    asked = (metric.outcomes[metric.outcomes.asked & metric.outcomes.discrete.notna()] for metric in (first, second))
+    left, right = (outcomes[[*keys, "cluster_id", "discrete"]] for outcomes in asked)
     shared = pd.merge(left, right, on=keys, suffixes=("_first", "_second"))
     clusters = list(shared.cluster_id_first)
     estimate = agreement(
-        list(shared.points_first), list(shared.points_second), clusters, confidence_level=confidence_level
+        list(shared.discrete_first), list(shared.discrete_second), clusters, confidence_level=confidence_level
     )
     kappa = "" if estimate.kappa is None else f", kappa {estimate.kappa:.2f}"
     low, high = estimate.low, estimate.high

@@ -1,7 +1,8 @@
 """Load the judgements of a comparison, and the outcome of each pair over its presentation orders."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,33 +21,45 @@ MAX_SLICE_VALUES = 50
 """A field with more values than this is nearly an id, so it gives no slices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Preferences:
     """One metric of a comparison.
 
-    `outcomes` has one row per pair of runs: example_id, repetition, left, right (experiment ids), points of the left
-    (NaN if missing), status, outcome, asked, longer (length of the left minus the right's, in characters), shown (+1
-    left first, -1 right first, 0 both), agreement, cluster_id. `judgements` has one row per presentation order.
+    `outcomes` has one row per pair of runs, or per vote: example_id, repetition, left, right (systems), points of the
+    left, 0 to 1 (NaN if missing; its mean preference if the verdicts are graded), discrete (its points by the winner
+    alone), weight, status, outcome, consistency, asked, longer (length of the left minus the right's, in characters),
+    shown (+1 left first, -1 right first, 0 both orders or not known), order_status, agreement, cluster_id. `judgements`
+    has one row per presentation order: metric, example_id, left, right, points of the left, winner, shown_first (None
+    if not known), order_status, orders, weight, asked, cluster_id.
     """
 
     metric: str
     evaluator: str
     outcomes: pd.DataFrame
     judgements: pd.DataFrame
+    graded: bool = False
+    of_votes: bool = False
 
     def of_examples(self, examples: frozenset[str]) -> "Preferences":
         """Restrict to some examples."""
         outcomes, judgements = (rows[rows.example_id.isin(examples)] for rows in (self.outcomes, self.judgements))
-        return Preferences(metric=self.metric, evaluator=self.evaluator, outcomes=outcomes, judgements=judgements)
+        return replace(self, outcomes=outcomes, judgements=judgements)
 
     def between(self, candidate: str, baseline: str) -> pd.DataFrame:
-        """The outcomes between two experiments, with the candidate's `points`, `longer` and `shown`."""
-        experiments = [candidate, baseline]
-        rows = self.outcomes[self.outcomes.left.isin(experiments) & self.outcomes.right.isin(experiments)].copy()
-        if candidate > baseline:  # the candidate is on the right
-            rows["points"] = 1 - rows.points
-            rows["longer"], rows["shown"] = -rows.longer, -rows.shown
-        return rows
+        """The outcomes between two systems, with the candidate's `points`, `discrete`, `longer` and `shown`."""
+        swapped = candidate > baseline  # the candidate is on the right
+        rows = self._by_pair.get((baseline, candidate) if swapped else (candidate, baseline))
+        if rows is None:
+            return self.outcomes.iloc[:0]
+        if not swapped:
+            return rows
+        turned = {"points": 1 - rows.points, "discrete": 1 - rows.discrete, "longer": -rows.longer}
+        return rows.assign(**turned, shown=-rows.shown)
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The outcomes of each left and right; grouped once, as a tournament has thousands of pairs."""
+        return {(str(left), str(right)): rows for (left, right), rows in self.outcomes.groupby(["left", "right"])}
 
 
 def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[ExampleRow]) -> list[Preferences]:
@@ -54,19 +67,48 @@ def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[Examp
 
     Planned pairs without a row, as in an interrupted comparison, count as missing.
     """
-    store.verify(row.experiments, {"outputs"})
+    of_votes = row.n_votes is not None
+    if not of_votes:
+        store.verify(row.experiments, {"outputs"})
     outcomes = _drop_unused_own_names(ask_arrow(store, _OUTCOMES, [row.comparison_id]).to_pandas())
     judgements = ask_arrow(store, _JUDGEMENTS, [row.comparison_id]).to_pandas()
-    return [
-        Preferences(
-            metric=str(metric),
-            evaluator=str(of_metric.evaluator.iloc[0]),
-            outcomes=_with_missing_pairs(of_metric.reset_index(drop=True), row, examples),
-            judgements=judgements[judgements.metric == metric].reset_index(drop=True),
+    found = []
+    for metric, of_metric in outcomes.groupby("metric", sort=True):
+        if of_metric.evaluator_version.nunique() != 1:
+            continue
+        rows = of_metric.reset_index(drop=True)
+        found.append(
+            _with_grades(
+                Preferences(
+                    metric=str(metric),
+                    evaluator=str(rows.evaluator.iloc[0]),
+                    outcomes=rows if of_votes else _with_missing_pairs(rows, row, examples),
+                    judgements=judgements[judgements.metric == metric].reset_index(drop=True),
+                    of_votes=of_votes,
+                )
+            )
         )
-        for metric, of_metric in outcomes.groupby("metric", sort=True)
-        if of_metric.evaluator_version.nunique() == 1
-    ]
+    return found
+
+
+def _with_grades(preferences: Preferences) -> Preferences:
+    """Take the preferences as points, if all verdicts of the judge are graded and not all are wins, losses or ties.
+
+    A pair that was decided without the judge, since a run failed, keeps its points.
+    """
+    outcomes, judgements = preferences.outcomes, preferences.judgements
+    judged = outcomes[outcomes.asked & (outcomes.status == "scored")]
+    grades = judged.preference
+    if grades.empty or grades.isna().any() or grades.isin((0.0, 0.5, 1.0)).all():
+        return preferences
+    points = outcomes.preference.where(outcomes.asked, outcomes.points)
+    of_orders = judgements.left_score.where(judgements.asked, judgements.points)
+    return replace(
+        preferences,
+        outcomes=outcomes.assign(points=points),
+        judgements=judgements.assign(points=of_orders),
+        graded=True,
+    )
 
 
 def _drop_unused_own_names(outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -80,7 +122,8 @@ def _with_missing_pairs(outcomes: pd.DataFrame, row: ComparisonSetRow, examples:
     keys = ["example_id", "repetition", "left", "right"]
     existing = set(outcomes[keys].itertuples(index=False, name=None))
     pairs = [tuple(sorted(pair)) for pair in pairs_of(comparison_spec(row))]
-    missing = {"points": np.nan, "status": "missing", "asked": True, "longer": np.nan, "shown": 0.0}
+    missing: dict[str, object] = dict.fromkeys(("points", "discrete", "preference", "longer"), np.nan)
+    missing |= {"weight": 1.0, "status": "missing", "asked": True, "shown": 0.0}
     missing_rows = [
         {**dict(zip(keys, key, strict=True)), "cluster_id": _cluster_id(example), **missing}
         for pair in pairs
@@ -109,9 +152,10 @@ def slices(examples: Sequence[ExampleRow], by: Sequence[str]) -> Iterator[tuple[
 
 _OUTCOMES = """
 select metric, evaluator, evaluator_version, example_id, repetition, left_experiment_id as "left",
-       right_experiment_id as "right", coalesce(left_points, 'nan'::double) as points, status, outcome,
+       right_experiment_id as "right", coalesce(left_points, 'nan'::double) as points, points as discrete,
+       coalesce(left_preference, 'nan'::double) as preference, weight, status, outcome, consistency,
        decided_by is null as asked, (left_length - right_length)::double as longer,
-       case shown_first when 'left' then 1.0 when 'right' then -1.0 else 0.0 end as shown, agreement,
+       case shown_first when 'left' then 1.0 when 'right' then -1.0 else 0.0 end as shown, order_status, agreement,
        coalesce('cluster ' || cluster, 'example ' || example_id) as cluster_id
 from pair_outcomes where comparison_id = ?
 order by metric, example_id, repetition, "left", "right"
@@ -119,7 +163,10 @@ order by metric, example_id, repetition, "left", "right"
 
 _JUDGEMENTS = """
 select c.metric, c.example_id, c.left_experiment_id as "left", c.right_experiment_id as "right", c.winner,
-       c.shown_first, p.orders, p.decided_by is null as asked,
+       case c.winner when 'left' then 1.0 when 'right' then 0.0 else 0.5 end as points, c.left_score,
+       case when coalesce(c.order_status, 'known') = 'known' then c.shown_first end as shown_first,
+       coalesce(c.order_status, 'known') as order_status, coalesce(c.weight, 1) as weight,
+       p.orders, p.decided_by is null as asked,
        coalesce('cluster ' || p.cluster, 'example ' || p.example_id) as cluster_id
 from comparisons c join pair_outcomes p using (comparison_id, metric, evaluator_version, left_run_id, right_run_id)
 where c.comparison_id = ? and p.status = 'scored' and c.status = 'scored'

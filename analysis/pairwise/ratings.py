@@ -39,8 +39,6 @@ def ratings_of(
             confidence_level=fit.confidence_level,
             rank=ranks[entry] if ranks else None,
             n_clusters=fit.n_clusters,
-            seed=fit.seed,
-            resamples=fit.resamples,
             settings=_settings(fit),
             reason=fit.reason,
             reason_code=_reason_code(fit),
@@ -66,17 +64,17 @@ def intransitive_cycles(preferences: Preferences, spec: ComparisonSpec, names: S
 def _fit(preferences: Preferences, spec: ComparisonSpec) -> Ratings:
     index = {experiment: entry for entry, experiment in enumerate(spec.experiments)}
     rows = preferences.judgements
-    left_first = (rows.shown_first == "left").to_numpy()
+    left_first = (rows.shown_first != "right").to_numpy()
     left, right = (rows[side].map(index).to_numpy(dtype=int) for side in ("left", "right"))
-    points = rows.winner.map({"left": 1.0, "tie": 0.5, "right": 0.0}).to_numpy(dtype=float)
+    points = rows.points.to_numpy(dtype=float)
     return bradley_terry(
         np.where(left_first, left, right),
         np.where(left_first, right, left),
         np.where(left_first, points, 1 - points),
         list(rows.cluster_id),
         entries=len(index),
-        weights=1 / rows.orders.to_numpy(dtype=float),
-        order_term=True,
+        weights=rows.weight.to_numpy(dtype=float) / rows.orders.to_numpy(dtype=float),
+        order_term=bool((rows.order_status == "known").any()),
         confidence_level=spec.confidence_level,
         resamples=RESAMPLES,
         seed=spec.seed,
@@ -110,7 +108,7 @@ def _win_counts(preferences: Preferences, experiment: str, confidence_level: flo
     """Wins, losses and ties over all others, and the win rate with examples (or clusters) as sampling units."""
     rows = preferences.outcomes[(preferences.outcomes.left == experiment) | (preferences.outcomes.right == experiment)]
     scored = rows[rows.points.notna()]
-    points = scored.points.where(scored.left == experiment, 1 - scored.points)
+    points, discrete = (side.where(scored.left == experiment, 1 - side) for side in (scored.points, scored.discrete))
     by_example = points.groupby([scored.cluster_id, scored.example_id]).mean()
     rate = mean_estimate(
         by_example.to_numpy(), list(by_example.index.get_level_values(0)), confidence_level=confidence_level
@@ -119,8 +117,8 @@ def _win_counts(preferences: Preferences, experiment: str, confidence_level: flo
         "win_rate": rate.mean,
         "win_rate_low": None if rate.low is None else max(rate.low, 0.0),
         "win_rate_high": None if rate.high is None else min(rate.high, 1.0),
-        "wins": int((points == 1).sum()),
-        "losses": int((points == 0).sum()),
-        "ties": int((points == 0.5).sum()),
+        "wins": int((discrete > 0.5).sum()),
+        "losses": int((discrete < 0.5).sum()),
+        "ties": int((discrete == 0.5).sum()),
         "missing": int((rows.status == "missing").sum()),
     }

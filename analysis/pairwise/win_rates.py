@@ -4,52 +4,61 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from evalflows.analysis.differences.metric_pairs import difference_columns
 from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
-from evalflows.analysis.pairwise.judge_biases import as_check, biases_of, exclusion, shown_in_one_order
+from evalflows.analysis.pairwise.judge_biases import ORDER_UNKNOWN, as_check, biases_of, exclusion, shown_in_one_order
 from evalflows.analysis.pairwise.length_controlled import LENGTH_CONTROLLED, as_difference, length_controlled_verdict
 from evalflows.analysis.pairwise.preferences import Preferences
 from evalflows.analysis.pairwise.ratings import intransitive_cycles, ratings_of
+from evalflows.analysis.pairwise.sampling_units import Units, counts_of, discrete_rate
 from evalflows.execution.pair_chunks import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.stats import PairedDifference, length_controlled, paired_difference
+from evalflows.stats import PairedDifference, length_controlled
 from evalflows.store.reasons import Reason
 from evalflows.store.records import CheckRow, RatingRow, VerdictRow, derived_id, to_json
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinRateEstimates:
-    """The checks, verdicts and ratings of one metric."""
+    """The checks, verdicts and ratings of a comparison."""
 
     checks: Sequence[CheckRow]
     verdicts: Sequence[VerdictRow]
     ratings: Sequence[RatingRow]
 
 
-def estimate_win_rates(
-    comparison_id: str,
-    preferences: Preferences,
-    spec: ComparisonSpec,
-    slices: Sequence[tuple[str, frozenset[str]]],
-    names: Sequence[str],
-) -> WinRateEstimates:
-    """Estimate the win rates and ratings of one metric, overall and by slice, and check its judge for biases.
+Slices = Sequence[tuple[str, frozenset[str]]]
 
-    `slices` are pairs of a name and example ids; `names` are the experiments' names.
+
+def estimate_win_rates(
+    comparison_id: str, metrics: Sequence[Preferences], spec: ComparisonSpec, slices: Slices, names: Sequence[str]
+) -> WinRateEstimates:
+    """Estimate the win rates and ratings by each metric, overall and by slice, and check its judge for biases.
+
+    `slices` are pairs of a name and example ids; `names` are the names of the experiments or systems. The p-values of
+    all judges and candidates are adjusted together, and so are those of all their slices.
     """
+    estimated = [_of_metric(comparison_id, preferences, spec, slices, names) for preferences in metrics]
+    pending = [verdict for _, verdicts, _ in estimated for verdict in verdicts]
+    return WinRateEstimates(
+        checks=[check for checks, _, _ in estimated for check in checks],
+        verdicts=list(_classified(pending, spec.adjustment)),
+        ratings=[rating for _, _, ratings in estimated for rating in ratings],
+    )
+
+
+def _of_metric(
+    comparison_id: str, preferences: Preferences, spec: ComparisonSpec, slices: Slices, names: Sequence[str]
+) -> tuple[list[CheckRow], list["_Pending"], list[RatingRow]]:
     biases = biases_of(preferences, spec.confidence_level)
     excluded = exclusion(biases)
     by_slice = [(name, preferences.of_examples(examples)) for name, examples in slices]
     pending = [
         verdict
-        for candidate, baseline in _matchups(spec)
+        for candidate, baseline in _matchups(spec, preferences)
         for verdict in _Matchup(
             comparison_id, preferences.metric, candidate, baseline, spec.confidence_level, excluded
         ).verdicts(preferences, by_slice)
@@ -60,8 +69,7 @@ def estimate_win_rates(
         for rating in _ratings(comparison_id, of_slice, spec, name, excluded)
     ]
     biases += [intransitive_cycles(preferences, spec, names)] if len(names) > 2 else []
-    checks = [as_check(comparison_id, preferences.metric, bias) for bias in biases]
-    return WinRateEstimates(checks=checks, verdicts=list(_classified(pending, spec.adjustment)), ratings=ratings)
+    return [as_check(comparison_id, preferences.metric, bias) for bias in biases], pending, ratings
 
 
 def _ratings(
@@ -76,7 +84,7 @@ def _ratings(
 
 
 def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterator[VerdictRow]:
-    """Classify all win rates of a metric, adjusted together, and those of its slices, adjusted together."""
+    """Classify all win rates of a comparison, adjusted together, and those of slices, adjusted together."""
     overall, of_slices = (
         iter(classify(_tests(pending, is_of_slice=is_of_slice), adjustment)) for is_of_slice in (False, True)
     )
@@ -99,45 +107,24 @@ def _tests(pending: Sequence["_Pending"], *, is_of_slice: bool) -> list[Differen
     return [verdict.test for verdict in pending if verdict.test and verdict.is_of_slice == is_of_slice]
 
 
-def _test_of(
-    points: FloatArray, cluster_ids: Sequence[str], confidence_level: float, exclusion: Reason | None
-) -> DifferenceTest:
-    """Test the candidate's points per example, 0 to 1, NaN if missing."""
-
-    def difference(numbers: FloatArray) -> PairedDifference:
-        known = ~np.isnan(numbers)
-        clusters = [cluster for cluster, is_known in zip(cluster_ids, known, strict=True) if is_known]
-        binary = bool(np.isin(numbers[known], (0.0, 1.0)).all())
-        return paired_difference(
-            numbers[known],
-            1 - numbers[known],
-            clusters,
-            confidence_level=confidence_level,
-            binary=binary,
-            bounds=(0.0, 1.0),
-        )
-
-    n_missing = np.isnan(points)
-    return DifferenceTest(
-        estimate=difference(points),
-        lowest=difference(np.where(n_missing, 0.0, points)) if points.size else None,
-        highest=difference(np.where(n_missing, 1.0, points)) if points.size else None,
-        n_missing=int(n_missing.sum()),
-        exclusion=exclusion,
-    )
-
-
-def _test_columns(test: DifferenceTest) -> dict[str, Any]:
+def _test_columns(test: DifferenceTest, outcomes: pd.DataFrame) -> dict[str, Any]:
     """The columns of a verdict that come from its test alone."""
-    names = ("p_value", "worst_case_low", "worst_case_high", "worst_case_ci_low", "worst_case_ci_high", "warning")
+    names = ("p_value", "worst_case_low", "worst_case_high", "worst_case_ci_low", "worst_case_ci_high")
     columns = difference_columns(test)
-    return {name: columns[name] for name in names}
+    warnings = [columns["warning"], ORDER_UNKNOWN.text if (outcomes.order_status == "unknown").any() else None]
+    return {name: columns[name] for name in names} | {"warning": "; ".join(filter(None, warnings)) or None}
 
 
-def _matchups(spec: ComparisonSpec) -> list[tuple[str, str]]:
-    """The candidate and baseline of each pair; the second is the candidate if neither is the spec's baseline."""
-    base = baseline_of(spec)
-    return [(named, other) if other == base else (other, named) for named, other in pairs_of(spec)]
+def _matchups(spec: ComparisonSpec, preferences: Preferences) -> list[tuple[str, str]]:
+    """The candidate and baseline of each pair; the second is the candidate if neither is the spec's baseline.
+
+    Systems that no vote compares are left out: nothing was planned for them.
+    """
+    base, pairs = baseline_of(spec), pairs_of(spec)
+    if preferences.of_votes:
+        met = set(preferences.outcomes[["left", "right"]].itertuples(index=False, name=None))
+        pairs = [pair for pair in pairs if tuple(sorted(pair)) in met]
+    return [(named, other) if other == base else (other, named) for named, other in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,19 +155,22 @@ class _Matchup:
         outcomes = preferences.between(self.candidate, self.baseline)
         if one_order := shown_in_one_order(preferences, self.candidate, self.baseline):
             self = replace(self, exclusion=self.exclusion or one_order)
-        yield self._win_rate(outcomes, None)
-        yield _Pending(self._length_controlled(outcomes), None)
+        yield self._win_rate(preferences, outcomes, None)
+        if not preferences.of_votes:  # which have no lengths
+            yield _Pending(self._length_controlled(outcomes), None)
         for name, of_slice in by_slice:
-            yield self._win_rate(of_slice.between(self.candidate, self.baseline), name)
+            between = of_slice.between(self.candidate, self.baseline)
+            if len(between) or not preferences.of_votes:
+                yield self._win_rate(preferences, between, name)
 
-    def _win_rate(self, outcomes: pd.DataFrame, name: str | None) -> _Pending:
-        counted = outcomes[outcomes.status.isin(["scored", "missing"])]
-        by_example = counted.groupby(["cluster_id", "example_id"]).points.agg(lambda points: points.mean(skipna=False))
-        points = np.asarray(by_example, dtype=np.float64)
-        cluster_ids = list(by_example.index.get_level_values(0))
-        test = _test_of(points, cluster_ids, self.confidence_level, self.exclusion)
+    def _win_rate(self, preferences: Preferences, outcomes: pd.DataFrame, name: str | None) -> _Pending:
+        units = Units.of(outcomes, of_votes=preferences.of_votes)
+        test = units.test(self.confidence_level, self.exclusion)
         row = self._row(outcomes, test.estimate, Verdict(conclusion="not_enough_evidence"), name)
-        return _Pending(replace(row, **_test_columns(test)), test)
+        counts = counts_of(outcomes)
+        if preferences.graded:
+            counts |= discrete_rate(units.difference(units.discrete, self.confidence_level))
+        return _Pending(replace(row, settings=to_json(counts), **_test_columns(test, outcomes)), test)
 
     def _length_controlled(self, outcomes: pd.DataFrame) -> VerdictRow:
         counted = outcomes[outcomes.status.isin(["scored", "missing"])]
@@ -233,6 +223,7 @@ def _estimate_columns(difference: PairedDifference) -> dict[str, Any]:
         "candidate_mean": difference.candidate_mean,
         "baseline_mean": difference.baseline_mean,
         "difference": difference.difference,
+        "standard_error": difference.standard_error,
         "ci_low": None if difference.low is None else max(difference.low, -1.0),
         "ci_high": None if difference.high is None else min(difference.high, 1.0),
         "confidence_level": difference.confidence_level,
@@ -244,24 +235,11 @@ def _estimate_columns(difference: PairedDifference) -> dict[str, Any]:
 
 def _count_columns(outcomes: pd.DataFrame) -> dict[str, Any]:
     """The numbers of pairs of runs: a pair counts as scored, or as missing, for both of its sides."""
-    counts, scored = _counts(outcomes), int(outcomes.points.notna().sum())
+    counts, scored = counts_of(outcomes), int(outcomes.points.notna().sum())
     return {
         "candidate_scored": scored,
         "candidate_missing": counts["missing"],
         "baseline_scored": scored,
         "baseline_missing": counts["missing"],
         "settings": to_json(counts),
-    }
-
-
-def _counts(outcomes: pd.DataFrame) -> dict[str, Any]:
-    """Numbers of pairs of runs; a flipped pair also counts as a tie."""
-    return {
-        "wins": int((outcomes.points == 1).sum()),
-        "losses": int((outcomes.points == 0).sum()),
-        "ties": int((outcomes.points == 0.5).sum()),
-        "flipped": int((outcomes.outcome == "flipped").sum()),
-        "missing": int((outcomes.status == "missing").sum()),
-        "settled": int((~outcomes.asked & outcomes.points.notna()).sum()),
-        "left_out": int(outcomes.status.isin(["left_out", "not_applicable"]).sum()),
     }

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from threading import Lock
@@ -16,12 +16,17 @@ from evalflows.evaluators.preference import Preference, preferences
 from evalflows.evaluators.settings import checked_text
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.paths import located
+from evalflows.specs.votes import OrderStatus
 
-_WINNERS: Mapping[str, Literal["first", "second", "tie"]] = {
-    **dict.fromkeys(("first", "a", "1"), "first"),
-    **dict.fromkeys(("second", "b", "2"), "second"),
-    **dict.fromkeys(("tie", "0"), "tie"),
+Winner = Literal["first", "second", "tie"]
+_WINNERS: Mapping[str, Winner] = {
+    **dict.fromkeys(("first", "a", "1", "model_a"), "first"),
+    **dict.fromkeys(("second", "b", "2", "model_b"), "second"),
+    **dict.fromkeys(("tie", "0", "tie (bothbad)", "both_bad", "bothbad"), "tie"),
 }
+WITHOUT_VERDICT = ("failed", "not_applicable")
+"""What the status of a row without a winner may be: the judgement failed, or the question does not apply."""
+
 _OTHER: Mapping[Any, Literal["first", "second"]] = {"first": "second", "second": "first"}
 _READ_LOCK = Lock()
 
@@ -40,7 +45,26 @@ class Pair:
         return f"{self.first!r} against {self.second!r}, example {self.example_id!r}{which}"
 
 
-Recording = Mapping[Pair, Preference]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoVerdict:
+    """A row that says that there is no verdict on a pair in this order."""
+
+    status: str  # one of WITHOUT_VERDICT
+    comment: str | None
+    where: str  # file and line
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The rows of a file by what they judge."""
+
+    verdicts: Mapping[Pair, Preference | NoVerdict]
+
+    @cached_property
+    def order_status(self) -> OrderStatus:
+        """Known if any two names come in both orders; else the columns may be mere names."""
+        shown = {(pair.first, pair.second) for pair in self.verdicts}
+        return "known" if any((second, first) in shown for first, second in shown) else "unknown"
 
 
 def recording(path: str) -> Recording:
@@ -61,8 +85,8 @@ def recording(path: str) -> Recording:
 
 
 def look_up(
-    verdicts: Recording, example_id: str, repetition: int, firsts: Sequence[str], seconds: Sequence[str]
-) -> Preference | None:
+    recording: Recording, example_id: str, repetition: int, firsts: Sequence[str], seconds: Sequence[str]
+) -> Preference | NoVerdict | None:
     """Return the verdict on two answers with any of these names, in the order of the arguments; None without one.
 
     Verdicts recorded in this order take precedence over swapped ones, and verdicts for this repetition over general
@@ -73,12 +97,14 @@ def look_up(
             for number in (repetition, None):
                 shown = (second, first) if is_swapped else (first, second)
                 pair = Pair(example_id=example_id, first=shown[0], second=shown[1], repetition=number)
-                if pair in verdicts:
-                    return _swapped(verdicts[pair]) if is_swapped else verdicts[pair]
+                if pair in recording.verdicts:
+                    return _swapped(recording.verdicts[pair]) if is_swapped else recording.verdicts[pair]
     return None
 
 
-def _swapped(preference: Preference) -> Preference:
+def _swapped(preference: Preference | NoVerdict) -> Preference | NoVerdict:
+    if isinstance(preference, NoVerdict):
+        return preference
     scores = preference.scores
     return replace(
         preference,
@@ -90,7 +116,7 @@ def _swapped(preference: Preference) -> Preference:
 
 @lru_cache(maxsize=8)
 def _read(where: Path, path: str, size: int, mtime_ns: int) -> Recording:
-    verdicts: dict[Pair, Preference] = {}
+    verdicts: dict[Pair, Preference | NoVerdict] = {}
     for number, row in _rows(where, path):
         try:
             pair = _pair(row)
@@ -99,7 +125,7 @@ def _read(where: Path, path: str, size: int, mtime_ns: int) -> Recording:
             verdicts[pair] = _preference(row, pair, f"{path}:{number}")
         except (ValueError, TypeError) as error:
             raise ValueError(f"path: {path}:{number}: {error}") from error
-    return verdicts
+    return Recording(verdicts)
 
 
 def _rows(where: Path, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -169,20 +195,39 @@ def _repetition(given: object) -> int | None:
     return given
 
 
-def _preference(row: Mapping[str, Any], pair: Pair, where: str) -> Preference:
-    winner, scores = row.get("winner"), row.get("scores")
+def _preference(row: Mapping[str, Any], pair: Pair, where: str) -> Preference | NoVerdict:
+    winner, scores, comment = row.get("winner"), row.get("scores"), row.get("comment")
     if winner is None and scores is None:
-        raise ValueError(f"got {', '.join(map(str, row))}, wanted 'winner' or 'scores'")
-    by_name = {pair.first: "first", pair.second: "second"}
-    side = None if winner is None else by_name.get(str(winner)) or _WINNERS.get(str(winner).strip().lower())
-    if winner is not None and side is None:
-        raise ValueError(
-            f"winner: got {short(winner)}, wanted {pair.first}, {pair.second}, tie, or first, second, A, B, 1, 2, 0"
-        )
-    fields = {"winner": side, "scores": scores, "comment": row.get("comment")}
+        return NoVerdict(status=status_without_verdict(row), comment=comment, where=where)
+    fields = {"winner": winner_of(winner, pair.first, pair.second), "scores": scores, "comment": comment}
     fields["metadata"] = {"recorded": where, "recorded_first": pair.first}
+    return replace(stated(fields), key=None, shown_first="first")
+
+
+def stated(fields: Mapping[str, Any]) -> Preference:
+    """Return the preference that a row's fields state. Raise ValueError for scores that are none or contradict."""
     try:
         (preference,) = preferences(fields, "recorded", ("first", "second"))
     except (ValueError, TypeError) as error:
         raise ValueError(str(error).replace("returned", "got", 1)) from error
-    return replace(preference, key=None, shown_first="first")
+    return preference
+
+
+def winner_of(given: object, first: str, second: str) -> Winner | None:
+    """Return which of two named sides wins; None for None. Raise ValueError for anything else."""
+    if given is None:
+        return None
+    by_name: Mapping[str, Winner] = {first: "first", second: "second"}
+    side = by_name.get(str(given)) or _WINNERS.get(str(given).strip().lower())
+    if side is None:
+        wanted = f"{first}, {second}, tie, or first, second, A, B, 1, 2, 0"
+        raise ValueError(f"winner: got {short(given)}, wanted {wanted}")
+    return side
+
+
+def status_without_verdict(row: Mapping[str, Any]) -> str:
+    """Return the status of a row without winner and scores. Raise ValueError if it has none of WITHOUT_VERDICT."""
+    if row.get("status") not in WITHOUT_VERDICT:
+        wanted = f"'winner' or 'scores', or a status ({' or '.join(WITHOUT_VERDICT)})"
+        raise ValueError(f"got {', '.join(map(str, row))}, wanted {wanted}")
+    return str(row["status"])

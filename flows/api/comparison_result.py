@@ -49,7 +49,8 @@ class ComparativeResult:
         """One row per pair and metric.
 
         Columns: example_id, repetition, metric, left, right (experiments), winner (an experiment, `tie`, or None if
-        the verdict is missing), shown_first (an experiment, or `both`), inputs.*, reference.*, left.*, right.*, and
+        the verdict is missing), shown_first (an experiment, `both`, or None if
+        that is not known), inputs.*, reference.*, left.*, right.*, and
         scores, comments, status and cost.
         """
         import pandas as pd
@@ -81,7 +82,7 @@ def _flat(pair: dict[str, Any]) -> dict[str, Any]:
 
 _PAIRS = """
 select example_id, repetition, metric, left_experiment as "left", right_experiment as "right", winner,
-       case shown_first when 'left' then left_experiment when 'right' then right_experiment else 'both' end
+       case shown_first when 'left' then left_experiment when 'right' then right_experiment else shown_first end
            as shown_first,
        outcome, left_score, right_score, comment, other_comment, status, error, decided_by, agreement,
        left_run_id, right_run_id, left_experiment_id, right_experiment_id, cost_usd,

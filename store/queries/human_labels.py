@@ -129,7 +129,8 @@ order by unit, labeller
 
 _PAIRS = """
 select left_run_id || ' ' || right_run_id as unit, evaluator, evaluator_version, judge_model,
-       left_points as value, case outcome when 'flipped' then 'tie' else outcome end as label, status,
+       left_points as value, case when left_points > 0.5 then 'left' when left_points < 0.5 then 'right'
+            when left_points = 0.5 then 'tie' end as label, status,
        null::double as rate, coalesce('cluster ' || cluster, 'example ' || example_id) as together
 from pair_outcomes
 where comparison_id = $1 and metric = $2 and decided_by is distinct from 'failed_output'

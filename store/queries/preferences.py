@@ -11,7 +11,7 @@ from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import given_twice
 from evalflows.store.records import from_json, to_json
 
-LEFT_OUT = ("ties", "flipped", "missing", "failed outputs", "not applicable", "same text")
+LEFT_OUT = ("ties", "half ties", "flipped", "missing", "failed outputs", "not applicable", "same text")
 """Why a pair gives no preference."""
 
 
@@ -36,9 +36,9 @@ def preferences_of(store: Store, comparison_id: str, metric: str | None = None) 
     """Return the pairs of a comparison in which one answer is better, in the order of the examples.
 
     A prompt or answer is the text of its only field, the list of messages if the prompt is a conversation, else JSON
-    text. Ties, flipped verdicts, missing verdicts, failed runs, and identical answers are left out, and counted. Raise
-    InputError for a comparison without judgements, for an unknown metric, if no metric is named and there are several,
-    and if two evaluators gave the metric.
+    text. Ties, half ties (a tie in one order, by the rule `strict`), flipped verdicts, missing verdicts, failed runs,
+    and identical answers are left out, and counted. Raise InputError for a comparison without judgements, for an
+    unknown metric, if no metric is named and there are several, and if two evaluators gave the metric.
     """
     if twice := given_twice(store, comparison_id):
         raise InputError(f"comparison {comparison_id!r}: {twice}")
@@ -71,6 +71,7 @@ class _Pair:
     example_id: str
     status: str
     outcome: str | None
+    left_points: float | None
     decided_by: str | None
     inputs: str
     left: str | None
@@ -85,13 +86,13 @@ class _Pair:
             return self.status.replace("_", " ")
         if self.status == "left_out" or self.decided_by == "failed_output" or self.left is None or self.right is None:
             return "failed outputs"
-        if self.outcome in ("tie", "flipped"):
-            return "ties" if self.outcome == "tie" else "flipped"
+        if self.left_points == 0.5:
+            return {"half": "half ties", "flipped": "flipped"}.get(str(self.outcome), "ties")
         return "same text" if _text(from_json(self.left)) == _text(from_json(self.right)) else None
 
     def as_row(self, metric: str) -> dict[str, Any]:
         sides = ((self.left, self.left_experiment), (self.right, self.right_experiment))
-        (chosen, winner), (rejected, loser) = sides if self.outcome == "left" else sides[::-1]
+        (chosen, winner), (rejected, loser) = sides if (self.left_points or 0) > 0.5 else sides[::-1]
         return {
             "prompt": _prompt(from_json(self.inputs)),
             "chosen": _text(from_json(chosen)),
@@ -121,8 +122,8 @@ def _only(fields: Mapping[str, Any]) -> Any:
 _METRICS = "select distinct metric from comparisons where comparison_id = ? order by metric"
 
 _PAIRS = """
-select metric, example_id, status, outcome, decided_by, inputs, left_outputs, right_outputs, left_experiment,
-       right_experiment
+select metric, example_id, status, outcome, left_points, decided_by, inputs, left_outputs, right_outputs,
+       left_experiment, right_experiment
 from pair_outcomes where comparison_id = ?
 order by position, example_id, repetition, left_experiment_id, right_experiment_id, evaluator_version
 """

@@ -129,7 +129,7 @@ def test_three_experiments_by_two_judges(folder: Folder) -> None:
     assert lines_of(said, "louder small-upper small-lower 100") == won
     of_slice = "shorter small-twice small-lower metadata.topic=odd"
     assert lines_of(said, of_slice) == [f"{of_slice} 0% [0%, 39%] 0/0/6 not enough evidence"]
-    adjusted = "0.031 0.188 not enough evidence"  # one slice of six
+    adjusted = "0.031 0.375 not enough evidence"  # one slice of twelve, six by each judge
     wide = folder.well("show", "three", "--wide")
     assert lines_of(wide, of_slice) == [f"{of_slice} 0% [0%, 39%] 0 0 6 0 {adjusted}"]
     assert lines_of(said, "small-twice against small-lower, shorter: worse, win rate 0%")

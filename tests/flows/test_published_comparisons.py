@@ -221,7 +221,7 @@ def record(rater: str, given: Sequence[int | None]) -> dict[str, Any]:
     ]
     path = Path(f"{rater}.jsonl")
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return {"use": "recorded_preference", "name": rater, "args": {"path": str(path)}}
+    return {"use": "recorded_preference", "name": rater, "args": {"path": str(path), "order": "known"}}
 
 
 @pytest.fixture(scope="module")

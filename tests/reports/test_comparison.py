@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from compared import Compared
 
-from evalflows.reports.comparison import ComparisonReport, RankedExperiment, WinRate, comparison_report, percent
+from evalflows.reports.comparison import ComparisonReport, comparison_report
+from evalflows.reports.comparison_rows import RankedExperiment, WinRate
+from evalflows.reports.figures import percent
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow, RatingRow, VerdictRow, to_json
 

@@ -38,6 +38,7 @@ ONE_ORDER = {
     ("not_applicable",): ("not_applicable", None, None, None),
     ("left_out",): ("left_out", None, None, None),
 }
+HALF = ("scored", "half", "tie", 0.5)
 FLIPPED, MISSING = ("scored", "flipped", "tie", 0.5), ("missing", None, None, None)
 BOTH_ORDERS = {
     ("left", "left"): ("scored", "left", "old", 1.0),
@@ -46,8 +47,8 @@ BOTH_ORDERS = {
     ("right unasked", "right unasked"): ("scored", "right", "new", 0.0),
     ("left", "right"): FLIPPED,
     ("right", "left"): FLIPPED,
-    ("tie", "left"): FLIPPED,
-    ("right", "tie"): FLIPPED,
+    ("tie", "left"): HALF,
+    ("right", "tie"): HALF,
     ("left", "failed"): MISSING,
     ("failed", "left"): MISSING,
     ("not_attempted", "right"): MISSING,
@@ -74,6 +75,29 @@ def test_what_the_orders_of_a_pair_say_together(store: Store, planned: int, seal
 
 
 @pytest.mark.parametrize(
+    ("rule", "points", "winners"),
+    [
+        ("strict", (0.5, 0.5, 0.5), ("tie", "tie", "tie")),
+        ("sum", (1.0, 0.0, 0.5), ("old", "new", "tie")),
+        ("mean", (0.75, 0.25, 0.5), ("old", "new", "tie")),
+        (None, (0.5, 0.5, 0.5), ("tie", "tie", "tie")),
+    ],
+)
+def test_the_rule_says_what_a_tie_in_one_order_counts(
+    store: Store, rule: str | None, points: tuple[float, ...], winners: tuple[str, ...]
+) -> None:
+    compared = Compared(store, examples=["q0", "q1", "q2", "q3"], both_orders=True, order_rule=rule)
+    for example, said in zip(compared.examples, [("left", "tie"), ("tie", "right"), ("right", "left")], strict=False):
+        compared.judge(example, *said)
+    compared.judge("q3", "right", "right")
+    compared.write()
+    found = rows(store, "select left_points, winner, consistency from pair_outcomes order by position")
+    assert tuple(row["left_points"] for row in found) == (*points, 0.0)
+    assert tuple(row["winner"] for row in found) == (*winners, "new")
+    assert [row["consistency"] for row in found] == ["half", "half", "flipped", "consistent"]
+
+
+@pytest.mark.parametrize(
     ("said", "orders", "shown_first"),
     [(("left", "left"), 2, "both"), (("left", None), 1, "left"), ((None, "left"), 1, "right")],
 )
@@ -90,8 +114,8 @@ def test_which_orders_there_are(store: Store, said: tuple[str | None, ...], orde
         (("failed", "not_attempted"), "boom"),
         (("not_attempted", "failed"), "over budget"),
         (("left", "failed"), "boom"),
-        (("left", None), "no judgement with the right answer shown first"),
-        ((None, "tie"), "no judgement with the left answer shown first"),
+        (("left", None), "no judgement with the answer of new shown first"),
+        ((None, "tie"), "no judgement with the answer of old shown first"),
         ((None, "failed"), "boom"),
         (("left", "right"), None),
         (("not_applicable", "failed"), "boom"),
@@ -308,7 +332,7 @@ def test_every_judgement_that_was_planned_counts_as_what_it_is(store: Store, sea
     for place, said in enumerate(BOTH_ORDERS):
         compared.judge(f"q{place}", *said)
     compared.write(sealed=sealed)
-    found = only(store, "planned, judged, decided_without_judge, missing, ties, flipped", "comparison_overview")
+    found = only(store, "planned, judged, decided_without_judge, missing, ties, half, flipped", "comparison_overview")
     said = [one for orders in BOTH_ORDERS for one in orders]
     unasked = sum(one in ("right unasked", "left_out") for one in said)
     missing = sum(one in ("failed", "not_attempted", None) for one in said)
@@ -318,7 +342,8 @@ def test_every_judgement_that_was_planned_counts_as_what_it_is(store: Store, sea
         "missing": missing,
         "decided_without_judge": unasked,
         "ties": 1,
-        "flipped": 4,
+        "half": 2,
+        "flipped": 2,
     }
     (even,) = rows(
         store,

@@ -29,7 +29,9 @@ def only(store: Store, columns: str, view: str = "pair_outcomes") -> dict[str, A
 # win_rates
 
 
-COUNTS = {"wins": 5, "losses": 3, "ties": 2, "flipped": 1, "missing": 4, "left_out": 6, "decided_without_judge": 2}
+COUNTS = {"wins": 5, "losses": 3, "ties": 2, "half": 1, "flipped": 1, "missing": 4, "left_out": 6}
+COUNTS |= {"decided_without_judge": 2}
+DISCRETE = {"discrete_standard_error": 0.1, "discrete_low": 0.25, "discrete_high": 0.75}
 
 
 @pytest.fixture
@@ -42,7 +44,9 @@ def written(store: Store) -> Store:
 def verdict(make: Make, **fields: Any) -> VerdictRow:
     of = {"run_group": "cmp-1", "comparison_id": "cmp-1", "metric": "preference", "method": "paired"}
     between = {"candidate_experiment_id": "exp-01", "baseline_experiment_id": "exp-00"}
-    row: VerdictRow = make("verdicts", **{**of, **between, "settings": to_json(COUNTS), **fields})
+    row: VerdictRow = make(
+        "verdicts", **{**of, **between, "settings": to_json(COUNTS | DISCRETE | {"discrete": 0.5}), **fields}
+    )
     return row
 
 
@@ -54,8 +58,9 @@ def test_a_win_rate_is_half_of_one_and_the_difference(written: Store, make: Make
         "ci_high": 0.75,
         "confidence_level": 0.9,
         "p_value": 0.04,
+        "standard_error": 0.2,
     }
-    said = {"n_pairs": 10, "n_clusters": 9, "conclusion": "better", "reason": "so", "reason_code": None}
+    said = {"n_pairs": 10, "n_clusters": 9, "conclusion": "better", "reason": "so", "reason_code": None, "warning": "w"}
     adjusted = {"p_adjusted": 0.08, "adjustment": "holm"}
     written.publish("verdicts", "cmp-1", [verdict(make, **numbers, **said, **adjusted)])
     found = only(written, "*", "win_rates")
@@ -65,6 +70,7 @@ def test_a_win_rate_is_half_of_one_and_the_difference(written: Store, make: Make
         "win_rate_high": 0.875,
         "confidence_level": 0.9,
         "p_value": 0.04,
+        "standard_error": 0.1,
         **adjusted,
     }
     assert found == {
@@ -80,6 +86,8 @@ def test_a_win_rate_is_half_of_one_and_the_difference(written: Store, make: Make
         "length_controlled": False,
         **rates,
         **COUNTS,
+        **DISCRETE,
+        "discrete_win_rate": 0.5,
         **said,
     }
 
@@ -120,7 +128,10 @@ def rating(make: Make, **fields: Any) -> RatingRow:
 def test_a_leaderboard_has_names_beside_ratings(written: Store, make: Make) -> None:
     numbers = {
         "rank": 1,
+        "rank_low": 1,
+        "rank_high": 2,
         "rating": 1100.0,
+        "standard_error": 25.0,
         "ci_low": 1050.0,
         "ci_high": 1150.0,
         "confidence_level": 0.95,
@@ -128,7 +139,9 @@ def test_a_leaderboard_has_names_beside_ratings(written: Store, make: Make) -> N
         "reason_code": None,
     }
     won = {"win_rate": 0.75, "win_rate_low": 0.5, "win_rate_high": 0.9, "wins": 3, "losses": 1, "ties": 2, "missing": 5}
-    written.publish("ratings", "cmp-1", [rating(make, **numbers, **won)])
+    won["win_rate_standard_error"] = 0.1
+    settings = to_json({"method": "the method", "guarded": False})
+    written.publish("ratings", "cmp-1", [rating(make, **numbers, **won, settings=settings)])
     assert only(written, "*", "leaderboard") == {
         "comparison_id": "cmp-1",
         "comparison": "old and new",
@@ -138,6 +151,8 @@ def test_a_leaderboard_has_names_beside_ratings(written: Store, make: Make) -> N
         "target": "target of new",
         "slice": "all",
         "datasets": ["questions"],
+        "method": "the method",
+        "guarded": "false",
         **numbers,
         **won,
     }
@@ -171,7 +186,7 @@ def check(make: Make, name: str, **fields: Any) -> CheckRow:
 
 
 def test_the_biases_of_a_judge(written: Store, make: Make) -> None:
-    observed = to_json({"share": 0.75, "low": 0.5, "high": 1})
+    observed = to_json({"share": 0.75, "standard_error": 0.1, "low": 0.5, "high": 1, "method": "m"})
     checks = [
         check(make, "position_preference", passed=False, n_checked=8, observed=observed, message="prefers the first"),
         check(make, "self_consistency", observed=to_json({"share": None}), message="asked once"),
@@ -187,8 +202,10 @@ def test_the_biases_of_a_judge(written: Store, make: Make) -> None:
         "n": 8,
         "share": 0.75,
         "kappa": None,
+        "standard_error": 0.1,
         "low": 0.5,
         "high": 1.0,
+        "method": "m",
         "message": "prefers the first",
         "reason_code": None,
     }

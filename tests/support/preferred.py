@@ -8,7 +8,7 @@ import pandas as pd
 
 from evalflows.analysis.pairwise.preferences import Preferences
 
-POINTS = {"left": 1.0, "tie": 0.5, "flipped": 0.5, "right": 0.0}
+POINTS = {"left": 1.0, "tie": 0.5, "half": 0.5, "flipped": 0.5, "right": 0.0}
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,20 @@ def preferences(pairs: Iterable[Pair], metric: str = "m") -> Preferences:
     outcomes = pd.DataFrame([_outcome(pair) for pair in given], columns=_OUTCOME)
     judgements = pd.DataFrame(
         [
-            {"metric": metric, "winner": winner, "shown_first": side, "orders": len(pair.said), **_of(pair)}
+            _judgement(pair, side, winner) | {"metric": metric}
             for pair in given
             if _status(pair) == "scored"
             for side, winner in pair.said.items()
         ],
-        columns=["metric", "example_id", "left", "right", "winner", "shown_first", "orders", "asked", "cluster_id"],
+        columns=["metric", *_JUDGEMENT],
     )
     return Preferences(metric=metric, evaluator=metric, outcomes=outcomes, judgements=judgements)
 
 
-_OUTCOME = ["example_id", "repetition", "left", "right", "points", "status", "outcome", "asked", "longer", "shown"]
-_OUTCOME += ["agreement", "cluster_id"]
+_OUTCOME = ["example_id", "repetition", "left", "right", "points", "discrete", "preference", "weight", "status"]
+_OUTCOME += ["outcome", "consistency", "asked", "longer", "shown", "order_status", "agreement", "cluster_id"]
+_JUDGEMENT = ["example_id", "left", "right", "winner", "points", "left_score", "shown_first", "order_status", "weight"]
+_JUDGEMENT += ["orders", "asked", "cluster_id"]
 
 
 def _of(pair: Pair) -> dict[str, Any]:
@@ -74,12 +76,24 @@ def _status(pair: Pair) -> str:
     return "missing" if pair.missing else pair.status
 
 
+def _judgement(pair: Pair, side: str, winner: str) -> dict[str, Any]:
+    columns = {"winner": winner, "points": POINTS[winner], "left_score": float("nan"), "orders": len(pair.said)}
+    return _of(pair) | columns | {"shown_first": side, "order_status": "known", "weight": 1.0}
+
+
 def _outcome(pair: Pair) -> dict[str, Any]:
     said, is_scored = list(pair.said.values()), _status(pair) == "scored"
-    outcome = ("flipped" if len({*said}) > 1 else said[0]) if is_scored else None
+    outcome = (("half" if "tie" in said else "flipped") if len({*said}) > 1 else said[0]) if is_scored else None
+    points = float("nan") if outcome is None else POINTS[outcome]
+    agrees = outcome if outcome in ("half", "flipped") else "consistent"
     return _of(pair) | {
         "repetition": pair.repetition,
-        "points": float("nan") if outcome is None else POINTS[outcome],
+        "points": points,
+        "discrete": points,
+        "preference": float("nan"),
+        "weight": 1.0,
+        "consistency": agrees if is_scored and len(said) == 2 else None,
+        "order_status": float("nan"),
         "status": _status(pair),
         "outcome": outcome,
         "longer": pair.longer,

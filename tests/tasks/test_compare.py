@@ -14,9 +14,10 @@ from matched import (
 )
 from user_places import without_places
 
-from evalflows.evaluators.preference import Preference
+from evalflows.evaluators.preference import Place, Preference
 from evalflows.evaluators.subject import ExampleView, RunView
 from evalflows.specs.errors import InputError
+from evalflows.specs.votes import OrderStatus
 from evalflows.store.parquet import Store
 from evalflows.store.queries.preferences import preferences_of
 from evalflows.store.records import derived_id
@@ -211,24 +212,36 @@ def test_metrics_by_other_names_have_a_row_each_and_so_has_where_it_failed_or_le
 
 def test_what_was_judged_before_in_the_other_order_is_a_row_of_that_order() -> None:
     def recorded(outputs: Outputs) -> Preference:
-        return Preference(winner="first", shown_first="second")
+        return Preference(winner="first", shown_first="second", order_status="known")
 
     experiments = two()
     rows = judged(experiments, recorded, randomize_order=False)
     assert {(row.shown_first, row.winner, row.status) for row in rows} == {("right", "left", "scored")}
     assert len(rows) == N
-    left_out = judged(experiments, recorded, both_orders=True)
-    assert {row.status for row in left_out} == {"sampled_out"} and len(left_out) == 2 * N
-    assert {row.comment for row in left_out} == {"recorded only for the other order"}
+    missing = judged(experiments, recorded, both_orders=True)
+    assert {row.status for row in missing} == {"failed"} and len(missing) == 2 * N
+    wanted = "recorded in the other order only; wanted a verdict in both, or both_orders: false"
+    assert {row.error for row in missing} == {wanted}
 
 
-def test_asked_in_both_orders_a_verdict_recorded_in_one_stands_for_the_pair() -> None:
+def test_in_both_orders_a_pair_with_a_verdict_in_one_known_order_is_missing() -> None:
     def recorded(runs: list[RunView]) -> Preference:
-        return Preference(winner="first", shown_first="first" if runs[0].experiment == "old" else "second")
+        place: Place = "first" if runs[0].experiment == "old" else "second"
+        return Preference(winner="first", shown_first=place, order_status="known")
+
+    compared(two(), recorded, both_orders=True)
+    assert asked("select outcome, status, orders from pair_outcomes") == [(None, "missing", 2)] * N
+
+
+@pytest.mark.parametrize("status", ["drawn", "unknown"])
+def test_in_both_orders_a_verdict_recorded_in_no_known_order_stands_for_the_pair(status: OrderStatus) -> None:
+    def recorded(runs: list[RunView]) -> Preference:
+        place: Place = "first" if runs[0].experiment == "old" else "second"
+        return Preference(winner="first", shown_first=place, order_status=status)
 
     row = compared(two(), recorded, both_orders=True)
-    found = asked("select outcome, status, orders, shown_first, error from pair_outcomes")
-    assert found == [("left", "scored", 1, "left", None)] * N
+    found = asked("select outcome, status, orders, shown_first, order_status, error from pair_outcomes")
+    assert found == [("left", "scored", 1, None, status, None)] * N
     assert asked("select missing, judged, ties from comparison_overview") == [(0, 2 * N, 0)]
     assert row.state == "completed"
 

@@ -52,9 +52,9 @@ def test_a_failed_output_loses_without_anybody_asked() -> None:
     assert calls == 2
     assert {(row.example_id, row.winner, row.status, row.decided_by, row.comment) for row in rows} == {
         ("p", "tie", "scored", None, None),
-        ("q", "right", "scored", "failed_output", "left failed: no answer to q"),
-        ("r", "left", "scored", "failed_output", "right failed: no answer to r"),
-        ("s", "tie", "scored", "failed_output", "left failed: no answer to s; right failed: no answer to s"),
+        ("q", "right", "scored", "failed_output", "e0 failed: no answer to q"),
+        ("r", "left", "scored", "failed_output", "e1 failed: no answer to r"),
+        ("s", "tie", "scored", "failed_output", "e0 failed: no answer to s; e1 failed: no answer to s"),
     }
     assert len(rows) == 8 and {row.cost_usd for row in rows if row.decided_by} == {0.0}
     overview = asked("select judged, decided_without_judge, missing from comparison_overview")
@@ -160,7 +160,7 @@ def test_a_failed_run_loses_and_one_never_made_is_missing_by_every_metric_of_an_
 def test_what_a_comparison_never_came_to_is_missing_in_its_verdict() -> None:
     answers = [{f"q{i:02}": text for i in range(12)} for text in ("a", "b")]
     old, new = (experiment(name, one, place=place) for place, (name, one) in enumerate(zip("on", answers, strict=True)))
-    compared((old, new), several, both_orders=True)
+    compared((old, new), several, both_orders=True, adjustment="none")
     store = Store()
     (row,) = store.read("comparison_sets", asked("select comparison_id from comparison_sets")[0][0])
     half = [one for one in store.read("comparisons", row.comparison_id) if one.example_id < "q06"]

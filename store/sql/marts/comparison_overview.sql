@@ -1,11 +1,16 @@
 -- one row per comparison_id: the progress and cost of each comparison
 with compared as (
-    select s.comparison_id,
+    select n.comparison_id,
            list_sort(list_distinct(list(e.dataset_name))) as datasets,
-           list(e.name order by list_position(s.experiments, e.experiment_id)) as experiments,
-           any_value(e.name) filter (e.experiment_id = s.baseline_experiment_id) as baseline
-    from comparison_sets s join experiments e on list_contains(s.experiments, e.experiment_id)
-    group by s.comparison_id
+           list(coalesce(e.name, n.experiment_id) order by n.place) as experiments,
+           any_value(coalesce(e.name, n.experiment_id)) filter (n.experiment_id = n.baseline) as baseline
+    from (
+        select comparison_id, baseline_experiment_id as baseline, unnest(experiments) as experiment_id,
+               generate_subscripts(experiments, 1) as place
+        from comparison_sets
+    ) n
+    left join experiments e using (experiment_id)
+    group by n.comparison_id
 ), judgements as (
     -- one judgement per evaluator, pair and order, however many metrics it gave
     select comparison_id,
@@ -19,31 +24,32 @@ with compared as (
            count(*) filter (unasked) as unasked
     from judgements
     group by comparison_id
-), pairs as (
-    select comparison_id, count(*) filter (winner = 'tie') as ties, count(distinct winner) as winners,
-           count(*) filter (status = 'sampled_out') as recorded
-    from comparisons
-    group by comparison_id, metric, evaluator_version, left_run_id, right_run_id
 ), even as (
     select comparison_id,
-           count(*) filter (ties = case when both_orders then 2 - recorded else 1 end) as ties,
-           count(*) filter (winners > 1) as flipped
-    from pairs join comparison_sets using (comparison_id)
+           count(*) filter (outcome = 'tie') as ties,
+           count(*) filter (outcome = 'half') as half,
+           count(*) filter (outcome = 'flipped') as flipped
+    from pair_verdicts
     group by comparison_id
 ), plans as (
     select comparison_id, len(experiments) as n_experiments,
            case when (spec ->> 'pairs') = 'baseline' then n_experiments - 1
                 else n_experiments * (n_experiments - 1) // 2 end as pairs,
-           n_shared * repetitions * pairs * case when both_orders then 2 else 1 end * json_array_length(evaluators)::bigint as planned
+           coalesce(
+               n_votes,
+               n_shared * repetitions * pairs * case when both_orders then 2 else 1 end * json_array_length(evaluators)::bigint
+           ) as planned
     from comparison_sets
 )
 select s.comparison_id, s.name, s.description, s.tags, c.datasets, c.experiments, c.baseline, p.n_experiments,
-       s.n_shared, s.n_left_out, s.repetitions, s.randomize_order, s.both_orders, s.failed_output_policy,
+       s.n_shared, s.n_left_out, s.n_votes, s.repetitions, s.randomize_order, s.both_orders,
+       coalesce(s.order_rule, 'strict') as order_rule, s.failed_output_policy,
        p.planned,
        coalesce(d.judged, 0) as judged,
        coalesce(d.unasked, 0) as decided_without_judge,
        greatest(0, p.planned - coalesce(d.judged, 0) - coalesce(d.unasked, 0)) as missing,
        coalesce(e.ties, 0) as ties,
+       coalesce(e.half, 0) as half,
        coalesce(e.flipped, 0) as flipped,
        s.calls, s.calls_cached, s.cost_usd, s.state, s.reason, s.started_at, s.ended_at
 from comparison_sets s

@@ -15,8 +15,10 @@ with summed as (
     where t.slice is null and base_metric(t.metric) <> t.metric
 )
 select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
-       coalesce(t.mean, m.mean) as mean, t.ci_low, t.ci_high, t.confidence_level, t.method, m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
-       v.baseline_experiment_id, b.target as baseline, v.difference, v.ci_low as difference_low,
+       coalesce(t.mean, m.mean) as mean, t.standard_error, t.ci_low, t.ci_high, t.confidence_level, t.method,
+       m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
+       v.baseline_experiment_id, b.target as baseline, v.difference,
+       v.standard_error as difference_standard_error, v.ci_low as difference_low,
        v.ci_high as difference_high, v.method as difference_method, v.p_value, v.p_adjusted, v.adjustment, v.n_pairs, v.higher_is_better, v.worst_case_low,
        v.worst_case_high, v.worst_case_ci_low, v.worst_case_ci_high, v.margin, v.minimum_detectable_effect, v.power, v.warning,
        v.conclusion, coalesce(v.reason, t.reason) as reason,

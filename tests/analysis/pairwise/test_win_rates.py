@@ -28,7 +28,7 @@ def test_a_verdict_has_the_figures_of_the_paired_test() -> None:
     assert (found.ci_low, found.ci_high, found.p_value) == (wanted.low, wanted.high, wanted.p_value)
     assert (found.n_pairs, found.candidate_missing, found.settings) == (
         *(40, 0),
-        '{"flipped":0,"left_out":0,"losses":8,"missing":0,"settled":0,"ties":0,"wins":32}',
+        '{"decided_without_judge":0,"flipped":0,"half":0,"left_out":0,"losses":8,"missing":0,"ties":0,"wins":32}',
     )
 
 
@@ -45,7 +45,8 @@ def test_a_flipped_pair_counts_as_flipped_and_as_a_tie() -> None:
     found = verdict_between(
         [*agreed_pairs(*["right"] * 6, *["left"] * 2, "tie"), Pair("f", "left", "right"), Pair("g", "tie", "right")]
     )
-    assert found.settings == '{"flipped":2,"left_out":0,"losses":2,"missing":0,"settled":0,"ties":3,"wins":6}'
+    counts = '"flipped":1,"half":1,"left_out":0,"losses":2,"missing":0,"ties":3,"wins":6'
+    assert found.settings == f'{{"decided_without_judge":0,{counts}}}'
     assert found.candidate_mean == pytest.approx((6 + 1.5) / 11)
 
 
@@ -178,7 +179,7 @@ def test_each_slice_has_its_own_verdict() -> None:
     halves = {"topic=x": range(30), "topic=y": range(30, 60)}
     parts = [(name, frozenset(f"q{i}" for i in which)) for name, which in halves.items()]
     spec = ComparisonSpec.model_validate({"experiments": ["a", "b"], "evaluators": "app:judge"})
-    weighed = estimate_win_rates("cmp-1", found, spec, parts, ["old", "new"])
+    weighed = estimate_win_rates("cmp-1", [found], spec, parts, ["old", "new"])
     verdicts = {v.slice: v.conclusion for v in weighed.verdicts if not v.length_controlled}
     assert verdicts == {None: "not_enough_evidence", "topic=x": "better", "topic=y": "worse"}
     ranks = {(r.slice, r.experiment_id): r.rank for r in weighed.ratings}

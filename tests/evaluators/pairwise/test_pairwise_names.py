@@ -45,7 +45,11 @@ def test_they_alone_are_listed_as_judging_pairs() -> None:
     assert preference.asks_for == ["inputs", "outputs", "reference_outputs", "metadata", "complete"]
     assert (preference.judges_by, preference.reference) == ("model", "asked for")
     assert recorded.asks_for == ["runs", "example"]
-    assert (recorded.judges_by, recorded.reference, recorded.settings) == ("rule", "", {"path": "needed"})
+    assert (recorded.judges_by, recorded.reference, recorded.settings) == (
+        "rule",
+        "",
+        {"path": "needed", "order": "null"},
+    )
     for one in (preference, recorded):
         assert (one.returns, one.metrics) == (["first, second or tie"], {})
         assert one.about.startswith("Which of two answers ")

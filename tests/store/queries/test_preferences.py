@@ -88,7 +88,7 @@ def test_an_answer_is_the_text_of_its_only_field_or_json(store: Store, outputs: 
     [
         (("tie", "tie"), "ties"),
         (("left", "right"), "flipped"),
-        (("tie", "left"), "flipped"),
+        (("tie", "left"), "half ties"),
         (("left", "failed"), "missing"),
         (("left", None), "missing"),
         (("not_attempted", "not_attempted"), "missing"),

@@ -1,0 +1,164 @@
+"""Votes: what a row may say, what is refused, and which judgement it becomes."""
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evalflows.execution.votes import Votes, judgements_of, read_votes, voted_examples
+from evalflows.specs.errors import InputError
+from evalflows.specs.votes import VotesSpec
+from evalflows.store.records import ComparisonRow, ComparisonSetRow, now
+
+Row = Mapping[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def votes(*rows: Row, **spec: Any) -> Votes:
+    Path("votes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return read_votes(VotesSpec(path="votes.jsonl", **spec))
+
+
+def vote(first: str = "b", second: str = "a", **fields: Any) -> Row:
+    return {"first": first, "second": second, **(fields or {"winner": "first"})}
+
+
+def judgements(found: Votes) -> list[ComparisonRow]:
+    row = ComparisonSetRow(
+        comparison_id="cmp-1",
+        name="n",
+        experiments=found.systems,
+        snapshot_ids=[],
+        evaluators="[]",
+        spec="{}",
+        randomize_order=True,
+        both_orders=False,
+        failed_output_policy="loses",
+        seed=0,
+        repetitions=1,
+        chunk_size=1,
+        n_shared=0,
+        n_left_out=0,
+        evalflows_version="0",
+        state="running",
+        started_at=now(),
+    )
+    return list(judgements_of(found, row))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "winner", "scores"),
+    [
+        ({"winner": "first"}, "right", (None, None)),  # b was shown first, and a is left
+        ({"winner": "second"}, "left", (None, None)),
+        ({"winner": "a"}, "left", (None, None)),
+        ({"winner": "tie (bothbad)"}, "tie", (None, None)),
+        ({"scores": [0.7, 0.3]}, "right", (0.3, 0.7)),
+        ({"scores": [1, 1]}, "tie", (1.0, 1.0)),
+    ],
+)
+def test_a_vote_is_a_judgement_of_its_pair(verdict: Row, winner: str, scores: tuple[float | None, ...]) -> None:
+    (row,) = judgements(votes(vote(**verdict)))
+    assert (row.left_experiment_id, row.right_experiment_id, row.shown_first) == ("a", "b", "right")
+    assert (row.winner, (row.left_score, row.right_score), row.status) == (winner, scores, "scored")
+    assert (row.weight, row.metric, row.calls) == (1.0, "votes", 0)
+
+
+def test_votes_on_one_pair_and_prompt_are_counted_apart() -> None:
+    same = [vote(prompt="p", winner="a"), vote("a", "b", prompt="p", winner="b"), vote(prompt="q", winner="a")]
+    rows = judgements(votes(*same))
+    assert [(row.example_id, row.repetition) for row in rows] == [("p", 0), ("p", 1), ("q", 0)]
+    assert len({row.judgement_id for row in rows}) == len({row.left_run_id for row in rows}) == 3
+
+
+def test_without_a_prompt_each_vote_has_its_own() -> None:
+    assert [row.example_id for row in judgements(votes(vote(), vote()))] == ["vote 1", "vote 2"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "status"),
+    [
+        ([vote(), vote()], {}, "unknown"),
+        ([vote(), vote("a", "b")], {}, "known"),
+        ([vote(), vote("a", "b")], {"order": "drawn"}, "drawn"),
+        ([vote(), vote()], {"order": "known"}, "known"),
+        ([vote(winner="a", order="drawn"), vote(winner="a", order="drawn")], {"order": "known"}, "drawn"),
+    ],
+)
+def test_the_order_is_known_if_both_occur_or_if_that_is_said(rows: list[Row], given: Row, status: str) -> None:
+    assert {row.order_status for row in judgements(votes(*rows, **given))} == {status}
+
+
+@pytest.mark.parametrize(("status", "kind"), [("failed", "raised"), ("not_applicable", None)])
+def test_a_vote_may_say_that_there_is_no_verdict(status: str, kind: str | None) -> None:
+    (row,) = judgements(votes(vote(winner=None, status=status)))
+    assert (row.status, row.winner, row.error_kind) == (status, None, kind)
+
+
+def test_columns_may_have_other_names_and_the_rest_is_metadata() -> None:
+    columns = {"first": "model_a", "second": "model_b", "prompt": "question_id", "winner": "said"}
+    row = {"model_a": "b", "model_b": "a", "question_id": 7, "said": "model_b", "language": "de"}
+    found = votes(row, columns=columns)
+    (judged,) = judgements(found)
+    assert (judged.winner, judged.example_id) == ("left", "7")
+    (example,) = voted_examples([judged])
+    assert (example.example_id, example.metadata) == ("7", '{"language":"de"}')
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
+def test_every_format_says_the_same(suffix: str) -> None:
+    rows = [{"prompt": "p", "first": "b", "second": "a", "winner": "a", "weight": "2.5", "scores": "[0.2, 0.8]"}]
+    path = Path(f"votes.{suffix}")
+    if suffix == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    elif suffix == "json":
+        path.write_text(json.dumps(rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    (row,) = judgements(read_votes(VotesSpec(path=str(path))))
+    assert (row.winner, row.left_score, row.weight) == ("left", 0.8, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"first": "a", "winner": "a"}, "got first, winner, wanted 'second'"),
+        (vote("a", "a"), "got 'a' as first and as second, wanted two systems"),
+        (vote(winner="c"), "winner: got 'c', wanted b, a, tie, or first, second, A, B, 1, 2, 0"),
+        (vote(comment="no"), "got first, second, comment, wanted 'winner' or 'scores', or a status (failed or"),
+        (vote(winner="a", scores=[1, 0]), "got the winner second with the scores [1.0, 0.0], wanted them to agree"),
+        (vote(scores=[1]), "got the scores [1], wanted 2"),
+        (vote(winner="a", weight=0), "weight: got 0, wanted a number above 0"),
+        (vote(winner="a", weight="much"), "weight: got 'much', wanted a number above 0"),
+        (vote(winner="a", order="random"), "order: got 'random', wanted known, drawn, unknown"),
+    ],
+)
+def test_a_row_that_is_no_vote_is_refused_with_its_number(row: Row, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        votes(vote(), row)
+    assert str(caught.value).startswith("votes: votes.jsonl:2: ") and message in str(caught.value)
+
+
+def test_a_file_without_votes_and_a_missing_one_are_refused() -> None:
+    with pytest.raises(InputError, match=r"votes: votes\.jsonl: got no votes, wanted at least one"):
+        votes()
+    with pytest.raises(InputError, match=r"gone\.jsonl: cannot be read"):
+        read_votes(VotesSpec(path="gone.jsonl"))
+
+
+def test_the_version_is_of_the_file_and_of_how_it_is_read() -> None:
+    versions = [votes(vote()).version, votes(vote(), order="drawn").version, votes(vote(), vote()).version]
+    assert len(set(versions)) == 3
+    assert votes(vote()).version == versions[0]

@@ -16,8 +16,6 @@ from evalflows.store.records import RatingRow, derived_id, to_json
 ELO, AVERAGE = 400 / math.log(10), 1000.0
 """Rating points per log-odds, and the mean rating: the Elo scale, on which 400 points are odds of 10 to 1."""
 
-RESAMPLES = 1000
-
 
 def ratings_of(
     comparison_id: str, preferences: Preferences, spec: ComparisonSpec, name: str | None = None
@@ -39,8 +37,6 @@ def ratings_of(
             confidence_level=fit.confidence_level,
             rank=ranks[entry] if ranks else None,
             n_clusters=fit.n_clusters,
-            seed=fit.seed,
-            resamples=fit.resamples,
             settings=_settings(fit),
             reason=fit.reason,
             reason_code=_reason_code(fit),
@@ -76,10 +72,7 @@ def _fit(preferences: Preferences, spec: ComparisonSpec) -> Ratings:
         list(rows.cluster_id),
         entries=len(index),
         weights=1 / rows.orders.to_numpy(dtype=float),
-        order_term=True,
         confidence_level=spec.confidence_level,
-        resamples=RESAMPLES,
-        seed=spec.seed,
     )
 
 
@@ -102,8 +95,8 @@ def _elo(ratings: Sequence[float] | None, entry: int) -> float | None:
 
 
 def _settings(fit: Ratings) -> str:
-    order = {name: getattr(fit, name) for name in ("order_effect", "order_low", "order_high", "order_reason")}
-    return to_json(order | {"judgements": fit.n, "method": fit.method})
+    names = ("order_effect", "order_low", "order_high", "order_reason", "guard", "guarded", "guard_reason")
+    return to_json({name: getattr(fit, name) for name in names} | {"judgements": fit.n, "method": fit.method})
 
 
 def _win_counts(preferences: Preferences, experiment: str, confidence_level: float) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class ComparisonReport:
     @property
     def sentences(self) -> list[str]:
         """The comparison in sentences."""
-        return [*self._verdicts(), *self._graded(), *self._reasons(), *self._warnings()]
+        return [*self._verdicts(), *self._graded(), *self._reasons(), *self._guarded(), *self._warnings()]
 
     def _verdicts(self) -> list[str]:
         if self.has_many_pairs:
@@ -77,6 +77,17 @@ class ComparisonReport:
         return [
             f"{metric} is inconclusive{_between(pairs, total[metric])}: {reason}"
             for (metric, reason), pairs in inconclusive.items()
+        ]
+
+    def _guarded(self) -> list[str]:
+        """Why some ratings have a weak prior, and whose."""
+        guarded: dict[tuple[str, str], list[str]] = {}
+        for row in self.ranking:
+            if row.guarded and row.guard_reason:
+                guarded.setdefault((row.metric, row.guard_reason), []).append(row.experiment)
+        return [
+            f"{metric}, ratings of {', '.join(names)}: {reason}" if len(names) <= MAX_PAIRS else f"{metric}: {reason}"
+            for (metric, reason), names in guarded.items()
         ]
 
     def _overall(self) -> list[WinRate]:
@@ -162,7 +173,7 @@ order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 _RATINGS = """
 select metric, rank, rank_low, rank_high, experiment_id, experiment, rating, standard_error, ci_low, ci_high, method,
        win_rate, win_rate_standard_error, win_rate_low, win_rate_high,
-       wins, losses, ties, reason
+       wins, losses, ties, guarded, guard_reason, reason
 from leaderboard where comparison_id = ? and slice = 'all' order by metric, rank, experiment
 """
 

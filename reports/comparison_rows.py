@@ -138,6 +138,8 @@ class RankedExperiment:
     wins: int
     losses: int
     ties: int
+    guarded: bool | None  # whether half a win and half a loss keep its rating finite
+    guard_reason: str | None
     reason: str | None
 
     @property

@@ -86,10 +86,8 @@ def exclusion(biases: Sequence[JudgeBias]) -> Reason | None:
 
 def shown_in_one_order(preferences: Preferences, candidate: str, baseline: str) -> Reason | None:
     """Why verdicts between two experiments are excluded: one was always shown first. None if they are not."""
-    between = preferences.judgements[preferences.judgements.left.isin([candidate, baseline])]
-    between = between[between.right.isin([candidate, baseline]) & between.asked]
-    is_known = bool((between.order_status == "known").all())
-    return ALWAYS_FIRST if is_known and between.shown_first.nunique() == 1 else None
+    pair = (min(candidate, baseline), max(candidate, baseline))
+    return ALWAYS_FIRST if pair in preferences.pairs_in_one_order else None
 
 
 def agreements(metrics: Sequence[Preferences], confidence_level: float) -> Iterator[tuple[str, JudgeBias]]:
@@ -135,23 +133,25 @@ def _position(preferences: Preferences, confidence_level: float) -> JudgeBias:
     decided = without_ties[in_both_orders]
     if decided.empty:
         return _unknown(POSITION, "no verdict without a tie on experiments shown in both orders")
-    estimate = _first_chosen(decided, confidence_level)
+    is_plain = preferences.of_votes or bool((decided.orders == 2).all())
+    estimate = _first_chosen(decided, confidence_level, is_plain)
     position = "first" if (estimate.share or 0) >= 0.5 else "second"
     share, low, high = _preferred_position_share(estimate, position == "first")
     is_biased = share is not None and share > 0.5 + POSITION_BIAS_THRESHOLD / 2 and low is not None and low > 0.5
     message = f"chose the answer shown {position} in {_percent(share, low, high)} of {estimate.n} verdicts without ties"
-    if not (decided.orders == 2).all():
+    if not is_plain:
         message += ", with equal weight on both orders"
     return _bias(POSITION, message, not is_biased, estimate.share, estimate)
 
 
-def _first_chosen(decided: pd.DataFrame, confidence_level: float) -> ShareEstimate:
-    """The share of verdicts for the answer shown first, with equal weight on both orders.
+def _first_chosen(decided: pd.DataFrame, confidence_level: float, is_plain: bool) -> ShareEstimate:
+    """The share of verdicts for the answer shown first, with equal weight on both orders unless `is_plain`.
 
-    If the order was drawn at random, the better side may have come first more often by chance.
+    If the order was drawn at random, the better side may have come first more often by chance. Votes are spread over too
+    many pairs of systems for that to matter, and for an interval of each.
     """
     first = (decided.winner == decided.shown_first).astype(float)
-    if (decided.orders == 2).all():
+    if is_plain:
         return share_estimate(first, list(decided.cluster_id), confidence_level=confidence_level)
     parts, weights = [], []
     for _, of_pair in decided.groupby(["left", "right"]):

@@ -57,6 +57,14 @@ class Preferences:
         return rows.assign(**turned, shown=-rows.shown)
 
     @cached_property
+    def pairs_in_one_order(self) -> frozenset[tuple[str, str]]:
+        """Left and right of each pair of systems whose judgements are all known to have shown the same one first."""
+        asked = self.judgements[self.judgements.asked]
+        known = asked.order_status.eq("known").groupby([asked.left, asked.right]).all()
+        orders = asked.shown_first.groupby([asked.left, asked.right]).nunique()
+        return frozenset(known.index[known & (orders == 1)])
+
+    @cached_property
     def _by_pair(self) -> dict[tuple[str, str], pd.DataFrame]:
         """The outcomes of each left and right; grouped once, as a tournament has thousands of pairs."""
         return {(str(left), str(right)): rows for (left, right), rows in self.outcomes.groupby(["left", "right"])}

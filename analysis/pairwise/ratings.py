@@ -8,15 +8,16 @@ import numpy as np
 
 from evalflows.analysis.pairwise.judge_biases import JudgeBias
 from evalflows.analysis.pairwise.preferences import Preferences
+from evalflows.analysis.pairwise.sampling_units import Units
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.stats import Ratings, bradley_terry, cycles, mean_estimate
+from evalflows.specs.gate import Adjustment
+from evalflows.stats import Ratings, bradley_terry, cycles, linearised, mean_estimate
+from evalflows.stats.preferences.ranks import rank_ranges
 from evalflows.store.reasons import ReasonCode
 from evalflows.store.records import RatingRow, derived_id, to_json
 
 ELO, AVERAGE = 400 / math.log(10), 1000.0
 """Rating points per log-odds, and the mean rating: the Elo scale, on which 400 points are odds of 10 to 1."""
-
-RESAMPLES = 1000
 
 
 def ratings_of(
@@ -24,7 +25,7 @@ def ratings_of(
 ) -> list[RatingRow]:
     """The rating of each experiment by one metric; `name` is the slice's name, None for all examples."""
     fit = _fit(preferences, spec)
-    ranks = _ranks(fit)
+    ranks, ranges = _ranks(fit), _rank_ranges(fit, spec.adjustment)
     return [
         RatingRow(
             rating_id=derived_id(comparison_id, preferences.metric, experiment, "bradley-terry", name),
@@ -34,12 +35,15 @@ def ratings_of(
             method="bradley-terry",
             slice=name,
             rating=_elo(fit.ratings, entry),
+            standard_error=ELO * fit.standard_errors[entry] if fit.standard_errors else None,
             ci_low=_elo(fit.lows, entry),
             ci_high=_elo(fit.highs, entry),
             confidence_level=fit.confidence_level,
             rank=ranks[entry] if ranks else None,
+            rank_low=ranges[entry][0] if ranges else None,
+            rank_high=ranges[entry][1] if ranges else None,
             n_clusters=fit.n_clusters,
-            settings=_settings(fit),
+            settings=_settings(fit, entry),
             reason=fit.reason,
             reason_code=_reason_code(fit),
             **_win_counts(preferences, experiment, spec.confidence_level),
@@ -74,10 +78,10 @@ def _fit(preferences: Preferences, spec: ComparisonSpec) -> Ratings:
         list(rows.cluster_id),
         entries=len(index),
         weights=rows.weight.to_numpy(dtype=float) / rows.orders.to_numpy(dtype=float),
-        order_term=bool((rows.order_status == "known").any()),
+        guard=spec.ratings.guard,
+        order_term="auto" if spec.ratings.order_term is None else spec.ratings.order_term,
+        order_known=rows.order_status.eq("known").to_numpy(dtype=bool),
         confidence_level=spec.confidence_level,
-        resamples=RESAMPLES,
-        seed=spec.seed,
     )
 
 
@@ -95,13 +99,22 @@ def _ranks(fit: Ratings) -> list[int] | None:
     return [1 + sum(other > rating for other in rounded) for rating in rounded]
 
 
+def _rank_ranges(fit: Ratings, adjustment: Adjustment) -> list[tuple[int, int]] | None:
+    if fit.ratings is None or fit.covariance is None or fit.df is None:
+        return None
+    level = fit.confidence_level
+    return rank_ranges(fit.ratings, fit.covariance, df=fit.df, confidence_level=level, adjustment=adjustment)
+
+
 def _elo(ratings: Sequence[float] | None, entry: int) -> float | None:
     return None if ratings is None else AVERAGE + ELO * ratings[entry]
 
 
-def _settings(fit: Ratings) -> str:
-    order = {name: getattr(fit, name) for name in ("order_effect", "order_low", "order_high", "order_reason")}
-    return to_json(order | {"judgements": fit.n, "method": fit.method})
+def _settings(fit: Ratings, entry: int) -> str:
+    order = ("order_effect", "order_standard_error", "order_low", "order_high", "order_reason")
+    names = (*order, "guard", "guard_reason", "method")
+    own = {"guarded": entry in fit.guarded, "judgements": fit.n}
+    return to_json({name: getattr(fit, name) for name in names} | own)
 
 
 def _win_counts(preferences: Preferences, experiment: str, confidence_level: float) -> dict[str, Any]:
@@ -109,10 +122,9 @@ def _win_counts(preferences: Preferences, experiment: str, confidence_level: flo
     rows = preferences.outcomes[(preferences.outcomes.left == experiment) | (preferences.outcomes.right == experiment)]
     scored = rows[rows.points.notna()]
     points, discrete = (side.where(scored.left == experiment, 1 - side) for side in (scored.points, scored.discrete))
-    by_example = points.groupby([scored.cluster_id, scored.example_id]).mean()
-    rate = mean_estimate(
-        by_example.to_numpy(), list(by_example.index.get_level_values(0)), confidence_level=confidence_level
-    )
+    units = Units.of(scored.assign(points=points, discrete=discrete), of_votes=preferences.of_votes)
+    values = linearised(units.points, units.weights)
+    rate = mean_estimate(values, units.clusters, confidence_level=confidence_level)
     return {
         "win_rate": rate.mean,
         "win_rate_low": None if rate.low is None else max(rate.low, 0.0),

@@ -1,5 +1,6 @@
 """The sampling units of a win rate, with their points and tests."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ class Units:
 
     @classmethod
     def of(cls, outcomes: pd.DataFrame, *, of_votes: bool) -> "Units":
-        rows = outcomes[outcomes.status.isin(["scored", "missing"])]
+        counts = np.array([status in ("scored", "missing") for status in outcomes.status.array], dtype=bool)
+        rows = outcomes if counts.all() else outcomes[counts]
         if not of_votes:
             # a missing repetition makes its example missing
             of_examples = rows.groupby(["cluster_id", "example_id"])[["points", "discrete", "weight"]]
@@ -62,15 +64,17 @@ class Units:
 
 def counts_of(outcomes: pd.DataFrame) -> dict[str, Any]:
     """Numbers of pairs of runs by the winner; a pair that flipped, or half of it, counts by the comparison's rule."""
+    points, asked = outcomes.discrete.to_numpy(), outcomes.asked.to_numpy(bool)
+    outcome, status = Counter(outcomes.outcome.array), Counter(outcomes.status.array)
     return {
-        "wins": int((outcomes.discrete > 0.5).sum()),
-        "losses": int((outcomes.discrete < 0.5).sum()),
-        "ties": int((outcomes.discrete == 0.5).sum()),
-        "half": int((outcomes.outcome == "half").sum()),
-        "flipped": int((outcomes.outcome == "flipped").sum()),
-        "missing": int((outcomes.status == "missing").sum()),
-        "decided_without_judge": int((~outcomes.asked & outcomes.points.notna()).sum()),
-        "left_out": int(outcomes.status.isin(["left_out", "not_applicable"]).sum()),
+        "wins": int((points > 0.5).sum()),
+        "losses": int((points < 0.5).sum()),
+        "ties": int((points == 0.5).sum()),
+        "half": outcome["half"],
+        "flipped": outcome["flipped"],
+        "missing": status["missing"],
+        "decided_without_judge": int((~asked & ~np.isnan(points)).sum()),
+        "left_out": status["left_out"] + status["not_applicable"],
     }
 
 

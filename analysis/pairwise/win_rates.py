@@ -1,6 +1,6 @@
 """Win rates of pairwise comparisons, with intervals and verdicts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,11 +166,11 @@ class _Matchup:
     def _win_rate(self, preferences: Preferences, outcomes: pd.DataFrame, name: str | None) -> _Pending:
         units = Units.of(outcomes, of_votes=preferences.of_votes)
         test = units.test(self.confidence_level, self.exclusion)
-        row = self._row(outcomes, test.estimate, Verdict(conclusion="not_enough_evidence"), name)
         counts = counts_of(outcomes)
         if preferences.graded:
             counts |= discrete_rate(units.difference(units.discrete, self.confidence_level))
-        return _Pending(replace(row, settings=to_json(counts), **_test_columns(test, outcomes)), test)
+        row = self._row(counts, test.estimate, Verdict(conclusion="not_enough_evidence"), name)
+        return _Pending(replace(row, **_test_columns(test, outcomes)), test)
 
     def _length_controlled(self, outcomes: pd.DataFrame) -> VerdictRow:
         counted = outcomes[outcomes.status.isin(["scored", "missing"])]
@@ -187,11 +187,11 @@ class _Matchup:
         if n_missing:  # a failed run has no length
             text = f"{n_missing} of {len(counted)} pairs have no verdict or length, which could change the conclusion"
             verdict = Verdict.undecided(Reason("missing_could_flip", text))
-        return self._row(outcomes, as_difference(estimate), verdict, None, length_controlled=True)
+        return self._row(counts_of(outcomes), as_difference(estimate), verdict, None, length_controlled=True)
 
     def _row(
         self,
-        outcomes: pd.DataFrame,
+        counts: Mapping[str, Any],
         difference: PairedDifference,
         verdict: Verdict,
         name: str | None,
@@ -214,7 +214,7 @@ class _Matchup:
             reason=verdict.reason,
             reason_code=verdict.reason_code,
             **_estimate_columns(difference),
-            **_count_columns(outcomes),
+            **_count_columns(counts),
         )
 
 
@@ -233,9 +233,9 @@ def _estimate_columns(difference: PairedDifference) -> dict[str, Any]:
     }
 
 
-def _count_columns(outcomes: pd.DataFrame) -> dict[str, Any]:
+def _count_columns(counts: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of pairs of runs: a pair counts as scored, or as missing, for both of its sides."""
-    counts, scored = counts_of(outcomes), int(outcomes.points.notna().sum())
+    scored = counts["wins"] + counts["ties"] + counts["losses"]
     return {
         "candidate_scored": scored,
         "candidate_missing": counts["missing"],

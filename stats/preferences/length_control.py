@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where, vector_of_size
 from evalflows.stats.clusters import Clustering, clustering_of, is_rounding, too_few
 from evalflows.stats.distributions import t_interval
-from evalflows.stats.preferences.logistic import information, logistic_fits, probability
+from evalflows.stats.preferences.logistic import information, logistic_fit, probability
 
 MIN_CLUSTERS = 10
 """With fewer clusters, the cluster-robust standard error of a regression is too small too often."""
@@ -118,18 +118,18 @@ def _fit(design: FloatArray, won: FloatArray, clustering: Clustering) -> _Fit:
     terms = np.eye(design.shape[1])
     augmented, halves = np.vstack([design, terms]), np.full(len(terms), 0.5)
     wins, losses = np.concatenate([won, halves]), np.concatenate([1.0 - won, halves])
-    fits = logistic_fits(augmented, wins[None], losses[None])
-    if np.isnan(fits).any():
-        return _Fit(fits[0], None, "the likelihood maximisation did not converge")
+    fit = logistic_fit(augmented, wins, losses)
+    if fit is None:
+        return _Fit(np.full(len(terms), math.nan), None, "the likelihood maximisation did not converge")
     if few := _too_few(won.size, clustering):
-        return _Fit(fits[0], None, few)
-    bread = np.linalg.inv(information(augmented, fits, (wins + losses)[None])[0])
-    scores = augmented * (wins - (wins + losses) * probability(augmented @ fits[0]))[:, None]
+        return _Fit(fit, None, few)
+    bread = np.asarray(np.linalg.inv(information(augmented, fit, wins + losses)), dtype=np.float64)
+    scores = augmented * (wins - (wins + losses) * probability(augmented @ fit))[:, None]
     errors = _sandwich(bread, scores, len(terms), clustering)
     if is_rounding(errors[0], 1.0):
         same = f"the points of all {clustering.count} clusters are fitted exactly"
-        return _Fit(fits[0], None, f"{same}: no spread to compute an interval from")
-    return _Fit(fits[0], errors, None)
+        return _Fit(fit, None, f"{same}: no spread to compute an interval from")
+    return _Fit(fit, errors, None)
 
 
 def _too_few(n: int, clustering: Clustering) -> str | None:

@@ -1,7 +1,8 @@
-"""Logistic regressions of fractional wins, many at once: the same rows with different weights each time."""
+"""Logistic regression of fractional wins on sparse rows."""
+
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalflows.stats.arrays import FloatArray
 
@@ -17,6 +18,9 @@ LONGEST = 50.0
 HALVINGS = 40
 """The maximum number of halvings of a step that decreases the likelihood; beyond it only rounding is left."""
 
+Rows = Any
+"""A matrix of shape (n, P), as a sparse array or dense: scipy, which has the type, is imported late."""
+
 
 def probability(log_odds: FloatArray) -> FloatArray:
     """Return 1 / (1 + exp(-x)) without overflow."""
@@ -24,62 +28,54 @@ def probability(log_odds: FloatArray) -> FloatArray:
     return np.asarray(np.where(log_odds >= 0, 1.0, small) / (1.0 + small), dtype=np.float64)
 
 
-def logistic_fits(design: FloatArray, wins: FloatArray, losses: FloatArray) -> FloatArray:
-    """Return the coefficients, shape (B, P), that maximise sum(wins log p + losses log(1 - p)) in each of B fits.
+def logistic_fit(design: Rows, wins: FloatArray, losses: FloatArray) -> FloatArray | None:
+    """Return the coefficients, shape (P,), that maximise sum(wins log p + losses log(1 - p)).
 
-    p = 1 / (1 + exp(-design @ coefficients)), with `design` of shape (C, P). `wins` and `losses`, shape (B, C), are at
+    p = 1 / (1 + exp(-design @ coefficients)), with `design` of shape (n, P). `wins` and `losses`, shape (n,), are at
     least 0 and can be fractional (Papke & Wooldridge 1996). The maximum is found by Newton's method from 0, halving
-    each step until the likelihood, which is concave, does not decrease. A row of the result is nan if its maximum does
-    not exist or was not reached; callers have to ensure that it exists.
+    each step until the likelihood, which is concave, does not decrease. Return None if the maximum does not exist or
+    was not reached; callers have to ensure that it exists.
     """
-    coefficients = np.zeros((wins.shape[0], design.shape[1]))
-    unfinished = np.arange(wins.shape[0])
+    at = np.zeros(design.shape[1])
     for _ in range(STEPS):
-        if not unfinished.size:
-            return coefficients
-        counts = wins[unfinished], losses[unfinished]
         try:
-            step = _newton_step(design, coefficients[unfinished], *counts)
+            step = _newton_step(design, at, wins, losses)
         except np.linalg.LinAlgError:  # flat: counts differ so much in size that some are lost in rounding
-            break
-        coefficients[unfinished] += _halved(design, coefficients[unfinished], step, *counts)
-        unfinished = unfinished[~(np.abs(step).max(axis=1) <= CLOSE)]  # nan compares false
-    coefficients[unfinished] = np.nan
-    return coefficients
+            return None
+        at = at + _halved(design, at, step, wins, losses)
+        if np.abs(step).max(initial=0.0) <= CLOSE:
+            return at
+    return None
 
 
-def information(design: FloatArray, coefficients: FloatArray, games: FloatArray) -> FloatArray:
-    """Return the observed information, shape (B, P, P), at coefficients (B, P) with games (B, C)."""
-    log_odds = coefficients @ design.T
-    squares = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
-    curvature = (games * probability(log_odds) * probability(-log_odds)) @ squares
-    return np.asarray(curvature.reshape(-1, design.shape[1], design.shape[1]), dtype=np.float64)
+def information(design: Rows, coefficients: FloatArray, games: FloatArray) -> FloatArray:
+    """Return the observed information, shape (P, P), at these coefficients with games (n,)."""
+    from scipy import sparse  # type: ignore[import-untyped, unused-ignore]
+
+    log_odds = design @ coefficients
+    curvature = games * probability(log_odds) * probability(-log_odds)
+    product = design.T @ (sparse.diags_array(curvature) @ design)
+    return np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
 
 
-def _newton_step(design: FloatArray, at: FloatArray, wins: FloatArray, losses: FloatArray) -> FloatArray:
-    log_odds = at @ design.T
+def _newton_step(design: Rows, at: FloatArray, wins: FloatArray, losses: FloatArray) -> FloatArray:
+    log_odds = design @ at
     # Not 1 - p, which is all rounding error when p is almost 1.
-    gradient = (wins * probability(-log_odds) - losses * probability(log_odds)) @ design
-    curvature = information(design, at, wins + losses)
-    step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-    largest = np.abs(step).max(axis=1, keepdims=True)
-    return np.asarray(step * (LONGEST / np.maximum(largest, LONGEST)), dtype=np.float64)
+    gradient = design.T @ (wins * probability(-log_odds) - losses * probability(log_odds))
+    step = np.linalg.solve(information(design, at, wins + losses), gradient)
+    return np.asarray(step * (LONGEST / max(float(np.abs(step).max(initial=0.0)), LONGEST)), dtype=np.float64)
 
 
-def _halved(design: FloatArray, at: FloatArray, step: FloatArray, wins: FloatArray, losses: FloatArray) -> FloatArray:
-    """Halve the step of each fit until the likelihood does not decrease by more than rounding."""
-    before = _log_likelihood(design @ at.T, wins, losses)
-    share = np.ones(len(at))
+def _halved(design: Rows, at: FloatArray, step: FloatArray, wins: FloatArray, losses: FloatArray) -> FloatArray:
+    """Halve the step until the likelihood does not decrease by more than rounding."""
+    before = _log_likelihood(design @ at, wins, losses)
     for _ in range(HALVINGS):
-        after = _log_likelihood(design @ (at + share[:, None] * step).T, wins, losses)
-        down: NDArray[np.bool_] = after < before - 1e-12 * np.abs(before)
-        if not down.any():
+        if not _log_likelihood(design @ (at + step), wins, losses) < before - 1e-12 * abs(before):
             break
-        share[down] /= 2
-    return share[:, None] * step
+        step = step / 2
+    return step
 
 
-def _log_likelihood(log_odds: FloatArray, wins: FloatArray, losses: FloatArray) -> FloatArray:
-    """Return the log-likelihoods, shape (B,), at log-odds of shape (C, B)."""
-    won, lost = -np.logaddexp(0.0, -log_odds.T), -np.logaddexp(0.0, log_odds.T)
-    return np.asarray((wins * won + losses * lost).sum(axis=1), dtype=np.float64)
+def _log_likelihood(log_odds: FloatArray, wins: FloatArray, losses: FloatArray) -> float:
+    won, lost = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
+    return float(wins @ won + losses @ lost)

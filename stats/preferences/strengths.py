@@ -1,89 +1,147 @@
-"""Maximum-likelihood fits of a tournament, for the judgements and for resamples of them."""
+"""Maximum-likelihood ratings of a tournament, guarded where they would be infinite, and their covariance."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalflows.stats.arrays import FloatArray
-from evalflows.stats.preferences.logistic import logistic_fits
+from evalflows.stats.clusters import Clustering
+from evalflows.stats.preferences.logistic import information, logistic_fit, probability
 from evalflows.stats.preferences.tournament import Entries, Tournament
 
-MAX_BLOCK_SIZE = 4_000_000
-"""The number of clusters drawn, over all resamples, before they are summed."""
+LARGEST_LEVERAGE = 0.99
+"""Residuals are divided by the root of 1 - leverage, which is then at least 0.1."""
 
-MIN_HALF_WIN = 1e-6
-"""The smallest value of a drawn half win: one in a thousand is below it, too few to move the end of an interval."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """The terms of the model to which half a win and half a loss are added."""
+
+    entries: Entries  # the guarded entries
+    average: FloatArray  # shape (K,): the weights of the mean rating against which they are won and lost
+    order: bool
+
+
+def guards_of(played: Tournament, *, order_term: bool, always: bool) -> Guards:
+    """Return the guards of the entries and the order effect that have no maximum-likelihood estimate, or of all.
+
+    The guarded entries are those outside the largest component, compared with its mean. If several components are the
+    largest, none of them is a reference, and all entries are guarded.
+    """
+    group = played.components()
+    sizes = np.bincount(group)
+    core = sizes[group] == sizes.max()
+    if always or np.count_nonzero(sizes == sizes.max()) > 1:
+        core = np.zeros(played.entries, dtype=bool)
+    average = core if core.any() else np.ones(played.entries)
+    return Guards(
+        entries=np.flatnonzero(~core),
+        average=average / average.sum(),
+        order=order_term and (always or played.order_explains_all(group)),
+    )
 
 
 class Strengths:
     """Ratings of K entries, and an order effect on request, by the likelihood described in `bradley_terry`.
 
-    Fits have the shape (..., K) or, with the order effect last, (..., K + 1), in log-odds; nan if there is no maximum.
+    Estimates have the shape (K,) or, with the order effect last, (K + 1,), in log-odds. The ratings have mean 0.
     """
 
-    def __init__(self, played: Tournament, *, order_term: bool) -> None:
-        self._played, self._order_term = played, order_term
-        rows = _differences(played.first, played.second, played.entries)
-        if order_term:
-            rows = np.column_stack([rows, np.ones(len(rows))])
-        halves = self._halves()
-        self._design, self._n_halves = np.vstack([rows, halves]), len(halves)
+    def __init__(self, played: Tournament, guards: Guards, *, order_term: bool) -> None:
+        self.played, self.guards, self.order_term = played, guards, order_term
+        self._design = _design(played, guards, order_term)
+        added = np.ones(self._design.shape[0] - played.first.size)
+        self._games = np.concatenate([played.weights, added])
+        self._wins = np.concatenate([played.weights * played.points, added / 2])
 
-    def no_ratings(self) -> str | None:
-        """Return why these judgements have no ratings; None if they do."""
-        if not self._played.first.size:
-            return "no judgements: ratings need at least 1"
-        if apart := self._played.apart():
-            return f"entries {apart[0]} and {apart[1]} are not connected by comparisons: no common scale"
-        return None
+    def coefficients(self) -> FloatArray | None:
+        """Return the coefficients that maximise the likelihood; None if the maximum was not reached."""
+        return logistic_fit(self._design, self._wins, self._games - self._wins)
 
-    def fit(self) -> FloatArray:
-        """Return the ratings from all judgements."""
-        ratings: FloatArray = self._fits(*self._sums(), np.full((2, 1, self._n_halves), 0.5))[0]
-        return ratings
+    def estimates(self, coefficients: FloatArray) -> FloatArray:
+        """Return the estimates."""
+        return np.asarray(self._centring() @ coefficients, dtype=np.float64)
 
-    def resampled(self, resamples: int, rng: np.random.Generator) -> FloatArray:
-        """Return the ratings of `resamples` resamples of the clusters, with the added halves drawn too."""
-        parts = [(counts @ self._played.wins, counts @ self._played.losses) for counts in self._drawn(resamples, rng)]
-        wins, losses = (np.vstack(part) for part in zip(*parts, strict=True))
-        halves = np.maximum(rng.gamma(0.5, size=(2, resamples, self._n_halves)), MIN_HALF_WIN)
-        return self._fits(wins, losses, halves)
+    def covariance(self, coefficients: FloatArray, clustering: Clustering) -> FloatArray:
+        """Return the cluster-robust covariance of the estimates. Needs at least two clusters."""
+        bread = np.asarray(np.linalg.inv(information(self._design, coefficients, self._games)), dtype=np.float64)
+        scores = _sparse().diags_array(self._residuals(coefficients, bread, clustering)) @ self._design
+        n, count = self.played.first.size, clustering.count
+        sums = _members(clustering) @ scores[:n]
+        meat = count / (count - 1) * (sums.T @ sums) + scores[n:].T @ scores[n:]
+        half = self._centring() @ bread
+        return np.asarray(half @ meat.toarray() @ half.T, dtype=np.float64)
 
-    def no_interval(self, fits: FloatArray) -> str | None:
-        """Return why these resamples give no interval; None if they do."""
-        if missing := int(np.isnan(fits).any(axis=1).sum()):
-            return f"{missing} of {len(fits)} resamples did not converge"
-        return None
+    def _residuals(self, coefficients: FloatArray, bread: FloatArray, clustering: Clustering) -> FloatArray:
+        """Return the residual of each row of the design, for the covariance.
 
-    def _halves(self) -> FloatArray:
-        """Return the design rows to which half a win and half a loss are added."""
-        terms = self._played.entries - 1 + self._order_term
-        pairs = np.array(self._played.pairs(), dtype=np.intp).reshape(-1, 2)
-        rows = _differences(pairs[:, 0], pairs[:, 1], self._played.entries)
-        if not self._order_term:
-            return rows
-        return np.vstack([np.column_stack([rows, np.zeros(len(rows))]), np.eye(terms)[-1:]])
+        The residuals of judgements are divided by sqrt(1 - leverage), HC2 (MacKinnon & White 1985), with one leverage
+        for all judgements of two entries in a cluster. Judgements that all went one way have residuals of almost 0,
+        whatever their variance: the standard deviation by the model replaces them.
+        """
+        n, log_odds = self.played.first.size, self._design @ coefficients
+        chance, variance = probability(log_odds), probability(log_odds) * probability(-log_odds)
+        residuals = self._wins - self._games * chance
+        leverages = self._shared(self._games[:n] * variance[:n] * self._variances(bread), clustering)
+        residuals[:n] /= np.sqrt(1 - np.minimum(leverages, LARGEST_LEVERAGE))
+        one_way = np.flatnonzero(self._one_way())
+        residuals[one_way] = np.sign(residuals[one_way]) * self._games[one_way] * np.sqrt(variance[one_way])
+        return np.asarray(residuals, dtype=np.float64)
 
-    def _sums(self) -> tuple[FloatArray, FloatArray]:
-        return self._played.wins.sum(axis=0, keepdims=True), self._played.losses.sum(axis=0, keepdims=True)
+    def _variances(self, bread: FloatArray) -> FloatArray:
+        """Return the variance of each judgement's log-odds, shape (n,), with this covariance of the coefficients."""
+        first, second, entries = self.played.first, self.played.second, self.played.entries
+        of = self._centring() @ bread @ self._centring().T
+        variances = of[first, first] + of[second, second] - 2 * of[first, second]
+        if self.order_term:
+            variances += self.played.order * (of[-1, -1] + 2 * (of[first, entries] - of[second, entries]))
+        return np.asarray(variances, dtype=np.float64)
 
-    def _drawn(self, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-        """Yield batches of resamples: how often each cluster was drawn, shape (batch, G)."""
-        clusters = len(self._played.wins)
-        batch = max(1, MAX_BLOCK_SIZE // clusters)
-        for done in range(0, resamples, batch):
-            count = min(batch, resamples - done)
-            drawn = rng.integers(0, clusters, (count, clusters)) + clusters * np.arange(count)[:, None]
-            counts = np.bincount(drawn.ravel(), minlength=count * clusters)
-            yield counts.reshape(count, clusters).astype(np.float64)
+    def _one_way(self) -> NDArray[np.bool_]:
+        """Return which judgements an infinite rating or order effect would explain, shape (n,)."""
+        played, group = self.played, self.played.components()
+        between = group[played.first] != group[played.second]
+        by_order = self.order_term and played.order_explains_all(group)
+        return np.asarray(between | (played.order > 0) if by_order else between)
 
-    def _fits(self, wins: FloatArray, losses: FloatArray, halves: FloatArray) -> FloatArray:
-        fits = logistic_fits(self._design, np.hstack([wins, halves[0]]), np.hstack([losses, halves[1]]))
-        entries = self._played.entries
-        ratings = np.column_stack([fits[:, : entries - 1], np.zeros(len(fits))])
-        return np.column_stack([ratings - ratings.mean(axis=1, keepdims=True), fits[:, entries - 1 :]])
+    def _shared(self, leverages: FloatArray, clustering: Clustering) -> FloatArray:
+        """Return for each judgement the sum of the leverages of its two entries in its cluster."""
+        sides = self.played.first, self.played.second
+        pairs = np.minimum(*sides) * self.played.entries + np.maximum(*sides)
+        _, place = np.unique(clustering.numbers * self.played.entries**2 + pairs, return_inverse=True)
+        return np.asarray(np.bincount(place, weights=leverages)[place], dtype=np.float64)
+
+    def _centring(self) -> FloatArray:
+        """Return the matrix that turns coefficients into estimates."""
+        entries, terms = self.played.entries, self._design.shape[1]
+        centring = np.zeros((terms + 1, terms))
+        centring[: entries - 1, : entries - 1] = np.eye(entries - 1)
+        centring[:entries] -= centring[:entries].mean(axis=0)
+        centring[entries:, entries - 1 :] = np.eye(terms - entries + 1)
+        return centring
 
 
-def _differences(first: Entries, second: Entries, entries: int) -> FloatArray:
-    """Return design rows for the rating of the first minus that of the second; the last entry's rating is 0."""
-    return np.asarray((np.eye(entries)[first] - np.eye(entries)[second])[:, :-1])
+def _design(played: Tournament, guards: Guards, order_term: bool) -> Any:
+    """Return the sparse rows of the judgements, then of the guards; the last entry's rating is 0."""
+    sparse, entries = _sparse(), np.eye(played.entries)[guards.entries] - guards.average
+    rows = sparse.vstack([played.differences(), sparse.csr_array(entries)])[:, :-1]
+    if not order_term:
+        return rows.tocsr()
+    order = np.concatenate([played.order, np.zeros(len(entries))])
+    rows = sparse.hstack([rows, sparse.csr_array(order[:, None])]).tocsr()
+    return sparse.vstack([rows, sparse.csr_array(np.eye(rows.shape[1])[-1:])]).tocsr() if guards.order else rows
+
+
+def _members(clustering: Clustering) -> Any:
+    """Return a sparse array of shape (G, n): 1 for the members of each cluster."""
+    n = clustering.numbers.size
+    return _sparse().csr_array((np.ones(n), (clustering.numbers, np.arange(n))), shape=(clustering.count, n))
+
+
+def _sparse() -> Any:
+    # Late, as in stats.distributions.
+    from scipy import sparse  # type: ignore[import-untyped, unused-ignore]
+
+    return sparse

@@ -2,7 +2,6 @@
 
 import pytest
 
-from evalflows.analysis.pairwise import ratings
 from evalflows.llm import attempts, limiter
 
 
@@ -11,9 +10,3 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries and refused calls wait a hundredth of a second or less."""
     monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
-
-
-@pytest.fixture
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ratings are resampled 20 times."""
-    monkeypatch.setattr(ratings, "RESAMPLES", 20)

@@ -12,7 +12,7 @@ from evalflows.evaluators.subject import RunView
 from evalflows.specs import InputError
 from evalflows.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 def short(question: str) -> str:

@@ -17,7 +17,7 @@ from pairwise_runs import N, answered, by_length, conclusion, incomplete, judged
 from evalflows import compare
 from evalflows.specs import InputError
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 # Reusing judgements and resuming

@@ -11,7 +11,7 @@ from pairwise_runs import ROWS, N, by_length, conclusion
 from evalflows import run
 from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 def answers_and_judges(request: Request) -> Reply:

@@ -19,7 +19,7 @@ from evalflows import compare, evaluate
 from evalflows.llm import wrap
 from evalflows.specs import IncompleteError
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses", "few_resamples")
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 def always_first(request: Request) -> Reply:

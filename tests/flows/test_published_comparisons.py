@@ -157,7 +157,7 @@ def test_the_second_place_of_vicuna_is_kept_and_lets_nothing_be_concluded(vicuna
 
 
 @with_vicuna
-def test_the_ratings_are_the_odds_against_vicuna_with_half_a_win_added_each_way(vicuna: Rows) -> None:
+def test_the_ratings_are_the_odds_against_vicuna(vicuna: Rows) -> None:
     """In closed form: none of the four met another than vicuna-13b."""
     board = vicuna("select target, rating, ci_low, ci_high, rank from leaderboard where slice = 'all' order by rank")
     assert [target for target, *_ in board] == ["gpt-3.5", "vicuna-13b", "bard", "alpaca-13b", "llama-13b"]
@@ -167,7 +167,7 @@ def test_the_ratings_are_the_odds_against_vicuna_with_half_a_win_added_each_way(
     assert sum(ratings.values()) == pytest.approx(5 * 1000)
     for name, scores in scores_of_files().items():
         won = sum(1.0 if a > b else 0.5 if a == b else 0.0 for a, b in scores)
-        odds = (won + 0.5) / (80 - won + 0.5)
+        odds = won / (80 - won)
         assert ratings[name] - ratings["vicuna-13b"] == pytest.approx(400 * math.log10(odds), abs=1e-3)
 
 

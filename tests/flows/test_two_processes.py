@@ -23,7 +23,7 @@ from evalflows.specs.errors import InputError
 from evalflows.store import Store
 from evalflows.store.leases.lease import leased
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "few_resamples")
+pytestmark = pytest.mark.usefixtures("prefect_api")
 
 ITEMS, IN_FLIGHT = 100, 8
 TOTAL = 2 * ITEMS

@@ -17,7 +17,7 @@ from evalflows.specs import ExperimentSpec, IncompleteError
 from evalflows.specs.reference import load
 from evalflows.store import Store, connect
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "few_resamples")
+pytestmark = pytest.mark.usefixtures("prefect_api")
 
 ROWS = [{"inputs": {"question": f"q{i}"}, "outputs": {"output": f"q{i}"}} for i in range(3)]
 MODULES = {

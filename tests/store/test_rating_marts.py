@@ -152,7 +152,8 @@ def test_a_leaderboard_has_names_beside_ratings(written: Store, make: Make) -> N
         "slice": "all",
         "datasets": ["questions"],
         "method": "the method",
-        "guarded": "false",
+        "guarded": False,
+        "guard_reason": None,
         **numbers,
         **won,
     }

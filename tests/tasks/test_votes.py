@@ -81,6 +81,22 @@ def test_other_columns_are_slices() -> None:
     ]
 
 
+def test_graded_votes_have_their_mean_as_the_win_rate_and_the_discrete_one_beside_it() -> None:
+    grades = [0.51] * 40 + [0.05] * 20
+    votes = [{"first": "new", "second": "old", "scores": [grade, 1 - grade]} for grade in grades]
+    compared(votes, baseline="old", votes={"path": "votes.jsonl", "order": "drawn"})
+    ((rate, error, conclusion, discrete, *counts),) = asked(
+        "select win_rate, standard_error, conclusion, discrete_win_rate, wins, ties, losses from win_rates"
+    )
+    wanted = paired_difference(grades, [1 - grade for grade in grades], bounds=(0, 1))
+    assert rate == pytest.approx(sum(grades) / 60) == pytest.approx(0.3567, abs=1e-4)
+    assert error == pytest.approx((wanted.standard_error or 0) / 2)
+    assert (conclusion, discrete, counts) == ("worse", pytest.approx(2 / 3), [40, 0, 20])
+    (identity,) = asked("select comparison_id from comparison_sets")[0]
+    sentences = comparison_report(Store(), identity).sentences
+    assert any("counted as wins, ties and losses it is 67%" in sentence for sentence in sentences)
+
+
 def test_an_unknown_order_is_said_once_and_decides_with_that_reservation() -> None:
     votes = [{"first": "a", "second": "b", "winner": "a" if i % 10 else "b"} for i in range(60)]
     row = compared(votes)

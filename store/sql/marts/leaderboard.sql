@@ -2,7 +2,7 @@
 select r.comparison_id, s.name as comparison, r.metric, r.experiment_id, coalesce(e.name, r.experiment_id) as experiment, e.target,
        coalesce(r.slice, 'all') as slice,
        r.rank, r.rank_low, r.rank_high, r.rating, r.standard_error, r.ci_low, r.ci_high, r.confidence_level,
-       r.settings ->> 'method' as method, r.settings ->> 'guarded' as guarded, r.win_rate, r.win_rate_standard_error, r.win_rate_low, r.win_rate_high,
+       r.settings ->> 'method' as method, (r.settings ->> 'guarded')::boolean as guarded, r.settings ->> 'guard_reason' as guard_reason, r.win_rate, r.win_rate_standard_error, r.win_rate_low, r.win_rate_high,
        r.wins, r.losses, r.ties, r.missing, r.reason, r.reason_code,
        (select list_sort(list_distinct(list(x.dataset_name))) from experiments x
         where list_contains(s.experiments, x.experiment_id)) as datasets

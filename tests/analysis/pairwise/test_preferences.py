@@ -3,20 +3,13 @@
 from typing import Any
 
 import pandas as pd
-import pytest
 from matched import FAILED, NEVER, asked, compared, experiment, rows_of
 from preferred import Pair, preferences
 
-from evalflows.analysis.pairwise import ratings as ranking
 from evalflows.analysis.pairwise.preferences import MAX_SLICE_VALUES, preferences_in, slices
 from evalflows.execution.running_comparison import experiments_of
 from evalflows.store.parquet import Store
 from evalflows.store.queries.shared_examples import shared_examples
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "RESAMPLES", 50)
 
 
 def test_slices_are_the_requested_fields_and_several_splits() -> None:

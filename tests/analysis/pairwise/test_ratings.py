@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from preferred import Pair, agreed, preferences
 
-from evalflows.analysis.pairwise import ratings as ranking
 from evalflows.analysis.pairwise.preferences import Preferences
 from evalflows.analysis.pairwise.ratings import AVERAGE, ELO, intransitive_cycles, ratings_of
 from evalflows.specs.comparison import ComparisonSpec
@@ -15,11 +14,6 @@ from evalflows.stats import mean_estimate
 from evalflows.store.records import RatingRow, from_json
 
 N = 30
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "RESAMPLES", 100)
 
 
 def spec(*experiments: str, **fields: Any) -> ComparisonSpec:
@@ -43,17 +37,15 @@ def rated(found: Preferences, *experiments: str, **fields: Any) -> dict[str, Rat
 
 
 def test_points_are_those_of_chess() -> None:
-    """Odds of 10 to 1, less what half a win each way takes off them, are 400 points."""
-    n = 1100
-    found = rated(tournament({("a", "b"): n * 10 // 11}, n), "a", "b")
-    odds = (n * 10 / 11 + 0.5) / (n / 11 + 0.5)
-    assert found["a"].rating - found["b"].rating == pytest.approx(400 * math.log10(odds), abs=0.01)  # type: ignore[operator]
+    """Odds of 10 to 1 are 400 points."""
+    found = rated(tournament({("a", "b"): 1000}, 1100), "a", "b")
+    assert found["a"].rating - found["b"].rating == pytest.approx(400, abs=1e-6)  # type: ignore[operator]
     assert found["a"].rating + found["b"].rating == pytest.approx(2 * AVERAGE)  # type: ignore[operator]
     assert pytest.approx(400) == ELO * math.log(10)
 
 
 def test_the_order_of_ratings_is_that_of_strength_and_the_ranks_say_it() -> None:
-    found = rated(tournament({("a", "b"): 10, ("a", "c"): 5, ("b", "c"): 10}), "b", "c", "a")
+    found = rated(tournament({("a", "b"): 10, ("a", "c"): 5, ("b", "c"): 11}), "b", "c", "a")
     assert [found[one].rank for one in "cba"] == [1, 2, 3]
     assert found["c"].rating > AVERAGE > found["a"].rating  # type: ignore[operator]
     for row in found.values():
@@ -165,11 +157,10 @@ def test_a_slice_has_its_own_rows() -> None:
     assert whole.rating_id != part.rating_id
 
 
-def test_the_seed_is_the_specs_and_gives_the_same_again() -> None:
-    found = tournament({("a", "b"): 20})
-    one, again, other = (rated(found, "a", "b", seed=seed)["a"] for seed in (1, 1, 2))
-    assert (one.seed, one.resamples) == (1, 100)
-    assert (one.ci_low, one.ci_high) == (again.ci_low, again.ci_high) != (other.ci_low, other.ci_high)
+def test_the_settings_say_which_ratings_were_guarded() -> None:
+    sure, clear = (from_json(rated(tournament({("a", "b"): won}), "a", "b")["a"].settings) for won in (20, N))
+    assert (sure["guard"], sure["guarded"], sure["guard_reason"]) == ("needed", False, None)
+    assert clear["guarded"] is True and clear["guard_reason"].startswith("there is no largest group")
 
 
 # Circles

@@ -5,18 +5,12 @@ import pytest
 from matchups import agreed_pairs, verdict_between, verdicts
 from preferred import Pair, agreed, preferences
 
-from evalflows.analysis.pairwise import ratings as ranking
 from evalflows.analysis.pairwise.win_rates import _Matchup, estimate_win_rates
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats import length_controlled, paired_difference
 from evalflows.store.reasons import Reason
 
 N = 40
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "RESAMPLES", 50)
 
 
 def test_a_verdict_has_the_figures_of_the_paired_test() -> None:

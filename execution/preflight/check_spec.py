@@ -28,8 +28,8 @@ from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExampleRow
-from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields
+from evalflows.store.records import ExampleRow, from_json
+from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
 
 Spec = ExperimentSpec | ComparisonSpec
 
@@ -105,7 +105,9 @@ def _check_target(
     if isinstance(target, ChatTarget):
         _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
         for example in examples:
-            check_fields(target, _inputs(example), f"example {example.example_id!r}")
+            inputs, where = _inputs(example), f"example {example.example_id!r}"
+            check_fields(target, inputs, where)
+            check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example), f"example {example.example_id!r}")

@@ -23,7 +23,7 @@ from evalflows.analysis.gates.run_level_metric import run_level_estimate
 from evalflows.execution.git_revision import revision
 from evalflows.reports.decisions import sentence_of
 from evalflows.specs.gate import GateSpec
-from evalflows.store.queries.progress import spent_by_group
+from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.reasons import Reason
 from evalflows.store.records import DecisionConclusion, DecisionRow, VerdictRow, dependent_id, now, to_json
 
@@ -198,9 +198,10 @@ class GateEvaluation:
         )
 
     def _calls_saved(self) -> int | None:
-        """Estimate the model calls saved by stopping early; None without batches or before a decision."""
+        """Estimate the model calls saved by stopping early; None without batches, before a decision, and if calls may
+        have been made that nobody recorded."""
         if self.interim_analyses is None or self.conclusion == "NOT ENOUGH EVIDENCE":
             return None  # an undecided gate still needs the remaining calls
-        calls, _, _ = spent_by_group(self.pair.reader.store, self.pair.candidate.run_group)
+        calls = calls_of_group(self.pair.reader.store, self.pair.candidate.run_group)
         seen = self.interim_analyses.after[-1]
-        return round(calls * (self.interim_analyses.n_examples - seen) / seen)
+        return None if calls is None else round(calls * (self.interim_analyses.n_examples - seen) / seen)

@@ -1,7 +1,7 @@
 """Check a spec against its examples before anything is written or paid."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from evalflows.execution.evaluator_sample import draw
@@ -23,7 +23,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import CompositeSpec
-from evalflows.specs.metric_names import MEASURES, base_metric
+from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
 from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
@@ -52,6 +52,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     for evaluator in prepared.summary_evaluators:
         _check_evaluator(evaluator, spec)
     _check_metrics(prepared)
+    _check_kept_apart(prepared)
     _check_gates(prepared)
     for composite in spec.composites:
         _check_composite(composite, prepared)
@@ -205,6 +206,18 @@ def _check_metrics(prepared: PreparedExperiment) -> None:
     for metric in spec.metrics:
         if base_metric(metric) not in known:  # a pass@k metric counts as its base metric
             raise InputError(f"metrics: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
+
+
+def _check_kept_apart(prepared: PreparedExperiment) -> None:
+    """Raise InputError for a rule or a weight on a measure that an evaluator's function has the name of."""
+    spec = prepared.spec
+    apart = {measure: kept_apart(measure) for measure in MEASURES if kept_apart(measure) in spec.judges}
+    used: list[tuple[str, Iterable[str]]] = [(f"gate {gate.name!r}", gate.metrics) for gate in spec.gates]
+    used += [(f"composite {composite.name!r}", composite.metrics) for composite in spec.composites]
+    for where, metrics in [*used, ("metrics", spec.metrics)]:
+        for measure in sorted(apart.keys() & {base_metric(metric) for metric in metrics}):
+            got = f"{measure!r} is the measure of every run, and the evaluator's metric is {apart[measure]!r}"
+            raise InputError(f"{where}: {got}; wanted one of them, with a `name` for the evaluator")
 
 
 def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:

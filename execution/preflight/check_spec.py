@@ -12,7 +12,7 @@ from evalflows.execution.prepared import PreparedExperiment
 from evalflows.execution.prepared_evaluator import PreparedEvaluator
 from evalflows.execution.resolve import is_ours, make_target
 from evalflows.execution.secret_blocks import key_for
-from evalflows.execution.views import example_view, has_value
+from evalflows.execution.views import example_view
 from evalflows.llm import minilm
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import gguf_of
@@ -24,10 +24,12 @@ from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import CompositeSpec
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
+from evalflows.specs.metric_slices import metric_of
 from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.parquet import Store
+from evalflows.store.queries.example_slices import check_slices, has_value
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
 
@@ -54,6 +56,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     _check_metrics(prepared)
     _check_kept_apart(prepared)
     _check_gates(prepared)
+    check_slices(spec.gates, examples)
     for composite in spec.composites:
         _check_composite(composite, prepared)
     if spec.compare is not None:
@@ -212,7 +215,9 @@ def _check_kept_apart(prepared: PreparedExperiment) -> None:
     """Raise InputError for a rule or a weight on a measure that an evaluator's function has the name of."""
     spec = prepared.spec
     apart = {measure: kept_apart(measure) for measure in MEASURES if kept_apart(measure) in spec.judges}
-    used: list[tuple[str, Iterable[str]]] = [(f"gate {gate.name!r}", gate.metrics) for gate in spec.gates]
+    used: list[tuple[str, Iterable[str]]] = [
+        (f"gate {gate.name!r}", map(metric_of, gate.metrics)) for gate in spec.gates
+    ]
     used += [(f"composite {composite.name!r}", composite.metrics) for composite in spec.composites]
     for where, metrics in [*used, ("metrics", spec.metrics)]:
         for measure in sorted(apart.keys() & {base_metric(metric) for metric in metrics}):
@@ -234,7 +239,7 @@ def _check_gates(prepared: PreparedExperiment) -> None:
     if known is None:
         return
     for gate in spec.gates:
-        for metric in gate.metrics:
+        for metric in map(metric_of, gate.metrics):
             if base_metric(metric) not in known:
                 raise InputError(f"gate {gate.name!r}: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
 

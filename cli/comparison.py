@@ -191,6 +191,8 @@ def _in_words(overview: Overview) -> Text:
     if overview.calls is not None:
         cost = "cost unknown" if overview.cost_usd is None else f"{overview.cost_usd:.4f} USD"
         text.append(f"; {overview.calls} model calls, {overview.calls_cached} from the ledger, {cost}")
+    elif overview.state in ("completed", "incomplete"):
+        text.append("; model calls of evaluators were not recorded, so their cost is unknown")
     return text.append(f"; {overview.reason}") if overview.reason else text
 
 

@@ -249,6 +249,8 @@ def _spent(result: "EvaluationResult | ScoreRow") -> str:
     usage = _usage(result)
     cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.6f} USD"
     model = f"; model {result.judge_model}" if result.judge_model else ""
+    if usage.calls is None:
+        return f"model calls not recorded, {cost}{model}"
     return f"{usage.calls} model calls, {usage.calls_cached} from the ledger, {cost}{model}"
 
 

@@ -209,7 +209,8 @@ def _print_results(
     compared = comparison.overview if comparison else None
     command = after_experiments(store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids)
     if form == "json":
-        print_json(document([report], comparison=comparison, calls_made=calls_made, next_command=command))
+        made_known = None if any(one.has_unrecorded for one in report.experiments) else calls_made
+        print_json(document([report], comparison=comparison, calls_made=made_known, next_command=command))
         return
     out = console()
     print_experiments(report, wide=wide)

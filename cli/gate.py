@@ -102,7 +102,8 @@ def _print_decided(
     results = [result for report in reports for result in report.results]
     command = after_experiments(store, results, decisions, spec=path)
     if form == "json":
-        print_json(document(reports, calls_made=calls_made, next_command=command))
+        made_known = None if any(one.has_unrecorded for one in experiments.values()) else calls_made
+        print_json(document(reports, calls_made=made_known, next_command=command))
         return
     for report in reports:
         print_experiments(report, wide=wide)

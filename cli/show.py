@@ -143,12 +143,13 @@ def print_next(out: Console, command: str) -> None:
 
 def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
     """Print the number of calls recorded for experiments in this run."""
-    calls = "recorded model calls" if any(map(_has_unrecorded, experiments)) else "model calls"
-    console().print(f"{calls_made} {calls} made in this run")
-
-
-def _has_unrecorded(overview: ExperimentOverview) -> bool:
-    return bool(overview.unrecorded) or (overview.calls is None and overview.cost_usd is not None)
+    if not any(overview.has_unrecorded for overview in experiments):
+        said = f"{calls_made} model calls made in this run"
+    elif calls_made:
+        said = f"{calls_made} recorded model calls made in this run"
+    else:
+        said = "the model calls of this run were not recorded"
+    console().print(said)
 
 
 def _metrics(results: Sequence[Result]) -> Table:

@@ -11,6 +11,7 @@ from evalflows.evaluators.settings import is_number
 from evalflows.evaluators.sheet import SCALE
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.metric import MetricSpec
+from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.reference import name_of
 
 Direction = dict[str, Any]
@@ -105,4 +106,5 @@ def _read(declaration: object, name: str, function_name: str, settings: Mapping[
     if extra := {field for metric in metrics.values() for field in metric.model_fields_set - _FIELDS}:
         wanted = " and ".join(sorted(_FIELDS))
         raise InputError(f"{where}: got {min(extra)}, wanted {wanted}; other fields belong in the spec")
-    return ({name: metrics[function_name]} if function_name in metrics else {}) | metrics
+    own = {name: metrics[function_name]} if function_name in metrics else {}
+    return own | {kept_apart(metric): declared for metric, declared in metrics.items()}

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalflows.execution.views import value_at
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
+from evalflows.store.queries.example_slices import value_at
 from evalflows.store.records import ExampleRow
 
 

@@ -20,6 +20,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import CompositeSpec
+from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.paths import located
 from evalflows.specs.protocols import Complete
 from evalflows.specs.reference import load, parts_of, refer, version_of
@@ -155,7 +156,7 @@ def reference_to(function: Callable[..., object]) -> str:
 
 def named_reference(function: Callable[..., object], name: str | None = None) -> dict[str, str]:
     """Return an evaluator function as fields of a spec; its name by default as other projects call its score."""
-    return {"use": reference_to(function), "name": name or evaluator_name(function)}
+    return {"use": reference_to(function), "name": name or kept_apart(evaluator_name(function))}
 
 
 def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:

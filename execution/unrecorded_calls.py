@@ -10,7 +10,7 @@ from typing import Any
 
 from evalflows.execution.prepared_evaluator import PreparedEvaluator
 from evalflows.execution.resolve import is_ours
-from evalflows.specs.code_parts import packages_used
+from evalflows.specs.code_parts import imports_used
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.reference import load
 from evalflows.specs.target import HttpTarget, PythonTarget, TargetSpec
@@ -24,8 +24,10 @@ CALL_NOTHING = frozenset(
 )
 """Packages that call no model, by their import names."""
 
-RECORDS = "evalflows"
-"""Code that uses this package is taken to wrap its client."""
+RECORDS = ("evalflows.llm", "evalflows.compat")
+"""Code that uses these is taken to wrap its client, or to use one of ours."""
+
+RECORDS_NO_CALL = "evalflows.llm.step"
 
 
 def may_call_unrecorded(function: Callable[..., Any], *, in_this_process: bool = True) -> bool:
@@ -33,11 +35,19 @@ def may_call_unrecorded(function: Callable[..., Any], *, in_this_process: bool =
 
     Calls of a wrapped client are recorded only in this process.
     """
-    packages = packages_used(function)
-    if packages is None:
+    imports = imports_used(function)
+    if imports is None:
         return True
-    harmless = (sys.stdlib_module_names - CALLS_OUT) | CALL_NOTHING
-    return not (in_this_process and RECORDS in packages) and not packages - {RECORDS} <= harmless
+    harmless = (sys.stdlib_module_names - CALLS_OUT) | CALL_NOTHING | {"evalflows"}
+    return not (in_this_process and any(map(_records, imports))) and not {_top(name) for name in imports} <= harmless
+
+
+def _records(name: str) -> bool:
+    return name != RECORDS_NO_CALL and any(f"{name}.".startswith(f"{ours}.") for ours in RECORDS)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def target_may_call_unrecorded(spec: TargetSpec) -> bool:

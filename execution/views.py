@@ -6,8 +6,8 @@ from typing import Any
 
 from evalflows.evaluators.call import offer_fields, offer_run
 from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
-from evalflows.specs.columns import at_path
-from evalflows.specs.errors import InputError
+from evalflows.store.queries.example_slices import has_value as has_value
+from evalflows.store.queries.example_slices import value_at as value_at
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
@@ -38,26 +38,6 @@ def evaluator_inputs(
     return offer_fields(
         {name: from_json(text) for name, text in texts.items() if not requested.isdisjoint(_FIELDS[name])}
     )
-
-
-def value_at(example: ExampleRow, path: str) -> Any:
-    """Return an example's value at a path such as `split` or `metadata.topic`. Raise InputError if it has none."""
-    fields = {
-        "inputs": json.loads(example.inputs),
-        "reference_outputs": from_json(example.reference_outputs),
-        "metadata": from_json(example.metadata) or {},
-        "split": example.split,
-        "cluster": example.cluster,
-    }
-    return at_path(fields, path)
-
-
-def has_value(example: ExampleRow, path: str) -> bool:
-    """Whether an example has a value at a path."""
-    try:
-        return value_at(example, path) is not None
-    except InputError:
-        return False
 
 
 def example_view(row: ExampleRow) -> ExampleView:

@@ -218,14 +218,16 @@ def _check(claim: _Claim, experiment: str) -> None:
     from evalflows.reports.results import results_of
     from evalflows.reports.worst_items import is_higher_better
     from evalflows.specs.errors import InputError
+    from evalflows.specs.metric_slices import metric_of
     from evalflows.store import Store
 
     store = Store()
     known = sorted({result.metric for result in results_of(store, [experiment]) if result.has_rows})
-    if claim.metric not in known:
+    metric = metric_of(claim.metric)
+    if metric not in known:
         wanted = f"one of {', '.join(known)}" if known else "an experiment with metrics"
         raise InputError(f"metric: got {claim.metric!r}, wanted {wanted}")
-    if claim.more_is_better not in (None, is_higher_better(store, experiment, claim.metric)):
+    if claim.more_is_better not in (None, is_higher_better(store, experiment, metric)):
         better, instead = ("lower", "assert_at_most") if claim.more_is_better else ("higher", "assert_at_least")
         raise InputError(f"{claim.metric}: {better} is better, wanted {instead}")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from evalflows.reports.item_lines import item_lines
 from evalflows.reports.results import results_of
 from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
+from evalflows.specs.metric_slices import metric_of
 from evalflows.specs.safe_text import one_line
 from evalflows.store import Store
 from evalflows.store.records import DecisionRow, from_json
@@ -38,10 +39,10 @@ def _notes(decision: DecisionRow) -> Iterator[str]:
 def _missing(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     experiments = [decision.candidate_experiment_id, decision.baseline_experiment_id]
     results = results_of(store, [experiment for experiment in experiments if experiment is not None])
-    incomplete = [result for result in results if result.metric == metric and result.missing]
+    incomplete = [result for result in results if result.metric == metric_of(metric) and result.missing]
     for result in incomplete:
         total = result.missing + result.scored
-        yield f"{result.missing} of {total} values of {metric} are missing in {result.experiment}"
+        yield f"{result.missing} of {total} values of {result.metric} are missing in {result.experiment}"
     (rule,) = from_json(decision.reasons)
     if rule["outcome"] == "open" and rule["p_below"] is not None and not incomplete:
         yield "no values are missing: more examples or a less strict bound would decide"
@@ -52,7 +53,7 @@ def _worst(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     is_open = decision.conclusion == "NOT ENOUGH EVIDENCE"
     items = worst_items(store, candidate, baseline, metric, SHOWN, missing_first=is_open)
     if baseline is None:
-        higher_is_better = is_higher_better(store, candidate, metric)
+        higher_is_better = is_higher_better(store, candidate, metric_of(metric))
         items = [item for item in items if _falls_short(item, _bound(metric, decision), higher_is_better)]
     if items:
         yield f"the worst items by {metric}:"

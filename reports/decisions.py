@@ -30,6 +30,7 @@ class Decision:
     n_shared: int | None
     interim_analyses: int | None
     calls_saved: int | None
+    earlier_decisions: int  # on the candidate, with other rules or another baseline
     decided_at: datetime
     evalflows_version: str
     git_commit: str | None
@@ -46,13 +47,28 @@ class Decision:
 
     @property
     def notes(self) -> list[str]:
-        """Differences between candidate and baseline, in words."""
-        return [difference["text"] for difference in from_json(self.comparability) or ()]
+        """Differences between candidate and baseline, and earlier decisions on the candidate, in words."""
+        return [*(difference["text"] for difference in from_json(self.comparability) or ()), *self._looks]
+
+    @property
+    def _looks(self) -> list[str]:
+        """How many decisions with other rules or baselines were made on the candidate before."""
+        if not self.earlier_decisions:
+            return []
+        return [
+            f"{_ordinal(self.earlier_decisions + 1)} decision on this experiment: its p-values are not adjusted for "
+            f"earlier ones with other rules or another baseline"
+        ]
 
     @property
     def title(self) -> str:
         against = f" against {self.baseline_apart}" if self.baseline_apart else ""
         return f"gate {self.gate}: {self.candidate_apart}{against}"
+
+
+def _ordinal(number: int) -> str:
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"
 
 
 def sentence_of(conclusion: str, rules: Sequence[Mapping[str, Any]]) -> str:

@@ -45,7 +45,7 @@ def document(
     Args:
         reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
         comparison: The comparison of the experiments' answers, or the one that is shown.
-        calls_made: Recorded model calls of this run; None if nothing was run.
+        calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
         next_command: The command to run next.
     """
     targets = {one.experiment_id: one.target for report in reports for one in report.experiments}

@@ -55,6 +55,11 @@ class ExperimentOverview:
         counts = {"the target": self.unrecorded_answers, "evaluators": self.unrecorded_judgements}
         return [who for who, count in counts.items() if count]
 
+    @property
+    def has_unrecorded(self) -> bool:
+        """Whether model calls may have been made that nobody recorded, or that only their cost is known of."""
+        return bool(self.unrecorded) or (self.calls is None and self.cost_usd is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -7,6 +7,7 @@ import yaml
 from evalflows.reports.decisions import Decision
 from evalflows.reports.sql_text import sql_text
 from evalflows.specs.metric_names import is_pass_k
+from evalflows.specs.metric_slices import metric_of, sliced_metric
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.records import from_json
@@ -25,8 +26,11 @@ def explained(store: Store, decision: Decision) -> Iterator[Section]:
     yield "The files", list(_files(store, decision))
 
 
-def values_query(metric: str, experiment: str) -> str:
-    """Return SQL for a metric's value per example of an experiment, averaged over repetitions, with the example."""
+def values_query(name: str, experiment: str) -> str:
+    """Return SQL for a metric's value per example of an experiment, averaged over repetitions, with the example; of a
+    slice only its examples."""
+    metric, path, value = sliced_metric(name)
+    within = "" if path is None else f" and {_column(path)} = {sql_text(value or '')}"
     return (
         f"select x.example_id, avg(s.value) filter (s.status = 'scored') as value,"
         f" count(*) filter (s.status in ('failed', 'not_attempted')) as missing, any_value(x.inputs) as inputs,"
@@ -34,8 +38,16 @@ def values_query(metric: str, experiment: str) -> str:
         f" from run_values s"
         f" join experiments e using (experiment_id)"
         f" join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id"
-        f" where s.experiment_id = {sql_text(experiment)} and s.metric = {sql_text(metric)} group by x.example_id"
+        f" where s.experiment_id = {sql_text(experiment)} and s.metric = {sql_text(metric)}{within}"
+        f" group by x.example_id"
     )
+
+
+def _column(path: str) -> str:
+    """Return SQL for the value of an example at a path such as `split` or `metadata.topic`, as text."""
+    column, *fields = path.split(".")
+    inside = ".".join(f'"{field}"' for field in fields)
+    return f"x.{column}" if not fields else f"(x.{column}::json ->> {sql_text(f'$.{inside}')})"
 
 
 def pairs_query(metric: str, candidate: str, baseline: str) -> str:
@@ -69,7 +81,7 @@ def _queries(store: Store, decision: Decision) -> Iterator[str]:
     yield f"select * from gate_rules where decision_id = {sql_text(decision.decision_id)}"
     yield f"select * from verdicts where decision_id = {sql_text(decision.decision_id)}"
     for metric, kinds in _kinds(decision).items():
-        if is_pass_k(metric):
+        if is_pass_k(metric_of(metric)):
             yield f"-- {metric}: computed from the repetitions of its base metric"
             continue
         if decision.baseline_experiment_id and kinds & {"non_inferiority", "superiority"}:

@@ -13,6 +13,7 @@ from evalflows.reports.results import Result, results_of
 from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES, base_metric
+from evalflows.specs.metric_slices import metric_of
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
@@ -65,7 +66,7 @@ def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decisi
     worse, or if all answers have the same scores.
     """
     outcomes = {
-        (decision.candidate_experiment_id, rule["metric"]): rule["outcome"]
+        (decision.candidate_experiment_id, metric_of(rule["metric"])): rule["outcome"]
         for decision in decisions
         for rule in sorted(decision.rules, key=lambda rule: rule["outcome"] == "broken")
     }

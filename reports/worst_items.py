@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from evalflows.specs.metric_names import base_metric
+from evalflows.specs.metric_slices import sliced_metric
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
+from evalflows.store.queries.example_slices import ids_in
 from evalflows.store.row_specs import experiment_spec
 
 
@@ -33,12 +35,18 @@ def worst_items(
 
     With a baseline, only examples that both experiments have with the same inputs, and where the candidate is worse or
     a value is missing. `missing_first` puts examples with missing values first, otherwise they come last. For pass@k
-    metrics, the base metric is shown.
+    metrics, the base metric is shown. Of a slice, `contains@split=hard`, only its examples.
     """
-    name = base_metric(metric)
+    sliced = sliced_metric(metric)
+    name = base_metric(sliced.metric)
     sign = 1.0 if is_higher_better(store, candidate, name) else -1.0
-    (rows,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, count]))
-    return [WorstItem(**dict(zip(WorstItem.__slots__, row, strict=True))) for row in rows]
+    most = count if sliced.path is None else None
+    (rows,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, most]))
+    items = [WorstItem(**dict(zip(WorstItem.__slots__, row, strict=True))) for row in rows]
+    if sliced.path is None:
+        return items
+    within = ids_in(store, store.read("experiments", candidate)[0], sliced)
+    return [item for item in items if item.example_id in within][:count]
 
 
 def is_higher_better(store: Store, experiment: str, metric: str) -> bool:

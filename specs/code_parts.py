@@ -42,14 +42,14 @@ def code_parts(function: Callable[..., Any], plain: Callable[[object], object] =
     return dict(sorted(walk.parts.items()))
 
 
-def packages_used(function: Callable[..., Any]) -> frozenset[str] | None:
-    """Return the top-level names of the modules that a callable's code uses and that are not the user's.
+def imports_used(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return what a callable's code uses of modules that are not the user's, as dotted names such as `openai.OpenAI`.
 
     None if its code cannot be read, as for objects of installed packages.
     """
     walk = _Walk(repr)
     walk.add_callable(function)
-    return frozenset(walk.packages) if walk.parts else None
+    return frozenset(walk.imported) if walk.parts else None
 
 
 def listed(parts: list[str], most: int = 5) -> str:
@@ -72,7 +72,7 @@ class _Walk:
         self.parts: dict[str, str] = {}
         self.bound: list[tuple[ModuleSource, str, object]] = []  # what modules bind: its name, and its value if known
         self.unbound: list[tuple[ModuleSource, FunctionType]] = []  # functions that their modules do not bind
-        self.packages: set[str] = set()
+        self.imported: set[str] = set()  # dotted names in modules that are not the user's
         self._plain = plain
         self._seen: set[object] = set()
 
@@ -130,7 +130,7 @@ class _Walk:
         """Add what an import refers to: names of the user's modules, or a whole module if it is used as an object."""
         source = module_source(imported.module)
         if source is None and is_installed(imported.module):
-            self.packages.add(imported.module.partition(".")[0])
+            self.imported.add(".".join([imported.module, *filter(None, [imported.name]), *rest]))
         elif imported.name is not None:
             if source is None or not self._resolve(source, imported.name, rest):
                 self._follow_module(f"{imported.module}.{imported.name}", rest)
@@ -148,7 +148,7 @@ class _Walk:
             for bound in list(source.statements):
                 self._add(source, bound)
         elif source is None:
-            self.packages.add(name.partition(".")[0])
+            self.imported.add(".".join([name, *rest]))
 
     def _add_files(self, texts: Iterable[str], folder: Path) -> None:
         for text in texts:
@@ -180,7 +180,7 @@ class _Walk:
             elif isinstance(value, FunctionType | type):
                 self.add_callable(value)
             elif value is not None:
-                self.packages.update(_package_of(value))
+                self.imported.update(_package_of(value))
                 self.parts[f"{function.__module__}.{name}"] = digest_of(repr(self._plain(value)).encode())
 
     def _add_attributes(self, module: str, names: list[str]) -> None:

@@ -49,6 +49,9 @@ class AnswerColumns(BaseModel):
     )
     id: str | None = Field(None, description="The column with the example's id; default: `id`, if present")
     inputs: Columns = Field({}, description="The inputs that identify the example if there is no id")
+    repetition: str | None = Field(
+        None, description="The column with the repetition that is answered, from 0; default: `repetition`, if present"
+    )
 
 
 def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, Any]:
@@ -72,12 +75,16 @@ def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, An
 
 
 def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
-    """Convert a row of any schema to {"id" or "inputs", "outputs", …}. Raise InputError if a column is missing."""
+    """Convert a row of any schema to {"id" or "inputs", "repetition", "outputs", …}.
+
+    Raise InputError if a column is missing.
+    """
     answer: dict[str, Any] = {"outputs": _outputs(row, columns)}
     if columns.inputs:
         answer["inputs"] = _pick(row, columns.inputs)
-    if columns.id or "id" in row:
-        answer["id"] = at_path(row, columns.id or "id")
+    for name in ("id", "repetition"):
+        if getattr(columns, name) or name in row:
+            answer[name] = at_path(row, getattr(columns, name) or name)
     if all(value is None for value in answer["outputs"].values()):
         answer["outputs"] = None
     return answer | {name: row[name] for name in ("error", "latency_s") if row.get(name) is not None}

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from evalflows.specs.metric_names import kept_apart
+
 CASCADE = "cascade"
 """The value of `use` for an evaluator made of tiers."""
 
@@ -49,8 +51,9 @@ class FallbackSpec(BaseModel):
 
     @property
     def metric(self) -> str:
-        """The metric's name, unless the function returns a name itself."""
-        return self.name or self.use.rpartition(":")[2].rpartition(".")[2]
+        """The metric's name, unless the function returns a name itself. That of a function called like a measure, such
+        as `length`, is kept apart from the measure."""
+        return self.name or kept_apart(self.use.rpartition(":")[2].rpartition(".")[2])
 
 
 class TierSpec(FallbackSpec):

@@ -12,7 +12,7 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metric_names import MEASURES, kept_apart
 from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
@@ -104,7 +104,10 @@ class ExperimentSpec(BaseModel):
                 raise ValueError(f"{what}: two are called {duplicate!r}, wanted unique names")
         for name in own:
             if name in MEASURES:
-                raise ValueError(f"evaluators: {name!r} is a built-in measure of every run, wanted another name")
+                raise ValueError(
+                    f"evaluators: {name!r} is a built-in measure of every run, wanted another name, such as "
+                    f"{kept_apart(name)!r}"
+                )
         for metric, declared in self.metrics.items():
             if (most := max(declared.pass_k, default=0)) > self.repetitions:
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")

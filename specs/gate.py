@@ -35,7 +35,7 @@ class RecalibrationSpec(BaseModel):
 
 class GateSpec(BaseModel):
     """A release gate: PASS if every rule is met at its confidence level, FAIL if one is violated at it, else NOT ENOUGH
-    EVIDENCE."""
+    EVIDENCE. A rule's metric may name a slice: `contains@split=hard`, `contains@metadata.topic=law`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

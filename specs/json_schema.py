@@ -11,6 +11,9 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+JSON_TYPES = {"float": "number", "dict": "object", "tuple": "array", "list": "array"}
+"""JSON schema's names of the types that function descriptions name as Python does, such as those of BFCL."""
+
 
 def schema_errors(value: Any, schema_text: str) -> list[ValidationError]:
     """Return all violations of a schema, given as JSON text, by a value. They are in the order of the schema's fields.

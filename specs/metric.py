@@ -89,8 +89,8 @@ class CompositeSpec(BaseModel):
     missing: Literal["fail", "leave_out", "worst"] = Field(
         "fail",
         description="If a part is missing (failed, or not attempted): `fail` makes the composite missing too, "
-        "`leave_out` combines the other parts, `worst` counts the part as the worst of its range. A part that does not "
-        "apply is always left out",
+        "`leave_out` combines the other parts, `worst` counts the part as the worst of its range, so that missing "
+        "answers count as wrong. A part that does not apply is always left out",
     )
 
     @model_validator(mode="after")

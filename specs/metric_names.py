@@ -9,10 +9,17 @@ MEASURES = (LATENCY, "cost", "tokens", "length")
 """Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
 better."""
 
+SCORE_SUFFIX = "_score"
+
 PassKind = Literal["pass@", "pass^"]
 
 PASS_K = rf" ({'|'.join(re.escape(kind) for kind in get_args(PassKind))})[0-9]+$"
 """The ending of such a name, as a regular expression for Python and DuckDB."""
+
+
+def kept_apart(metric: str) -> str:
+    """Return the name of an evaluator's metric: with `_score` if every run has a measure of its name, as `length`."""
+    return f"{metric}{SCORE_SUFFIX}" if metric in MEASURES else metric
 
 
 def pass_k_name(metric: str, kind: PassKind, k: int) -> str:

@@ -34,7 +34,11 @@ class ChatTarget(_Target):
     temperature: float | None = Field(None, ge=0, description="Sampling temperature")
     max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of an answer")
     seed: int | None = Field(None, description="Sampling seed, if the provider supports one")
-    tools: list[dict[str, Any]] | None = Field(None, description="Tools that the model may call, in OpenAI's format")
+    tools: list[dict[str, Any]] | str | None = Field(
+        None,
+        description="Tools that the model may call, in OpenAI's format or as functions (name, description, "
+        "parameters); or the path to the example's own, such as inputs.tools or metadata.tools",
+    )
     response_schema: dict[str, Any] | None = Field(
         None, description="A JSON schema of the answer; its fields become the outputs"
     )
@@ -59,6 +63,12 @@ class ChatTarget(_Target):
         taken = self.extra.keys() & own
         if taken:
             raise ValueError(f"extra: got {min(taken)!r}, wanted only parameters without a field of their own")
+        return self
+
+    @model_validator(mode="after")
+    def _tools_have_a_path(self) -> "ChatTarget":
+        if isinstance(self.tools, str) and not re.fullmatch(r"(inputs|metadata)\..+", self.tools):
+            raise ValueError(f"tools: got {self.tools!r}, wanted a list, or a path: inputs.… or metadata.…")
         return self
 
 
@@ -133,7 +143,9 @@ class RecordedTarget(_Target):
 
     kind: Literal["recorded"]
     path: str | None = Field(
-        None, description='A file of {"id" or "inputs", "outputs"}: .jsonl, .json, .csv or .parquet'
+        None,
+        description='A file of {"id" or "inputs", "outputs"}, and "repetition" (from 0) if it has several answers per '
+        "example: .jsonl, .json, .csv or .parquet",
     )
     columns: AnswerColumns | None = Field(
         None, description="Which columns of the file to use, if they have other names"

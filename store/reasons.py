@@ -36,6 +36,7 @@ ReasonCode = Literal[
     "not_comparable",
     "not_side_by_side",  # of a latency: the answers were not made in the same rounds
     "no_such_metric",
+    "no_such_slice",  # no example has the value that the rule names
     "ambiguous_metric",  # several evaluators gave it
     "not_numeric",
     "run_level_metric",  # one number for all runs, without an interval

@@ -4,7 +4,8 @@ from evalflows.targets.chat import chat, check_fields
 from evalflows.targets.http import check_body, http
 from evalflows.targets.python import python
 from evalflows.targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
-from evalflows.targets.target import Answer, Target, as_outputs, length_of
+from evalflows.targets.target import Answer, Target, as_outputs, length_of, seed_of
+from evalflows.targets.tools import check_tools
 
 __all__ = [
     "Answer",
@@ -14,10 +15,12 @@ __all__ = [
     "chat",
     "check_body",
     "check_fields",
+    "check_tools",
     "http",
     "length_of",
     "python",
     "recorded",
     "recorded_column",
     "replayed",
+    "seed_of",
 ]

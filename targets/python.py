@@ -1,25 +1,29 @@
 """The Python target: a user's function."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import is_async, name_of, parameters_of
-from evalflows.targets.target import OFFERED, Target
+from evalflows.targets.target import OFFERED, TRIAL, Target
 
 
 def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
     """Build a target that calls a function with the fields of the inputs by name, or with the inputs as one dict.
 
-    `fields` are the fields that the inputs of all examples share. The function may also ask for any name in OFFERED.
+    `fields` are the fields that the inputs of all examples share. The function may also ask for any name in OFFERED;
+    a field called `repetition` or `seed` goes before ours.
     If it has a single parameter with none of these names, that parameter gets the inputs.
     Raise InputError for a parameter that cannot be filled.
     """
     signature = parameters_of(function, f"target {name_of(function)!r}")
     parameters = [p for p in signature if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    requested = [p.name for p in parameters if p.name in OFFERED or p.name in fields]
+    offered = [name for name in OFFERED if name not in TRIAL or name not in fields]
+    given = function.keywords if isinstance(function, partial) else {}  # such as a seed that is fixed
+    requested = [p.name for p in parameters if p.name not in given and (p.name in offered or p.name in fields)]
     unfilled = [p.name for p in parameters if p.name not in requested and p.default is p.empty]
-    takes_dict = len(unfilled) == 1 and not (set(requested) - set(OFFERED))
+    takes_dict = len(unfilled) == 1 and not (set(requested) - set(offered))
     if unfilled and not takes_dict:
         known = ", ".join(sorted(fields)) or "no field is in all examples"
         raise InputError(
@@ -31,7 +35,7 @@ def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature)
 
     def call(available: Mapping[str, Any]) -> Any:
-        values = {**available["inputs"], **{name: available[name] for name in OFFERED if name in available}}
+        values = {**available["inputs"], **{name: available[name] for name in offered if name in available}}
         filled = {p.name: values[sources[p.name]] if p.name in sources else p.default for p in order}
         positional = [filled.pop(p.name) for p in order if p.kind is p.POSITIONAL_ONLY]
         rest = (

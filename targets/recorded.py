@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, short
 from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.store.spilled_lines import SpilledRows
 from evalflows.targets.target import Answer, Target
@@ -15,34 +16,43 @@ class NoRecordedAnswerError(LookupError):
     """The recording has no answer for this example, or an error in its place."""
 
 
-Answers = SpilledRows[str, Mapping[str, Any]]
-"""Rows by the key of their example: its id or its inputs."""
+Key = tuple[str, int | None]
+"""An example, by its id or its inputs, and a repetition from 0; None for all repetitions."""
+Answers = SpilledRows[Key, Mapping[str, Any]]
 
 
 def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Target:
     """Build a target that returns recorded answers, looked up by the example's id or else by its inputs.
 
-    `answers` are numbered rows of {"id" or "inputs", "outputs" or "error", "latency_s"}. Raise InputError, with the
-    row's number, for a row of another shape and for a second row with the same example.
+    `answers` are numbered rows of {"id" or "inputs", "repetition", "outputs" or "error", "latency_s"}. A row without
+    `repetition` answers every repetition that has no row of its own. Raise InputError, with the row's number, for a row
+    of another shape and for a second row with the same example and repetition.
     """
-    known, numbers = Answers(), dict[str, int]()
+    known, numbers, repetitions = Answers(), dict[Key, int](), dict[str, list[int]]()
     for number, row in answers:
-        key = _key(row, f"{where}:{number}")
+        key = example, repetition = _key(row, f"{where}:{number}")
         if key in numbers:
-            raise InputError(f"{where}:{number}: answers the same example as line {numbers[key]}")
+            raise InputError(f"{where}:{number}: answers {_of(repetition)}the same example as line {numbers[key]}")
         numbers[key] = number
         known[key] = row
+        if repetition is not None:
+            repetitions.setdefault(example, []).append(repetition)
 
     def call(available: Mapping[str, Any]) -> Answer:
-        row = _row_of(known, available)
+        examples = (f"id:{available['example_id']}", _inputs_key(available["inputs"]))
+        keys = [(example, number) for example in examples for number in (available["repetition"], None)]
+        row = next((row for key in keys if (row := known.get(key)) is not None), None)
         if row is None or row.get("outputs") is None:
             error = row.get("error") if row else None
-            raise NoRecordedAnswerError(error or f"{where} has no answer for this example")
+            has = [number for example in examples for number in repetitions.get(example, ())]
+            raise NoRecordedAnswerError(error or f"{where} has no answer for {_lacking(available['repetition'], has)}")
         return Answer(outputs=row["outputs"], latency_s=_seconds(row.get("latency_s")))
 
     return Target(call=call, is_async=False)
 
 
+MOST_NAMED = 10
+"""Most repetitions that a message names."""
 MAX_SECONDS = 1e8
 """Longest recorded latency, some three years; a longer one is an error of the record, and unknown."""
 REFERENCE = "reference_outputs"
@@ -90,13 +100,38 @@ def _reference(available: Mapping[str, Any]) -> Any:
     return available["example"].reference_outputs
 
 
-def _row_of(known: Answers, available: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    return known.get(f"id:{available['example_id']}") or known.get(_inputs_key(available["inputs"]))
+def _of(repetition: int | None) -> str:
+    return "" if repetition is None else f"repetition {repetition} of "
 
 
-def _key(row: Mapping[str, Any], where: str) -> str:
+def _lacking(repetition: int, recorded_ones: Sequence[int]) -> str:
+    """Return what has no answer: a repetition, if the recording has others of this example, else the example."""
+    if not recorded_ones:
+        return "this example"
+    return (
+        f"repetition {repetition} of this example, only for {', '.join(map(str, sorted(recorded_ones)[:MOST_NAMED]))}"
+    )
+
+
+def _key(row: Mapping[str, Any], where: str) -> Key:
     if "outputs" not in row and not row.get("error"):
         raise InputError(f"{where}: got {', '.join(row) or 'nothing'}, wanted 'outputs' (or 'error')")
+    return _example_key(row, where), _repetition(row.get("repetition"), where)
+
+
+def _repetition(given: object, where: str) -> int | None:
+    """Return a repetition, given as a number or as text, as in CSV; None if the row does not say."""
+    if given is None or given == "":
+        return None
+    number = int(given) if isinstance(given, float) and given.is_integer() else given
+    if isinstance(number, str) and re.fullmatch(r"[0-9]{1,9}", number):
+        number = int(number)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise InputError(f"{where}: repetition: got {short(given)}, wanted a whole number from 0")
+    return number
+
+
+def _example_key(row: Mapping[str, Any], where: str) -> str:
     if row.get("id") is not None:
         return f"id:{row['id']}"
     if "inputs" in row:

@@ -1,12 +1,15 @@
 """The common form of all targets: a function of an example's fields."""
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evalflows.store.records import to_json
 
-OFFERED = ("inputs", "metadata", "example", "example_id", "attachments")
+TRIAL = ("repetition", "seed")
+"""What a target can ask for to tell one answer to an example from another; a field of the inputs goes first."""
+OFFERED = ("inputs", "metadata", "example", "example_id", "attachments", *TRIAL)
 """What a target can ask for, besides the fields of the inputs by name."""
 
 
@@ -14,8 +17,7 @@ OFFERED = ("inputs", "metadata", "example", "example_id", "attachments")
 class Target:
     """The system under test.
 
-    `call` takes a mapping with the names in OFFERED and `repetition`. It returns outputs, an Answer, or an awaitable of
-    either.
+    `call` takes a mapping with the names in OFFERED. It returns outputs, an Answer, or an awaitable of either.
     """
 
     call: Callable[[Mapping[str, Any]], Any | Awaitable[Any]]
@@ -36,6 +38,15 @@ class Answer:
     steps: str | None = None  # as JSON
     reused_from: str | None = None  # the run whose outputs these are
     application_version: str | None = None
+
+
+def seed_of(example_id: str, repetition: int) -> int:
+    """Return the seed of an answer, from 0 to 2^31 - 1: the first 31 bits of SHA-256 of `example_id/repetition`.
+
+    It is the same for every target, run and machine, so that a target that draws at random answers alike each time.
+    """
+    digest = hashlib.sha256(f"{example_id}/{repetition}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def length_of(outputs: Mapping[str, Any]) -> int:

@@ -9,6 +9,7 @@ from evalflows.analysis.gates.judge_recalibration import metrics_to_recalibrate,
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_slices import metric_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.snapshot import freeze_dataset
@@ -38,7 +39,8 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
 def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow | None) -> None:
     if baseline is None:
         raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate)}")
-    if timed := sorted(timed_metrics(spec).keys() & {*gate.non_inferiority, *gate.superiority}):
+    compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
+    if timed := sorted(timed_metrics(spec).keys() & compared):
         raise InputError(
             f"gate {gate.name!r}: {timed[0]} cannot be compared with an approved baseline, which answered at another "
             "time; wanted the baseline as a target of this spec too, so that both answer side by side"

@@ -24,7 +24,7 @@ from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallEr
 from evalflows.store.examples import in_blocks, size_of
 from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_json
 from evalflows.store.spool import Spool
-from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
+from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of, seed_of
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
 
@@ -221,6 +221,7 @@ class _Answering:
             "example_id": example.id,
             "attachments": example.attachments,
             "repetition": self.chunk.repetition,
+            "seed": seed_of(example.id, self.chunk.repetition),
         }
 
 

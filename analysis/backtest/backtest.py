@@ -16,6 +16,7 @@ from evalflows.analysis.gates.gate_evaluation import GateEvaluation
 from evalflows.reports.backtest import Backtest, Counted, PastDecision, PlantedFall, Relation, Share, Simulated
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_slices import metric_of
 from evalflows.stats.preferences.pair_share import pair_share
 from evalflows.stats.share import share_estimate
 from evalflows.store.parquet import Store
@@ -88,7 +89,7 @@ class _Evaluations:
             spec=self._spec(row),
             candidate=row,
             baseline=row,
-            metrics=tuple(self.gate.metrics),
+            metrics=tuple(dict.fromkeys(map(metric_of, self.gate.metrics))),
             seed=seed,
         )
         return GateEvaluation(gate=self._policy, pair=pair)

@@ -84,21 +84,22 @@ class Replicates:
     def _estimate(self, metric: str, regression: float | None) -> ReplicateEstimates:
         if regression is None:
             return self._without_difference[metric]
-        return (
-            swap_sides(self.evaluation.compared[metric], self.swaps).with_regression(regression, self.seed).estimates()
-        )
+        return self._swapped(metric).with_regression(regression, self.seed).estimates()
+
+    def _swapped(self, metric: str) -> "ReplicateValues":
+        swaps = self.swaps[:, self.evaluation.pair.shared_places(metric)]
+        return swap_sides(self.evaluation.compared[metric], swaps)
 
     @cached_property
     def _without_difference(self) -> Mapping[str, ReplicateEstimates]:
-        return {
-            metric: swap_sides(paired, self.swaps).estimates() for metric, paired in self.evaluation.compared.items()
-        }
+        return {metric: self._swapped(metric).estimates() for metric in self.evaluation.compared}
 
     @cached_property
     def swaps(self) -> Mask:
-        """Which examples each replicate swaps, shape (replicates, examples): whole clusters, alike in all metrics."""
-        paired = next(iter(self.evaluation.compared.values()))
-        clustering = clustering_of(paired.clusters, len(paired.candidate.values))
+        """Which shared examples each replicate swaps, shape (replicates, examples): whole clusters, for all rules."""
+        pair = self.evaluation.pair
+        assert pair.matched is not None  # it has estimates of differences
+        clustering = clustering_of(pair.matched.of_clusters(pair.clusters), pair.matched.n_shared)
         drawn = np.random.default_rng([self.seed, 0]).random((self.count, clustering.count)) < 0.5
         return np.asarray(drawn[:, clustering.numbers])
 

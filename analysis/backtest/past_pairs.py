@@ -9,6 +9,7 @@ from evalflows.reports.backtest import Relation
 from evalflows.specs.experiment import TRIAL
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, base_metric
+from evalflows.specs.metric_slices import metric_of
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import Approval, approvals
@@ -46,7 +47,7 @@ class PastExperiments:
     @cached_property
     def experiments(self) -> Sequence[ExperimentRow]:
         """The experiments, newest first."""
-        wanted = {base_metric(metric) for metric in self.gate.metrics if base_metric(metric) not in MEASURES}
+        wanted = {base_metric(metric_of(name)) for name in self.gate.metrics} - {*MEASURES}
         ((*rows,),) = ask(self.store, (_EXPERIMENTS, [TRIAL]))
         with_all_metrics = [experiment_id for experiment_id, metrics in rows if wanted <= {*(metrics or [])}]
         return [self.store.read("experiments", experiment_id)[0] for experiment_id in with_all_metrics]

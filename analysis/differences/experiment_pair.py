@@ -1,14 +1,16 @@
 """Two experiments, metric by metric: their paired data, the test of each difference, and the verdicts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
+
+import numpy as np
 
 from evalflows.analysis.differences.comparability import Difference, differences, incomparable_metrics
 from evalflows.analysis.differences.detectable_effect import detectable_effect_columns
 from evalflows.analysis.differences.judge_validation import with_dependent_composites
-from evalflows.analysis.differences.matching import MatchedExamples
+from evalflows.analysis.differences.matching import MatchedExamples, Places, at_places
 from evalflows.analysis.differences.metric_pairs import (
     Clusters,
     MetricSample,
@@ -23,6 +25,8 @@ from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, cla
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.metric_names import LATENCY
+from evalflows.specs.metric_slices import metric_of, sliced_metric
+from evalflows.store.queries.example_slices import places_of
 from evalflows.store.queries.metric_values import MetricValues
 from evalflows.store.queries.rounds import SharedRounds
 from evalflows.store.reasons import Reason
@@ -84,30 +88,57 @@ class ExperimentPair:
         """The clusters of the candidate's examples."""
         return self.reader.clusters(self.candidate)
 
-    def sample(self, metric: str) -> MetricSample | None:
-        """A metric of the candidate; None if the candidate does not have it."""
-        values = self.values.get(metric)
+    def sample(self, name: str) -> MetricSample | None:
+        """A metric of the candidate, or a slice of it; None if the candidate does not have it."""
+        values, places = self.values.get(metric_of(name)), self.sample_places(name)
         if values is None:
             return None
-        return MetricSample(values=values, clusters=self.clusters, scale=scale_of(values, self.spec))
+        scale, clusters = scale_of(values, self.spec), self.clusters
+        if sliced_metric(name).path is not None:
+            values = at_places(values, places)
+            clusters = None if clusters is None else [clusters[place] for place in places]
+        return MetricSample(values=values, clusters=clusters, scale=scale)
 
-    def paired(self, metric: str) -> PairedMetric | None:
-        """A metric on the shared examples; None if either experiment does not have it."""
+    def sample_places(self, name: str) -> Places:
+        """The positions of a metric's examples in the candidate's snapshot: all, or those of its slice."""
+        sliced = sliced_metric(name)
+        if sliced.path is None:
+            return np.arange(self.candidate.n_examples, dtype=np.intp)
+        return places_of(self.reader.slice_values(self.candidate.snapshot_id, sliced.path), sliced)
+
+    def paired(self, name: str) -> PairedMetric | None:
+        """A metric, or a slice of it, on the shared examples; None if either experiment does not have it."""
+        metric, matched = metric_of(name), self.matched_in(name)
         ours, theirs = self.values.get(metric), self.baseline_values.get(metric)
-        if ours is None or theirs is None or self.matched is None:
+        if ours is None or theirs is None or matched is None:
             return None
-        ours, theirs = self.matched.of_candidate(ours), self.matched.of_baseline(theirs)
-        paired = paired_metric(ours, theirs, self.matched.of_clusters(self.clusters), self.spec)
+        ours, theirs = matched.of_candidate(ours), matched.of_baseline(theirs)
+        paired = paired_metric(ours, theirs, matched.of_clusters(self.clusters), self.spec)
+        paired = replace(paired, slice=sliced_metric(name).slice)
         rounds = self._rounds if metric == LATENCY else None
-        return paired.side_by_side(rounds) if rounds is not None and rounds.together.any() else paired
+        if rounds is None or not rounds.together.any():
+            return paired
+        return paired.side_by_side(rounds.at(self.shared_places(name)))
 
-    def why_judge_failed(self, metric: str) -> Reason | None:
+    def matched_in(self, name: str) -> MatchedExamples | None:
+        """The shared examples of a metric: all, or those of its slice; None without a baseline."""
+        if self.matched is None or sliced_metric(name).path is None:
+            return self.matched
+        return self.matched.at(self.shared_places(name))
+
+    def shared_places(self, name: str) -> Places:
+        """The positions of a metric's examples among the shared ones. The slice is by the candidate's examples."""
+        shared = np.array([] if self.matched is None else self.matched.candidate, dtype=np.intp)
+        return np.flatnonzero(np.isin(shared, self.sample_places(name))).astype(np.intp)
+
+    def why_judge_failed(self, name: str) -> Reason | None:
         """Why a metric is excluded because of its judge; None if it is not."""
-        values = self.values.get(metric)
+        values = self.values.get(metric_of(name))
         return self._failed_judges.get(values.evaluator) if values else None
 
-    def why_refused(self, metric: str) -> Reason | None:
+    def why_refused(self, name: str) -> Reason | None:
         """Why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
+        metric = metric_of(name)
         values = self.values.get(metric)
         return self._refused.get(metric) or (self._refused.get(values.evaluator) if values else None)
 
@@ -160,12 +191,15 @@ def verdicts(
 def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None) -> VerdictRow:
     candidate, baseline, metric = tested.pair.candidate, tested.pair.baseline, tested.paired.candidate.metric
     assert baseline is not None  # a paired metric has a baseline
-    of_group = derived_id(candidate.experiment_id, baseline.experiment_id, metric, None)
+    of_slice = tested.paired.slice
+    of_group = derived_id(candidate.experiment_id, baseline.experiment_id, metric, of_slice)
+    of_decision = [decision_id, metric] if of_slice is None else [decision_id, metric, of_slice]
     return VerdictRow(
-        verdict_id=derived_id(decision_id, metric) if decision_id else of_group,
+        verdict_id=derived_id(*of_decision) if decision_id else of_group,
         decision_id=decision_id,
         run_group=decision_id or candidate.run_group,
         metric=metric,
+        slice=of_slice,
         candidate_experiment_id=candidate.experiment_id,
         baseline_experiment_id=baseline.experiment_id,
         conclusion=verdict.conclusion,

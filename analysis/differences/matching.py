@@ -38,6 +38,16 @@ class MatchedExamples:
     def left_out(self) -> int:
         return self.absent + self.changed
 
+    def at(self, places: Places) -> "MatchedExamples":
+        """Some of the shared examples, by their positions among them."""
+        return replace(
+            self,
+            example_ids=[self.example_ids[place] for place in places],
+            candidate=self.candidate[places],
+            baseline=self.baseline[places],
+            is_whole=False,
+        )
+
     def of_candidate(self, metric: MetricValues) -> MetricValues:
         return metric if self.is_whole else at_places(metric, self.candidate)
 

@@ -64,6 +64,7 @@ class PairedMetric:
     clusters: Clusters
     scale: Scale
     confidence_level: float
+    slice: str | None = None  # of the examples, such as split=hard; None for all
     n_left_out: int = 0  # examples left out for a missing value, by the metric's policy
     n_apart: int = 0  # examples left out because the two sides answered at different times
 

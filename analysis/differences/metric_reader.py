@@ -10,6 +10,7 @@ from evalflows.analysis.differences.metric_pairs import Clusters, drop_ambiguous
 from evalflows.analysis.differences.pass_at_k import trial_values
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
+from evalflows.store.queries.example_slices import slice_values
 from evalflows.store.queries.metric_values import MetricValues, clusters_of, metric_values
 from evalflows.store.queries.rounds import SharedRounds, shared_rounds
 from evalflows.store.reasons import Reason
@@ -43,6 +44,10 @@ class MetricReader:
     def clusters(self, row: ExperimentRow) -> Clusters:
         """The cluster of each example, in the snapshot's order; None if no example has one."""
         return self._once(("clusters", row.snapshot_id), lambda: self._clusters(row.snapshot_id))
+
+    def slice_values(self, snapshot_id: str, path: str) -> list[str | None]:
+        """Each example's value at a path, in the snapshot's order; None if it has none."""
+        return self._once(("slice", snapshot_id, path), lambda: slice_values(self.store, snapshot_id, path))
 
     def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)

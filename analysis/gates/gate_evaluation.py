@@ -23,7 +23,8 @@ from evalflows.analysis.gates.run_level_metric import run_level_estimate
 from evalflows.execution.git_revision import revision
 from evalflows.reports.decisions import sentence_of
 from evalflows.specs.gate import GateSpec
-from evalflows.store.queries.progress import spent_by_group
+from evalflows.specs.metric_slices import sliced_metric
+from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.reasons import Reason
 from evalflows.store.records import DecisionConclusion, DecisionRow, VerdictRow, dependent_id, now, to_json
 
@@ -117,8 +118,11 @@ class GateEvaluation:
 
     def verdicts(self, decision_id: str) -> Iterator[VerdictRow]:
         """The verdicts on the metrics of the gate's rules."""
-        metrics = [paired for metric in self.gate.metrics if (paired := self.pair.paired(metric)) is not None]
-        tested = [TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(paired)) for paired in metrics]
+        tested = [
+            TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
+            for name in self.gate.metrics
+            if (paired := self.pair.paired(name)) is not None
+        ]
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
     @property
@@ -129,23 +133,22 @@ class GateEvaluation:
         base, policy = baseline.experiment_id if baseline else "", self.gate.model_dump_json()
         return dependent_id("dec", candidate, candidate, base, policy, str(self.pair.spec.confidence_level), evidence)
 
-    def _difference_test(self, paired: PairedMetric) -> DifferenceTest:
-        metric = paired.candidate.metric
-        if recalibration := self._recalibrated(paired):
+    def _difference_test(self, name: str, paired: PairedMetric) -> DifferenceTest:
+        if recalibration := self._recalibrated(name, paired):
             higher = paired.scale.higher_is_better
             return DifferenceTest(
                 estimate=recalibration.difference(),
                 higher_is_better=higher,
-                exclusion=self.pair.why_judge_failed(metric),
+                exclusion=self.pair.why_judge_failed(name),
             )
-        return self.pair.difference_test(paired, self.gate.non_inferiority.get(metric))
+        return self.pair.difference_test(paired, self.gate.non_inferiority.get(name))
 
-    def _recalibrated(self, paired: PairedMetric) -> Recalibrated | None:
+    def _recalibrated(self, name: str, paired: PairedMetric) -> Recalibrated | None:
         """The metric with the newer judge's scores of the baseline; None if it did not score the baseline."""
         why = self.pair.why_refused(paired.candidate.metric)
         if why is None or why.code != "not_comparable":
             return None
-        reader, spec, matched = self.pair.reader, self.pair.spec, self.pair.matched
+        reader, spec, matched = self.pair.reader, self.pair.spec, self.pair.matched_in(name)
         row = recalibration_row(reader.store, spec, self.gate, self.pair.baseline) if self.pair.baseline else None
         rejudged = reader.values(row, spec).get(paired.candidate.metric) if row else None
         if row is None or rejudged is None or matched is None:
@@ -159,11 +162,13 @@ class GateEvaluation:
         sample = self.pair.sample(rule.metric)
         if sample is None:
             return self._run_level(rule)
+        if not sample.values.values.size:
+            return Reason("no_such_slice", f"no example has {sliced_metric(rule.metric).slice}")
         if exclusion := self.pair.why_judge_failed(rule.metric):
             return Reason(exclusion.code, f"excluded: {exclusion}")
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
-        return self._difference_estimate(rule) if rule.kind in COMPARED else self._mean_estimate(sample)
+        return self._difference_estimate(rule) if rule.kind in COMPARED else self._mean_estimate(rule, sample)
 
     def _run_level(self, rule: Rule) -> BoundedEstimate | Reason:
         """The estimate of a metric that one evaluator computes from all answers of the candidate."""
@@ -176,31 +181,29 @@ class GateEvaluation:
             return Reason("no_baseline", no_baseline(self.pair.spec, self.gate))
         if self.pair.is_against_itself:
             return Reason("candidate_is_baseline", "the candidate is the approved baseline itself")
-        paired, matched = self.pair.paired(rule.metric), self.pair.matched
+        paired, matched = self.pair.paired(rule.metric), self.pair.matched_in(rule.metric)
         if paired is None or matched is None:
             return Reason("no_such_metric", "the baseline has no such metric")
         if rule.kind == "non_inferiority" and rule.bound >= paired.widest:
             text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
             return Reason("margin_too_wide", text)
         if why := self.pair.why_refused(rule.metric):
-            recalibration = self._recalibrated(paired)
+            recalibration = self._recalibrated(rule.metric, paired)
             return recalibration.estimate() if recalibration else Reason(why.code, f"refused: {why}")
         if self.interim_analyses is not None:
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return bounded_difference(paired)
 
-    def _mean_estimate(self, sample: MetricSample) -> BoundedEstimate | Reason:
-        confidence_level = self.pair.spec.confidence_level
-        return (
-            interim_mean(sample, self.interim_analyses)
-            if self.interim_analyses
-            else bounded_mean(sample, confidence_level)
-        )
+    def _mean_estimate(self, rule: Rule, sample: MetricSample) -> BoundedEstimate | Reason:
+        if self.interim_analyses is not None:
+            return interim_mean(sample, self.interim_analyses, self.pair.sample_places(rule.metric))
+        return bounded_mean(sample, self.pair.spec.confidence_level)
 
     def _calls_saved(self) -> int | None:
-        """Estimate the model calls saved by stopping early; None without batches or before a decision."""
+        """Estimate the model calls saved by stopping early; None without batches, before a decision, and if calls may
+        have been made that nobody recorded."""
         if self.interim_analyses is None or self.conclusion == "NOT ENOUGH EVIDENCE":
             return None  # an undecided gate still needs the remaining calls
-        calls, _, _ = spent_by_group(self.pair.reader.store, self.pair.candidate.run_group)
+        calls = calls_of_group(self.pair.reader.store, self.pair.candidate.run_group)
         seen = self.interim_analyses.after[-1]
-        return round(calls * (self.interim_analyses.n_examples - seen) / seen)
+        return None if calls is None else round(calls * (self.interim_analyses.n_examples - seen) / seen)

@@ -109,9 +109,11 @@ def interim_difference(
     return values.estimate(so_far.difference(paired.confidence_level).difference, so_far.n_missing, "pairs")
 
 
-def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses) -> BoundedEstimate | Reason:
-    """The candidate's own mean so far, or why it cannot be estimated in batches."""
-    places = np.arange(interim_analyses.n_examples)
+def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses, places: Places) -> BoundedEstimate | Reason:
+    """The candidate's own mean so far, or why it cannot be estimated in batches.
+
+    `places` are the snapshot positions of the sample's examples.
+    """
     seen = interim_analyses.seen(places)
     so_far = at_places(sample.values, seen)
     counted, bounds = _counted(so_far), sample.scale.bounds
@@ -230,6 +232,8 @@ def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _Runni
 
 def _why_not_in_batches(counted: Mask, weights: Numbers, clusters: Clusters) -> Reason | None:
     """Why interim analyses are not possible; None if they are."""
+    if not counted.size:
+        return Reason("no_finished_batch", "none of its examples has run yet")
     if counted.any() and np.ptp(weights[counted]):
         return Reason("not_for_batches", "examples sampled at different rates cannot be analysed in batches")
     if clusters is not None and not counted.all():

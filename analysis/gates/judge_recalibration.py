@@ -20,6 +20,7 @@ from evalflows.execution.prepared import prepared_experiments
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, RecalibrationSpec
+from evalflows.specs.metric_slices import metric_of
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats import PairedDifference, PredictionPowered, prediction_powered_mean
 from evalflows.store.parquet import Store
@@ -50,7 +51,8 @@ def metrics_to_recalibrate(spec: ExperimentSpec, gate: GateSpec, baseline: Exper
     changed = incomparable_metrics(
         version_differences(prepared_experiments.of(spec).described, evaluators_of(baseline), spec)
     )
-    return {metric: why for metric, why in changed.items() if metric in {*gate.non_inferiority, *gate.superiority}}
+    compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
+    return {metric: why for metric, why in changed.items() if metric in compared}
 
 
 def recalibration_spec(spec: ExperimentSpec, recalibrate: RecalibrationSpec, baseline: ExperimentRow) -> ExperimentSpec:

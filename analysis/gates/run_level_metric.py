@@ -2,6 +2,7 @@
 
 from evalflows.analysis.gates.rules import BoundedEstimate, Rule
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric_slices import sliced_metric
 from evalflows.store.parquet import Store
 from evalflows.store.reasons import Reason
 from evalflows.store.records import ExperimentRow
@@ -9,10 +10,13 @@ from evalflows.store.records import ExperimentRow
 
 def run_level_estimate(store: Store, spec: ExperimentSpec, row: ExperimentRow, rule: Rule) -> BoundedEstimate | Reason:
     """The estimate of a run-level metric, or why the rule cannot be evaluated."""
-    scores = store.query(_RUN_LEVEL, [row.experiment_id, rule.metric])
+    sliced = sliced_metric(rule.metric)
+    scores = store.query(_RUN_LEVEL, [row.experiment_id, sliced.metric])
+    if scores and sliced.path is not None:
+        return Reason("run_level_metric", "a run-level metric is one number for all examples: it has no slices")
     if len(scores) != 1:
         several = Reason("ambiguous_metric", "several run-level evaluators give it")
-        return several if scores else _why_no_values(store, row, rule.metric)
+        return several if scores else _why_no_values(store, row, sliced.metric)
     ((value, error),) = scores
     answered, planned = store.query(_ANSWERED, [row.experiment_id])[0][0], row.n_examples * row.repetitions
     if value is None:

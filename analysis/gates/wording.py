@@ -4,6 +4,7 @@ import math
 
 from evalflows.analysis.gates.rules import BoundedEstimate, Kind, Outcome, Rule
 from evalflows.reports.figures import estimate as estimate_text
+from evalflows.specs.metric_slices import metric_of
 from evalflows.store.reasons import Reason, ReasonCode
 
 MAX_SUGGESTED_N = 1_000_000
@@ -61,7 +62,9 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
         return ""
     low, high = (None, None) if interval is None else sorted(sign * end for end in interval)
     marks = (0.0, rule.bound, -rule.bound) if rule.is_difference else (rule.bound,)
-    texts = estimate_text(sign * estimate.value, low, high, rule.metric, signed=rule.is_difference, marks=marks)
+    texts = estimate_text(
+        sign * estimate.value, low, high, metric_of(rule.metric), signed=rule.is_difference, marks=marks
+    )
     left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
     return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}{left_out}"
 

@@ -94,9 +94,10 @@ def chat_requests(
 
     async def dry_run_all() -> None:
         for example in examples:
-            inputs = example_view(example).inputs
+            view = example_view(example)
+            fields = {"inputs": view.inputs, "metadata": view.metadata}
             for repetition in range(repetitions):
-                await _dry_run(lambda given: target.call(given), {"inputs": inputs, "repetition": repetition})
+                await _dry_run(lambda given: target.call(given), fields | {"repetition": repetition})
 
     _run_in_thread(dry_run_all)
     return recorder.requests

@@ -21,6 +21,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES, base_metric
+from evalflows.specs.metric_slices import metric_of, sliced_metric
+from evalflows.store.queries.example_slices import slice_value
 from evalflows.store.records import ExampleRow
 
 Evaluator = PreparedEvaluator[EvaluatorSpec]
@@ -35,6 +37,8 @@ class MetricPlan:
     metric: str
     variance: VarianceEstimate | None = None
     reason: str | None = None  # why the variance is unknown
+    n_examples: int  # of the dataset, or of the metric's slice of it
+    n_clusters: int | None  # of these examples; None without clusters
     judged_share: float  # of the examples
     minimum_detectable: float | None = None  # with the dataset and the repetitions of the spec
     sample_sizes: tuple[SampleSizes, ...] = ()
@@ -54,7 +58,7 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
     if prepared.given_metrics is not None:  # if None, an evaluator may give others
         known = {*every, *MEASURES}
         for metric in wanted:
-            if base_metric(metric) not in known:
+            if base_metric(metric_of(metric)) not in known and metric not in known:
                 raise InputError(
                     f"metric: no evaluator gives {metric!r}, wanted some of {', '.join([*every, *MEASURES])}"
                 )
@@ -69,16 +73,28 @@ def planned_metric(
     examples: Sequence[ExampleRow],
     lines: Sequence[PlannedCalls],
 ) -> MetricPlan:
-    """Plan one metric for the requested effect and for the gates' rules."""
-    evaluator = _evaluator(history.prepared, name)
+    """Plan one metric for the requested effect and for the gates' rules.
+
+    The variance of a slice is taken to be that of the whole metric; its examples are those of the slice.
+    """
+    sliced = sliced_metric(name)
+    if sliced.path is not None:
+        examples = [example for example in examples if slice_value(example, sliced.path) == sliced.value]
+        current = replace(current, n_examples=len(examples), n_clusters=_n_clusters(current, examples))
+    evaluator = _evaluator(history.prepared, sliced.metric)
     current = replace(current, judged_share=_judged_share(evaluator, examples))
-    estimate = estimate_variance(history, _properties(history.prepared.spec, name, evaluator))
+    estimate = estimate_variance(history, _properties(history.prepared.spec, sliced.metric, evaluator))
+    design: dict[str, Any] = {
+        "n_examples": current.n_examples,
+        "n_clusters": current.n_clusters,
+        "judged_share": current.judged_share,
+    }
     if isinstance(estimate, str):
-        return MetricPlan(metric=name, reason=estimate, judged_share=current.judged_share)
+        return MetricPlan(metric=name, reason=estimate, **design)
     return MetricPlan(
         metric=name,
         variance=estimate,
-        judged_share=current.judged_share,
+        **design,
         minimum_detectable=minimum_detectable(estimate, current),
         sample_sizes=tuple(
             sample_sizes_of(estimate, target, current, lines)
@@ -87,12 +103,19 @@ def planned_metric(
     )
 
 
+def _n_clusters(current: CurrentDesign, examples: Sequence[ExampleRow]) -> int | None:
+    """Return the number of clusters of some examples; None without clusters."""
+    if current.n_clusters is None:
+        return None
+    return len({example.cluster or ("alone", example.example_id) for example in examples})
+
+
 def _target_effects(spec: ExperimentSpec, metric: str, effect: float | None) -> Iterator[TargetEffect]:
     """Yield the requested effect, else the metric's declared margin, and the effects that the gates' rules need.
 
     A candidate must exceed a superiority margin significantly, so the effect to detect is the excess over the margin.
     """
-    size = effect if effect is not None else spec.direction(metric).margin
+    size = effect if effect is not None else spec.direction(metric_of(metric)).margin
     if size is not None:
         yield TargetEffect(purpose="difference", size=size, declared=size)
     for gate in spec.gates:

@@ -9,6 +9,7 @@ from evalflows.analysis.planning.plan import Plan
 from evalflows.analysis.planning.sample_sizes import SampleSizes
 from evalflows.analysis.planning.variance import RELIABLE_UNITS, VarianceEstimate
 from evalflows.reports.figures import figure
+from evalflows.specs.metric_slices import metric_of, sliced_metric
 
 SIGNIFICANT_DIGITS = 3
 """Significant digits of an approximate number of examples."""
@@ -50,7 +51,7 @@ def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
     for sizes in metric.sample_sizes:
         yield from _of_sizes(plan, metric, sizes)
     if not metric.sample_sizes:
-        yield f"{metric.metric}: {_detectable(plan, metric)}; use --effect to plan for another difference"
+        yield f"{metric.metric}: {_detectable(metric)}; use --effect to plan for another difference"
     for gate in plan.spec.gates:
         margin = gate.superiority.get(metric.metric)
         if margin and plan.effect is not None and plan.effect <= margin:
@@ -78,7 +79,7 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
     clusters = f" in {count(current.clusters)} clusters" if current.clusters is not None else ""
     answered = "" if current.repetitions == 1 else f", each answered {_times(current.repetitions)},"
     needed = f"about {about(current.examples)} examples{clusters}{answered} are needed"
-    yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(plan, metric)}"
+    yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(metric)}"
     best = sizes.cheapest
     if best is not None and best is not current:
         usd = "" if best.usd is None else f" ({money(best.usd)} USD)"
@@ -92,26 +93,27 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
 
 def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:
     effect, power = sizes.effect, f"with {plan.design.power:.0%} power"
-    bound = figure(effect.declared, metric.metric)
+    bound = figure(effect.declared, metric_of(metric.metric))
     if effect.purpose == "non_inferiority":
         what = f"for an equally good candidate to pass the non-inferiority margin of {bound}"
         return f"{what} on {metric.metric} ({effect.gate}) {power}"
     if effect.purpose == "superiority":
-        gain = figure(effect.declared + effect.size, metric.metric)
+        gain = figure(effect.declared + effect.size, metric_of(metric.metric))
         what = f"for a candidate that is better by {gain} to pass the superiority margin of {bound}"
         return f"{what} on {metric.metric} {power}"
     return f"to detect a difference of {bound} in {metric.metric} {power}"
 
 
-def _detectable(plan: Plan, metric: MetricPlan) -> str:
-    has = f"the dataset has {count(plan.design.n_examples)}"
-    if plan.design.n_clusters is not None:
-        has += f" in {count(plan.design.n_clusters)} clusters"
+def _detectable(metric: MetricPlan) -> str:
+    whole = "dataset" if sliced_metric(metric.metric).path is None else "slice"
+    has = f"the {whole} has {count(metric.n_examples)}"
+    if metric.n_clusters is not None:
+        has += f" in {count(metric.n_clusters)} clusters"
     if metric.judged_share < 1:
         has += f", of which {metric.judged_share:.0%} are judged"
     if metric.minimum_detectable is None:
         return f"{has}, too few to detect any difference"
-    return f"{has}, enough to detect a difference of {figure(metric.minimum_detectable, metric.metric)}"
+    return f"{has}, enough to detect a difference of {figure(metric.minimum_detectable, metric_of(metric.metric))}"
 
 
 def _times(number: int) -> str:

@@ -2,7 +2,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evalflows.evaluators.agents.arguments import Rule
+from evalflows.evaluators.agents.arguments import Numbers, Rule
 from evalflows.evaluators.agents.final_answer import How, final_answer
 from evalflows.evaluators.agents.step_efficiency import step_efficiency
 from evalflows.evaluators.agents.tool_arguments import tool_arguments
@@ -27,10 +27,12 @@ def agent(
     outputs: dict[str, Any],
     reference_outputs: dict[str, Any] | None,
     run: RunView | None = None,
+    metadata: dict[str, Any] | None = None,
     *,
     weights: Mapping[str, float] | None = None,
     arguments: Rule = "exact",
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    tools: Sequence[Mapping[str, Any]] | str | None = None,
+    numbers: Numbers = "equal",
     extra_calls: str = "wrong",
     order: Mode = "strict",
     answer: How = "exact",
@@ -41,7 +43,7 @@ def agent(
     """The weighted mean of the parts that apply, 0 to 1; each part is also a metric, named `agent_` and the part.
 
     The parts are the scores of other evaluators: selection (`tool_selection`'s F1), arguments (`tool_arguments`, with
-    `arguments`, `tools`, `extra_calls`), order (`tool_order`, with `order` as its mode), efficiency
+    `arguments`, `tools`, `numbers`, `extra_calls`), order (`tool_order`, with `order` as its mode), efficiency
     (`step_efficiency`), answer (`final_answer`, with `answer` as its how, `ignore_case`, and `answer_key` as its key).
     `weights` maps parts to weights: by default all are 1; if set, only the named parts are judged, and a part with
     weight 0 is reported but not counted. A part that does not apply is left out with its weight. None if no part
@@ -52,7 +54,14 @@ def agent(
     call_fields: Any = fields | {"run": run, "key": key}
     judged: dict[str, Callable[[], Score | list[Score] | None]] = {
         "selection": lambda: tool_selection(**call_fields),
-        "arguments": lambda: tool_arguments(**call_fields, arguments=arguments, tools=tools, extra_calls=extra_calls),
+        "arguments": lambda: tool_arguments(
+            **call_fields,
+            metadata=metadata,
+            arguments=arguments,
+            tools=tools,
+            numbers=numbers,
+            extra_calls=extra_calls,
+        ),
         "order": lambda: tool_order(**call_fields, mode=order),
         "efficiency": lambda: step_efficiency(**call_fields),
         "answer": lambda: final_answer(**fields, how=answer, ignore_case=ignore_case, key=answer_key),

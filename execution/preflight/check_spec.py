@@ -1,7 +1,7 @@
 """Check a spec against its examples before anything is written or paid."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from evalflows.execution.evaluator_sample import draw
@@ -12,7 +12,7 @@ from evalflows.execution.prepared import PreparedExperiment
 from evalflows.execution.prepared_evaluator import PreparedEvaluator
 from evalflows.execution.resolve import is_ours, make_target
 from evalflows.execution.secret_blocks import key_for
-from evalflows.execution.views import example_view, has_value
+from evalflows.execution.views import example_view
 from evalflows.llm import minilm
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import gguf_of
@@ -23,13 +23,15 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import CompositeSpec
-from evalflows.specs.metric_names import MEASURES, base_metric
+from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
+from evalflows.specs.metric_slices import metric_of
 from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExampleRow
-from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields
+from evalflows.store.queries.example_slices import check_slices, has_value
+from evalflows.store.records import ExampleRow, from_json
+from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
 
 Spec = ExperimentSpec | ComparisonSpec
 
@@ -52,7 +54,9 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     for evaluator in prepared.summary_evaluators:
         _check_evaluator(evaluator, spec)
     _check_metrics(prepared)
+    _check_kept_apart(prepared)
     _check_gates(prepared)
+    check_slices(spec.gates, examples)
     for composite in spec.composites:
         _check_composite(composite, prepared)
     if spec.compare is not None:
@@ -105,7 +109,9 @@ def _check_target(
     if isinstance(target, ChatTarget):
         _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
         for example in examples:
-            check_fields(target, _inputs(example), f"example {example.example_id!r}")
+            inputs, where = _inputs(example), f"example {example.example_id!r}"
+            check_fields(target, inputs, where)
+            check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example), f"example {example.example_id!r}")
@@ -205,6 +211,20 @@ def _check_metrics(prepared: PreparedExperiment) -> None:
             raise InputError(f"metrics: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
 
 
+def _check_kept_apart(prepared: PreparedExperiment) -> None:
+    """Raise InputError for a rule or a weight on a measure that an evaluator's function has the name of."""
+    spec = prepared.spec
+    apart = {measure: kept_apart(measure) for measure in MEASURES if kept_apart(measure) in spec.judges}
+    used: list[tuple[str, Iterable[str]]] = [
+        (f"gate {gate.name!r}", map(metric_of, gate.metrics)) for gate in spec.gates
+    ]
+    used += [(f"composite {composite.name!r}", composite.metrics) for composite in spec.composites]
+    for where, metrics in [*used, ("metrics", spec.metrics)]:
+        for measure in sorted(apart.keys() & {base_metric(metric) for metric in metrics}):
+            got = f"{measure!r} is the measure of every run, and the evaluator's metric is {apart[measure]!r}"
+            raise InputError(f"{where}: {got}; wanted one of them, with a `name` for the evaluator")
+
+
 def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:
     """Return all metrics of the experiment; None if a user's evaluator may give any."""
     metrics = prepared.given_metrics
@@ -219,7 +239,7 @@ def _check_gates(prepared: PreparedExperiment) -> None:
     if known is None:
         return
     for gate in spec.gates:
-        for metric in gate.metrics:
+        for metric in map(metric_of, gate.metrics):
             if base_metric(metric) not in known:
                 raise InputError(f"gate {gate.name!r}: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
 

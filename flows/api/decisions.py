@@ -12,6 +12,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import TRIAL
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
+from evalflows.store.queries.example_slices import check_slices_of
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import BaselineRow, DecisionRow, ExperimentRow
 from evalflows.store.row_specs import experiment_spec, gate_spec
@@ -41,8 +42,8 @@ def decide_on(
         gate: The gate to decide.
         confidence_level: Default: that of the candidate's spec.
 
-    Raise InputError if an experiment does not exist or is a trial, or if a non-inferiority or superiority rule has no
-    baseline.
+    Raise InputError if an experiment does not exist or is a trial, if a non-inferiority or superiority rule has no
+    baseline, or if a slice of a rule holds no example.
     """
     store = Store()
     if baseline is None and gate.compares:
@@ -52,6 +53,7 @@ def decide_on(
     for row in (candidate_row, baseline_row):
         if row is not None and TRIAL in row.tags:
             raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
+    check_slices_of(store, gate, candidate_row)
     spec = experiment_spec(candidate_row)
     spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)

@@ -63,7 +63,8 @@ def krippendorff_alpha(
 
     The interval is the percentile interval of `resamples` alphas from units drawn with replacement (Efron 1979; Zapf,
     Castell, Morawietz & Karch 2016), or from whole clusters if `clusters`, U hashables, are given; a unit whose cluster
-    is None is its own cluster. It is somewhat narrow below about 20 units or clusters. Alpha is undefined if all
+    is None is its own cluster. The same units in another order, with the same seed, give the same interval. It is
+    somewhat narrow below about 20 units or clusters. Alpha is undefined if all
     ratings are equal. There is no interval with fewer than two units or clusters, if all resamples give the same alpha,
     or if too many have none.
 
@@ -109,7 +110,20 @@ def _ratings(ratings: Sequence[Sequence[Any]], clustering: Clustering, metric: M
     counts = np.zeros((rated_units.size, values.size))
     np.add.at(counts, (rows, places), 1.0)
     clusters, numbers = np.unique(clustering.numbers[rated_units], return_inverse=True)
-    return _Ratings(counts, values, numbers, clusters.size)
+    return _in_canonical_order(_Ratings(counts, values, numbers, clusters.size))
+
+
+def _in_canonical_order(rated: _Ratings) -> _Ratings:
+    """Order clusters by their units, and units by their ratings, so that what is drawn depends on the content alone."""
+    if not rated.counts.size:
+        return rated
+    _, kinds = np.unique(rated.counts, axis=0, return_inverse=True)
+    units: list[list[int]] = [[] for _ in range(rated.n_clusters)]
+    for unit in np.argsort(kinds.ravel(), kind="stable"):
+        units[rated.numbers[unit]].append(int(unit))
+    units.sort(key=lambda of_cluster: [int(kinds.ravel()[unit]) for unit in of_cluster])
+    numbers = np.repeat(np.arange(rated.n_clusters), [len(of_cluster) for of_cluster in units])
+    return rated._replace(counts=rated.counts[[unit for each in units for unit in each]], numbers=numbers)
 
 
 def _rating(value: Any, unit: int, metric: Metric) -> Hashable:
@@ -121,12 +135,17 @@ def _rating(value: Any, unit: int, metric: Metric) -> Hashable:
 
 
 def _numbered(ratings: Sequence[Any], metric: Metric) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return the distinct values in order, and the index of each rating's value; labels are numbered as they occur."""
+    """Return the distinct values in order, and the index of each rating's value; labels are in order of their text."""
     if metric == "nominal":
-        seen: dict[Hashable, int] = {}
-        places = [seen.setdefault(label, len(seen)) for label in ratings]
-        return np.arange(len(seen), dtype=np.float64), np.array(places, dtype=np.intp)
+        ranks = {label: rank for rank, label in enumerate(sorted({*ratings}, key=_text_of))}
+        places = [ranks[label] for label in ratings]
+        return np.arange(len(ranks), dtype=np.float64), np.array(places, dtype=np.intp)
     return np.unique(np.array(ratings, dtype=np.float64), return_inverse=True)
+
+
+def _text_of(label: Hashable) -> str:
+    """Return a text to order labels by: the same for numbers that are equal, as True, 1 and 1.0 are."""
+    return repr(float(label)) if isinstance(label, bool | int | float) else repr(label)
 
 
 def _alphas(rated: _Ratings, multiplicities: FloatArray, metric: Metric) -> FloatArray:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask, ask_arrow
 from evalflows.store.parquet import Store
-from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison
+from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +27,11 @@ class Judged:
 
 
 def judged_and_labelled(store: Store, reference: str, metric: str, people_metric: str) -> Judged:
-    """Return a metric's judgements and labels. Raise InputError if either is missing."""
-    is_pairs = is_comparison(store, reference)
-    if is_pairs:
-        identity = find_comparison(store, reference)
-    else:
-        (identity,) = find_experiments(store, reference, just_one=True)
+    """Return a metric's judgements and labels. Raise InputError if either is missing.
+
+    The reference of an experiment also means the comparison that ran as a step of it, if that has the metric.
+    """
+    identity, is_pairs = _subject(store, reference, metric)
     name, candidate, forward = _of_pairs(store, identity) if is_pairs else _of_runs(store, identity)
     queries = (_PAIRS, _PAIR_LABELS) if is_pairs else (_RUNS, _RUN_LABELS)
     judgements, labels = store.steady(
@@ -59,6 +58,18 @@ def judged_and_labelled(store: Store, reference: str, metric: str, people_metric
         judgements=judgements,
         labels=labels,
     )
+
+
+def _subject(store: Store, reference: str, metric: str) -> tuple[str, bool]:
+    """Return the id of the experiment or the comparison that has a metric, and whether it is a comparison."""
+    if is_comparison(store, reference):
+        return find_comparison(store, reference), True
+    beside = comparison_beside(store, find_experiments(store, reference))
+    query = "select count(*) from source.comparisons where comparison_id = ? and metric = ?"
+    if beside is not None and store.query(query, [beside, metric])[0][0]:
+        return beside, True
+    (identity,) = find_experiments(store, reference, just_one=True)
+    return identity, False
 
 
 def _of_runs(store: Store, identity: str) -> tuple[str, None, bool]:

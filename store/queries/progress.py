@@ -13,8 +13,8 @@ class Spent:
     """Sums over the calls of an experiment or a comparison, each counted once."""
 
     calls: int | None  # None if some may have been made that nobody recorded
-    tokens_in: int
-    tokens_out: int
+    tokens_in: int | None  # None like `calls`, unless reported
+    tokens_out: int | None
     cost_usd: float | None  # None if the cost of a call is unknown
 
 
@@ -25,11 +25,13 @@ def spent(store: Store, experiment_id: str) -> Spent:
     """
     row = store.query(
         """select sum(calls), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
-                  count(*) filter (cost_usd is null), count(*) filter (calls is null)
+                  count(*) filter (cost_usd is null), count(*) filter (calls is null),
+                  count(*) filter (calls is null and tokens_in is null)
            from (select 1 as calls, tokens_in, tokens_out, cost_usd from source.calls where experiment_id = $1
                  union all
                  select calls, tokens_in, tokens_out, cost_usd from source.outputs
-                 where experiment_id = $1 and status = 'ok' and (calls is null or $1 in applications)
+                 where experiment_id = $1 and status in ('ok', 'failed')
+                     and (calls is null or ($1 in applications and status = 'ok'))
                  union all
                  select calls, tokens_in, tokens_out, cost_usd from source.scores
                  where experiment_id = $1 and calls is null
@@ -40,13 +42,20 @@ def spent(store: Store, experiment_id: str) -> Spent:
     )[0]
     return Spent(
         calls=None if row[5] else int(row[0] or 0),
-        tokens_in=int(row[1]),
-        tokens_out=int(row[2]),
+        tokens_in=None if row[6] else int(row[1]),
+        tokens_out=None if row[6] else int(row[2]),
         cost_usd=None if row[4] else row[3],
     )
 
 
 _APPLICATIONS = "(select experiment_id from source.experiments where target_kind = 'http')"
+
+
+def calls_of_group(store: Store, run_group: str) -> int | None:
+    """Return the model calls of a run group so far; None if some may have been made that nobody recorded."""
+    rows = store.query("select distinct experiment_id from source.experiments where run_group = ?", [run_group])
+    calls = [spent(store, identity).calls for (identity,) in rows]
+    return None if None in calls else sum(number for number in calls if number is not None)
 
 
 def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:

@@ -19,6 +19,10 @@ class SharedRounds:
     together: Mask  # whether both made all repetitions in the same rounds, without an answer from the ledger
     warm_up: Mask  # the examples of the first round, which pays for connections and caches
 
+    def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
+        """The same of some examples."""
+        return SharedRounds(together=self.together[places], warm_up=self.warm_up[places])
+
 
 def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
     """Return the examples that two experiments answered in the same rounds; none if their answers were recorded."""

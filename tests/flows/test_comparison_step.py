@@ -1,15 +1,19 @@
 """The comparison of an experiment's targets, as a step of its run."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from endpoint import Endpoint, Reply, Request, completion, serving
 from matched import asked
-from pairwise_runs import ROWS, N, by_length, conclusion
+from pairwise_runs import NAMES, ROWS, N, by_length, conclusion, longer
 
 from evalflows import run
+from evalflows.cli.labels import labels
 from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+from evalflows.specs.reference import refer
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
@@ -98,3 +102,46 @@ def test_the_budget_is_shared_with_the_comparison_step() -> None:
         run(spec.model_copy(update={"max_calls": 4 * N}))
     assert endpoint.calls == 4 * N and endpoint.repeated() == 0
     assert asked("select state, calls from comparison_sets") == [("completed", 2 * N)]
+
+
+def briefly(question: str) -> str:
+    return question
+
+
+def at_length(question: str) -> str:
+    return question * (3 if question < "q06" else 1)
+
+
+@pytest.mark.parametrize("reference", ["stepped", "stepped-long"])
+def test_people_are_compared_with_the_judge_of_the_step_by_the_experiments_name(reference: str, tmp_path: Path) -> None:
+    targets = [
+        {"kind": "python", "name": name, "function": refer(function)}
+        for name, function in (("brief", briefly), ("long", at_length))
+    ]
+    judge = {"use": refer(longer), "name": "longer"}
+    fields = {"name": "stepped", "dataset": {"rows": ROWS}, "targets": targets, "compare": {"evaluators": judge}}
+    run(ExperimentSpec.model_validate(fields))
+    rows = [
+        f"stepped-long,{one},stepped-brief,{'stepped-long' if place < 4 else 'tie'}" for place, one in enumerate(NAMES)
+    ]
+    path = tmp_path / "labels.csv"
+    path.write_text("\n".join(["experiment,example_id,other_experiment,winner", *rows]))
+    imported = CliRunner().invoke(labels, ["import", str(path), "--metric", "longer"])
+    assert f"{N} labels of longer imported" in imported.output
+    printed = CliRunner().invoke(labels, ["agreement", reference, "longer"])
+    assert "longer, longer, in stepped: 12 labelled of 12 judged" in printed.output, printed.output
+    assert "0.83" in printed.output or "83" in printed.output
+
+
+def test_a_metric_of_neither_names_the_experiments() -> None:
+    targets = [{"kind": "python", "name": name, "function": refer(briefly)} for name in ("brief", "long")]
+    fields = {
+        "name": "stepped",
+        "dataset": {"rows": ROWS},
+        "targets": targets,
+        "compare": {"evaluators": refer(longer)},
+    }
+    run(ExperimentSpec.model_validate(fields))
+    printed = CliRunner().invoke(labels, ["agreement", "stepped", "longest"])
+    assert printed.exit_code == 2
+    assert "experiment 'stepped': got 2 experiments, wanted one of: stepped-long, stepped-brief" in printed.output

@@ -1,5 +1,7 @@
 """One failed row does not leave the verdicts on measures open: its pair is left out, and that is said."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,12 @@ from evalflows.specs import ExperimentSpec
 from evalflows.specs.reference import refer
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
 
 N = 60
 
@@ -66,3 +74,27 @@ def test_other_metrics_without_a_range_stay_open_by_default() -> None:
     compared({"length": {"missing": "worst"}})
     found = rows("select metric, conclusion, reason_code from verdicts where metric in ('chars', 'length') order by 1")
     assert found == [(name, "not_enough_evidence", "missing_unbounded") for name in ("chars", "length")]
+
+
+def test_failed_answers_have_no_measure_that_no_answer_has() -> None:
+    ids = [f"q{i}" for i in range(N)]
+    answers = [{"id": each, **({"outputs": each} if i % 5 else {"error": "late"})} for i, each in enumerate(ids)]
+    fields: dict[str, Any] = {
+        "name": "recorded",
+        "dataset": {"rows": [{"id": each, "inputs": {"question": each}} for each in ids]},
+        "targets": [{"kind": "recorded", "name": name, "path": f"{name}.json"} for name in ("one", "two")],
+    }
+    for name in ("one", "two"):
+        Path(f"{name}.json").write_text(json.dumps(answers))
+    run(ExperimentSpec.model_validate(fields))
+    found = rows("select metric, status, count(*), count(value) from run_values group by all order by all")
+    assert found == [
+        ("cost", "not_applicable", 2 * N, 0),
+        ("latency", "not_applicable", 2 * N, 0),
+        ("length", "failed", 2 * N // 5, 0),
+        ("length", "scored", 2 * N - 2 * N // 5, 2 * N - 2 * N // 5),
+        ("tokens", "not_applicable", 2 * N, 0),
+    ]
+    assert rows("select metric from verdicts where warning is not null") == [("length",)], "no pairs of others left out"
+    shown = json.loads(CliRunner().invoke(cli, ["show", "recorded", "--format", "json"]).stdout)
+    assert {metric["metric"]: metric["missing"] for metric in shown["metrics"]} == {"length": N // 5}

@@ -1,14 +1,17 @@
 """Calls that nobody recorded are unknown, never zero: in rows, totals and what is printed."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from http_application import says, serving_application
 
 from evalflows import run
+from evalflows.cli.main import cli
 from evalflows.cli.show import print_calls, print_experiments
 from evalflows.execution.unrecorded_calls import may_call_unrecorded
 from evalflows.reports.experiments_report import experiments_report
@@ -55,6 +58,24 @@ def ruled(outputs):
 
 def wrapped(question):
     return evalflows.llm.wrap(clients.CLIENT).ask(question)
+
+def stepped(question):
+    with evalflows.llm.step("tool", "ask"):
+        return clients.CLIENT.ask(question)
+
+def scored(outputs):
+    from evalflows.evaluators import Score
+    return Score(value=clients.CLIENT.ask("yes") == "yes")
+
+def ruled_with_score(outputs):
+    from evalflows.evaluators import Score
+    return Score(value=True)
+
+def raises(question):
+    raise ValueError(clients.CLIENT.ask("no answer"))
+
+def prefers(outputs):
+    return [clients.CLIENT.ask(1), 0]
 """,
 }
 
@@ -96,6 +117,10 @@ def one(query: str) -> Any:
         ("asks_by_late_import", True),
         ("asks_by_address", True),
         ("wrapped", False),
+        ("stepped", True),
+        ("scored", True),
+        ("ruled_with_score", False),
+        ("prefers", True),
     ],
 )
 def test_imports_tell_whether_code_may_call_a_model(name: str, may: bool) -> None:
@@ -111,7 +136,7 @@ def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) ->
     print_calls(report.experiments, 0)
     said = " ".join(capsys.readouterr().out.split())
     assert "model calls of the target were not recorded, so their cost is unknown" in said
-    assert "0 recorded model calls made in this run" in said
+    assert "the model calls of this run were not recorded" in said
     assert "USD" not in said
 
 
@@ -177,3 +202,28 @@ def test_a_budget_that_cannot_bind_says_so_before_the_run(
     run(spec_of(python(name), budget_usd=1.0, max_calls=5))
     said = "evalflows: budget_usd and max_calls cannot limit the calls of target 'target', which are not recorded"
     assert capsys.readouterr().err.startswith(said) is warns
+
+
+def test_calls_of_answers_that_failed_are_null_too() -> None:
+    with pytest.raises(IncompleteError, match="no answer"):
+        run(spec_of(python("raises")))
+    assert one("select calls, tokens_in, cost_usd, unrecorded from experiment_overview") == (None, None, None, 3)
+
+
+def test_documents_and_comparisons_say_that_calls_were_not_recorded() -> None:
+    targets = [python("asks") | {"name": name} for name in ("one", "two")]
+    Path("app.yaml").write_text(
+        json.dumps({"name": "app", "dataset": {"rows": ROWS}, "targets": targets, "evaluators": ["application:judged"]})
+    )
+    document = json.loads(CliRunner().invoke(cli, ["run", "app.yaml", "--format", "json"]).stdout)
+    found = {(each["calls"], each["tokens_in"], each["cost_usd"]) for each in document["experiments"]}
+    assert (document["calls_made"], found) == (None, {(None, None, None)})
+    Path("compare.yaml").write_text(
+        json.dumps({"experiments": ["app-one", "app-two"], "evaluators": "application:prefers"})
+    )
+    said = " ".join(CliRunner().invoke(cli, ["compare", "compare.yaml"]).output.split())
+    assert (
+        "model calls of evaluators were not recorded, so their cost is unknown" in said and "0 model calls" not in said
+    )
+    tried = CliRunner().invoke(cli, ["evaluators", "application:judged", "--try", '{"inputs": "q", "outputs": "x"}'])
+    assert tried.output.splitlines()[-1] == "model calls not recorded, cost unknown"

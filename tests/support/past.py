@@ -22,8 +22,14 @@ FAILED, ABSTAINED = -99.0, -98.0
 class Past:
     """Experiments exp-000, exp-001, …, a day apart, each later than the one before."""
 
-    def __init__(self, clusters: Sequence[str] | None = None, repetitions: int = 1) -> None:
-        self.store, self.clusters, self.repetitions = Store(), clusters, repetitions
+    def __init__(
+        self,
+        clusters: Sequence[str] | None = None,
+        repetitions: int = 1,
+        fields: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`fields` are further fields of the examples, such as their split."""
+        self.store, self.clusters, self.repetitions, self.fields = Store(), clusters, repetitions, fields
         self.rows: list[ExperimentRow] = []
 
     def spec(self, name: str = "qa", **changes: Any) -> ExperimentSpec:
@@ -53,8 +59,8 @@ class Past:
         identity, names = f"exp-{len(self.rows):03}", examples or [f"e{place}" for place in range(n)]
         clusters: Sequence[str | None] = self.clusters or [None] * n
         rows = [
-            {"id": one, "inputs": f"{one}?"} | ({"cluster": of} if of else {})
-            for one, of in zip(names, clusters, strict=True)
+            {"id": one, "inputs": f"{one}?"} | ({"cluster": of} if of else {}) | dict(further)
+            for one, of, further in zip(names, clusters, self.fields or [{}] * n, strict=True)
         ]
         snapshot = freeze(self.store, to_examples(enumerate(rows), "rows"), name=None, source="rows")
         row = ExperimentRow(

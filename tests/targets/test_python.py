@@ -20,6 +20,8 @@ OFFERED = {
     "example": EXAMPLE,
     "example_id": "example-1",
     "attachments": {"image.png": "bytes"},
+    "repetition": 2,
+    "seed": 1234,
 }
 
 
@@ -72,6 +74,22 @@ def test_what_an_example_has_besides_may_be_asked_for(name: str) -> None:
         "attachments": lambda question, attachments: attachments,
     }
     assert answer(functions[name]) == OFFERED[name]
+
+
+def test_the_repetition_and_a_seed_may_be_asked_for() -> None:
+    assert answer(lambda question, repetition, seed: (question, repetition, seed)) == ("Why?", 2, 1234)
+    assert answer(lambda row, seed: (row, seed)) == (INPUTS, 1234)
+    assert answer(lambda question, *, seed=0: seed) == 1234
+
+
+def test_a_field_called_seed_and_a_seed_that_is_fixed_go_first() -> None:
+    available = OFFERED | {"inputs": {"question": "Why?", "seed": 7}}
+    assert python(lambda question, seed: seed, frozenset({"question", "seed"})).call(available) == 7
+
+    def target(question: str, seed: int) -> int:
+        return seed
+
+    assert answer(partial(target, seed=9)) == 9
 
 
 def test_the_dict_and_the_metadata_may_be_asked_for_together() -> None:
@@ -155,7 +173,7 @@ def test_a_parameter_that_nothing_fills_is_named_with_what_may_be_asked_for() ->
 
     assert refusal(target, *INPUTS) == (
         "target 'target': asks for 'langauge', wanted a field of the inputs (language, question), "
-        "one of inputs, metadata, example, example_id, attachments, or the inputs as one argument"
+        "one of inputs, metadata, example, example_id, attachments, repetition, seed, or the inputs as one argument"
     )
 
 

@@ -18,7 +18,7 @@ def target(*rows: dict[str, Any], first: int = 1) -> Target:
 
 
 def answer(made: Target, example_id: str = "e1", **inputs: Any) -> Any:
-    return made.call({"example_id": example_id, "inputs": inputs}).outputs
+    return made.call({"example_id": example_id, "repetition": 0, "inputs": inputs}).outputs
 
 
 def refusal(*rows: dict[str, Any], first: int = 1) -> str:
@@ -156,7 +156,7 @@ def test_rows_are_read_once_and_before_the_first_call() -> None:
 
 def test_what_else_a_row_holds_is_passed_over() -> None:
     made = target({"id": "e1", "outputs": "one", "model": "m", "tokens_in": 7, "attempts": 3})
-    assert made.call({"example_id": "e1", "inputs": {}}) == Answer(outputs="one")
+    assert made.call({"example_id": "e1", "repetition": 0, "inputs": {}}) == Answer(outputs="one")
 
 
 # Latency
@@ -164,7 +164,7 @@ def test_what_else_a_row_holds_is_passed_over() -> None:
 
 def latency(value: object) -> float | None:
     made = target({"id": "e1", "outputs": "one", "latency_s": value})
-    found: float | None = made.call({"example_id": "e1", "inputs": {}}).latency_s
+    found: float | None = made.call({"example_id": "e1", "repetition": 0, "inputs": {}}).latency_s
     return found
 
 
@@ -180,7 +180,10 @@ def test_a_latency_that_is_none_is_not_known(value: object) -> None:
 
 
 def test_without_a_latency_none_is_known() -> None:
-    assert target({"id": "e1", "outputs": "one"}).call({"example_id": "e1", "inputs": {}}).latency_s is None
+    assert (
+        target({"id": "e1", "outputs": "one"}).call({"example_id": "e1", "repetition": 0, "inputs": {}}).latency_s
+        is None
+    )
 
 
 def test_a_latency_without_end_is_not_known() -> None:

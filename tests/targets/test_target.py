@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, RootModel
 
-from evalflows.targets.target import as_outputs
+from evalflows.targets.target import as_outputs, seed_of
 
 
 class City(BaseModel):
@@ -42,3 +42,9 @@ def test_a_pydantic_model_that_is_no_mapping_becomes_the_output() -> None:
 @pytest.mark.parametrize("returned", ["Paris", "", 42, 0, False, None, ["Paris"], []])
 def test_anything_else_becomes_the_output(returned: object) -> None:
     assert as_outputs(returned) == {"output": returned}
+
+
+def test_a_seed_is_a_stable_positive_int32_that_differs_between_examples_and_repetitions() -> None:
+    assert (seed_of("q1", 0), seed_of("q1", 1), seed_of("q2", 0)) == (0xA1DC50F0 >> 1, 0x14DB72A8 >> 1, 0xC266F53F >> 1)
+    many = {seed_of(f"q{number}", repetition) for number in range(1000) for repetition in range(4)}
+    assert len(many) == 4000 and min(many) >= 0 and max(many) < 2**31

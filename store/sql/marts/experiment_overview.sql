@@ -3,7 +3,7 @@ with answers as (
     select experiment_id,
            count(*) filter (status = 'ok') as answered,
            count(*) filter (status = 'failed') as failed,
-           count(*) filter (status = 'ok' and calls is null and cost_usd is null) as unrecorded,
+           count(*) filter (status in ('ok', 'failed') and calls is null and cost_usd is null) as unrecorded,
            avg(latency_s) as mean_latency_s,
            quantile_cont(latency_s, 0.95) as p95_latency_s
     from outputs

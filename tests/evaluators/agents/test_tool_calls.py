@@ -378,7 +378,7 @@ def test_the_wanted_number_may_be_given_itself() -> None:
         ),
         (tool_arguments, {"extra_calls": "fine"}, "extra_calls: got 'fine', wanted wrong or ignored"),
         (tool_arguments, {"tools": TOOLS}, "tools: got tools with arguments 'exact', wanted arguments 'types'"),
-        (tool_arguments, {"arguments": "types", "tools": "f"}, "tools: got 'f', wanted a list of tools"),
+        (tool_arguments, {"arguments": "types", "tools": "f"}, "tools: got 'f', wanted a path: inputs.…, metadata.…"),
         (tool_arguments, {"arguments": "types", "tools": [{}]}, "tools: got {}, wanted name and parameters"),
         (tool_order, {"mode": "sorted"}, "mode: got 'sorted', wanted one of strict, unordered, subset, superset"),
         (tool_order, {"arguments": "per_argument"}, "arguments: got 'per_argument', wanted one of ignored, exact"),

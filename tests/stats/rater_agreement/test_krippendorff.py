@@ -155,4 +155,18 @@ def test_the_order_of_units_and_raters_does_not_matter(
     shuffled = [unit[::-1] for unit in random.sample(units, len(units))]
     other = krippendorff_alpha(shuffled, metric=metric, resamples=50)
     assert_plain(original)
-    assert original.alpha == pytest.approx(other.alpha, abs=1e-9)
+    assert original == other, "the interval too, to the last bit"
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.sampled_from(["yes", "no", 1, True]), st.sampled_from(["yes", 1.0]), st.integers(0, 4))),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_rows_does_not_matter_within_and_between_clusters(rows: list[Any], random: Any) -> None:
+    shuffled = random.sample(rows, len(rows))
+    first, second = (
+        krippendorff_alpha([row[:2] for row in each], [f"c{row[2]}" for row in each], resamples=50)
+        for each in (rows, shuffled)
+    )
+    assert first == second

@@ -1,0 +1,78 @@
+"""An evaluator's metric never meets a measure of every run, whatever the function or the score is called."""
+
+from typing import Any
+
+import pytest
+from catalog_rows import rows
+from planted_difference import ROWS, N, often, spec, targets
+
+from evalflows import evaluate, run
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import refer
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+
+def length(outputs: dict[str, Any]) -> bool:
+    return len(outputs["output"]) < 4
+
+
+length.metrics = {"length": {"higher_is_better": True, "range": [0, 1]}}  # type: ignore[attr-defined]
+
+
+def keyed(outputs: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": "cost", "score": 0.5}, {"key": "latency", "score": 1.0}, {"key": "own", "score": 1.0}]
+
+
+def means() -> dict[str, float]:
+    return dict(rows("select distinct metric, mean from metric_summary where mean is not null and metric <> 'latency'"))
+
+
+def test_a_function_called_length_is_a_metric_of_its_own_with_its_direction() -> None:
+    run(spec(targets=targets(often=often), evaluators=[refer(length)]))
+    found = means()
+    assert found.keys() == {"length", "length_score"}
+    assert found["length_score"] == 0.75
+    assert rows("select spec -> '$.metrics.length', spec -> '$.metrics.length_score.range' from experiments") == [
+        (None, "[0.0,1.0]")
+    ]
+
+
+def test_scores_called_like_measures_are_metrics_of_their_own() -> None:
+    (identity,) = run(spec(targets=targets(often=often), evaluators=[refer(keyed)]))
+    assert {name: mean for name, mean in means().items() if name != "length"} == {
+        "cost_score": 0.5,
+        "latency_score": 1.0,
+        "own": 1.0,
+    }
+    query = "select count(*), count(distinct run_id) from run_values where experiment_id = ? and metric = 'latency'"
+    assert rows(query, identity) == [(N, N)], "the measure has one row per run"
+
+
+def test_evaluate_names_it_likewise() -> None:
+    found = evaluate(often, data=ROWS[:4], evaluators=[length])
+    assert found.scores("length_score") == [0.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"gates": [{"thresholds": {"length": 0.5}}]}, "gate 'release'"),
+        ({"gates": [{"non_inferiority": {"length": 0.5}}]}, "gate 'release'"),
+        ({"composites": [{"name": "all", "weights": {"length": 1}}]}, "composite 'all'"),
+        ({"metrics": {"length": {"margin": 0.1}}}, "metrics"),
+    ],
+)
+def test_a_rule_on_the_measure_is_refused_where_both_could_be_meant(changes: dict[str, Any], where: str) -> None:
+    with pytest.raises(InputError) as caught:
+        run(spec(evaluators=[refer(length)], **changes))
+    assert str(caught.value) == (
+        f"{where}: 'length' is the measure of every run, and the evaluator's metric is 'length_score'; wanted one of "
+        "them, with a `name` for the evaluator"
+    )
+
+
+def test_with_a_name_for_the_evaluator_the_measure_is_meant() -> None:
+    named = {"use": refer(length), "name": "short"}
+    run(spec(evaluators=[named], gates=[{"thresholds": {"length": 100, "short": 0.1}}]))
+    assert rows("select conclusion from decisions") == [("PASS",)]

@@ -105,23 +105,6 @@ def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
     return trace**2 / (float(spread @ spread) + 2 * float(spread @ rest) + of_rest)
 
 
-def with_two_added_clusters(
-    values: FloatArray, clustering: Clustering, low: float, high: float
-) -> tuple[FloatArray, Clustering]:
-    """Return `values`, shape (..., n), with two added clusters of average size: one all `low`, one all `high`.
-
-    If rare values were hardly observed, clusters look more alike than they are, and the standard error is too small.
-    The added clusters prevent this, like the counts that Agresti & Coull (1998) add to a proportion.
-    """
-    size = max(1, round(clustering.numbers.size / clustering.count))
-    added = np.repeat([low, high], size)
-    numbers = np.repeat([clustering.count, clustering.count + 1], size)
-    return (
-        np.concatenate([values, np.broadcast_to(added, (*values.shape[:-1], added.size))], axis=-1),
-        Clustering(numbers=np.concatenate([clustering.numbers, numbers]), count=clustering.count + 2),
-    )
-
-
 def intraclass_correlation(values: FloatArray, clustering: Clustering) -> float:
     """Return the intraclass correlation, 0 to 1: from the mean squares between and within (Donner 1986, eq. 2.1).
 

@@ -77,7 +77,15 @@ def tango_interval(gained: int, lost: int, n: int, *, confidence_level: float) -
 
     It contains all differences that the score test does not reject.
     """
-    square = normal_quantile(confidence_level) ** 2
+    return paired_score_interval(gained, lost, n, normal_quantile(confidence_level))
+
+
+def paired_score_interval(gained: float, lost: float, n: float, quantile: float) -> tuple[float, float]:
+    """Return Tango's interval, within -1 to 1, with the given normal or t quantile.
+
+    n is above 0, and the counts need not be whole numbers, so that they can be effective ones.
+    """
+    square = quantile * quantile
 
     def is_accepted(difference: float) -> bool:
         """Whether the squared score statistic at this true difference is at most `square`."""

@@ -207,6 +207,7 @@ def difference_columns(test: DifferenceTest) -> dict[str, Any]:
         "candidate_mean": estimate.candidate_mean,
         "baseline_mean": estimate.baseline_mean,
         "difference": estimate.difference,
+        "standard_error": estimate.standard_error,
         "ci_low": estimate.low,
         "ci_high": estimate.high,
         "confidence_level": estimate.confidence_level,

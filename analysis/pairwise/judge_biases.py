@@ -147,8 +147,8 @@ def _position(preferences: Preferences, confidence_level: float) -> JudgeBias:
 def _first_chosen(decided: pd.DataFrame, confidence_level: float, is_plain: bool) -> ShareEstimate:
     """The share of verdicts for the answer shown first, with equal weight on both orders unless `is_plain`.
 
-    If the order was drawn at random, the better side may have come first more often by chance. Votes are spread over too
-    many pairs of systems for that to matter, and for an interval of each.
+    If the order was drawn at random, the better side may have come first more often by chance. Votes are spread over
+    too many pairs of systems for that to matter, and for an interval of each.
     """
     first = (decided.winner == decided.shown_first).astype(float)
     if is_plain:

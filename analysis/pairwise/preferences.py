@@ -59,6 +59,8 @@ class Preferences:
     @cached_property
     def pairs_in_one_order(self) -> frozenset[tuple[str, str]]:
         """Left and right of each pair of systems whose judgements are all known to have shown the same one first."""
+        if self.judgements.empty:
+            return frozenset()
         asked = self.judgements[self.judgements.asked]
         known = asked.order_status.eq("known").groupby([asked.left, asked.right]).all()
         orders = asked.shown_first.groupby([asked.left, asked.right]).nunique()

@@ -13,8 +13,8 @@ from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
 from evalflows.analysis.gates.rules import BoundedEstimate, Interval, Kind, Rule
 from evalflows.stats import mean_estimate, paired_difference
 from evalflows.stats.arrays import FloatArray
-from evalflows.stats.clusters import clustering_of, degrees_of_freedom, with_two_added_clusters
-from evalflows.stats.differences.paired import ADDED
+from evalflows.stats.clusters import clustering_of, degrees_of_freedom
+from evalflows.stats.differences.effective_counts import effective_counts
 from evalflows.stats.distributions import clipped
 from evalflows.stats.proportions import clopper_pearson_interval, paired_share_interval
 from evalflows.stats.skewness import skewed_t_interval, skewness_of_mean
@@ -158,9 +158,10 @@ def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
     differences = draw.candidate - draw.baseline
     clustering = clustering_of(draw.clusters, differences.size)
     if world.binary:
-        differences, clustering = with_two_added_clusters(differences, clustering, -ADDED, ADDED)
+        counts = effective_counts(differences, clustering)
+        return lambda confidence_level: clipped(counts.interval(confidence_level), low - high, high - low)
     centre, df = float(differences.mean()), degrees_of_freedom(differences, clustering)
-    skewness = 0.0 if world.binary else skewness_of_mean(differences, clustering, error)
+    skewness = skewness_of_mean(differences, clustering, error)
     return lambda confidence_level: clipped(
         skewed_t_interval(centre, error, skewness, df=df, confidence_level=confidence_level), low - high, high - low
     )

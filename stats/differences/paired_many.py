@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, refuse_where
-from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of, with_two_added_clusters
-from evalflows.stats.differences.paired import ADDED
+from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of
+from evalflows.stats.differences.effective_counts import ADDED
 from evalflows.stats.distributions import checked_bounds
-from evalflows.stats.proportions import largest_missed_share, tango_interval
+from evalflows.stats.proportions import largest_missed_share, paired_score_interval
+from evalflows.stats.rare_values import OF_DIFFERENCES, adjusted_means, sums_by_cluster
 from evalflows.stats.skewness import skewed_quantile, skewnesses_of_mean, unskewed_quantile
 
 
@@ -28,7 +29,7 @@ class PairedDifferences:
     error: FloatArray  # standard error that the interval is based on; 0 without variation
     df: FloatArray  # of Student's t; infinite if the interval uses the normal distribution
     skewness: FloatArray  # of the mean, that the interval corrects for; 0 if it does not
-    counts: NDArray[np.intp] | None  # shape (R, 2): pairs gained and lost, if the interval also uses the score test
+    counts: FloatArray | None  # shape (R, 3): effective pairs gained, lost, in all, if the score test is also used
     units: int  # independent pairs or clusters
     widest: float  # largest possible size of a difference
 
@@ -41,7 +42,7 @@ class PairedDifferences:
         low = self.centre - skewed_quantile(quantile, -self.skewness) * self.error
         high = self.centre + skewed_quantile(quantile, self.skewness) * self.error
         if self.counts is not None:
-            lows, highs = _scores(self.counts, self.n_pairs, confidence_level)
+            lows, highs = _scores(np.column_stack([self.counts, quantile]))
             low, high = np.minimum(low, lows), np.maximum(high, highs)
         constant = self.error == 0
         if constant.any() and np.isfinite(self.widest):
@@ -68,8 +69,8 @@ def paired_differences(
     The clusters, n hashables, are the same in all replicates, and so are `weights`, shape (n,), by which the rows are
     linearised as in `stats.linearised`; `bounds` and `binary` are for unweighted values. The formulas are those of
     `paired_difference`: Student's t and cluster-robust t with Satterthwaite's degrees of freedom, both corrected for
-    skew; for 0 and 1 with clusters, t with two added clusters; for 0 and 1 without clusters, the union of the intervals
-    of Bonett & Price and of Tango, and the exact McNemar test.
+    skew; for 0 and 1, the union of the intervals of Bonett & Price and of Tango, with the exact McNemar test, or with
+    clusters the larger p-value of both.
 
     Raise ValueError for other shapes, a number that is not finite, bounds not in order or values outside them, with
     `binary` for a value other than 0 and 1, a weight not above 0, and another number of clusters.
@@ -118,18 +119,15 @@ def _of_shares(candidate_rows: FloatArray, baseline_rows: FloatArray, shared: di
         error=np.sqrt((share_gained + share_lost - centre**2) / (n + 2)),
         df=np.full(len(centre), np.inf),
         skewness=np.zeros(len(centre)),
-        counts=np.column_stack([gained, lost]),
+        counts=np.column_stack([gained, lost, np.full(len(centre), n)]).astype(np.float64),
         **shared,
     )
 
 
-def _scores(counts: NDArray[np.intp], n: int, confidence_level: float) -> tuple[FloatArray, FloatArray]:
-    """Tango's interval of each row, computed once per distinct pair of counts."""
-    distinct, places = np.unique(counts, axis=0, return_inverse=True)
-    intervals = np.array(
-        [tango_interval(gained, lost, n, confidence_level=confidence_level) for gained, lost in distinct.tolist()]
-    )
-    low, high = intervals[places.ravel()].T
+def _scores(arguments: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Tango's interval of each row of counts and quantile, computed once per distinct row."""
+    distinct, places = np.unique(arguments, axis=0, return_inverse=True)
+    low, high = np.array([paired_score_interval(*row) for row in distinct.tolist()])[places.ravel()].T
     return low, high
 
 
@@ -144,29 +142,43 @@ def _by_t(
     differences, count = candidate_rows - baseline_rows, clustering.count
     difference = differences.mean(axis=1)
     scale = np.maximum(np.abs(candidate_rows).max(axis=1), np.abs(baseline_rows).max(axis=1))
-    deviations = _sums(differences - difference[:, None], clustering) / np.bincount(clustering.numbers, minlength=count)
+    deviations = sums_by_cluster(differences - difference[:, None], clustering) / np.bincount(
+        clustering.numbers, minlength=count
+    )
     constant = np.abs(deviations).max(axis=1) <= ROUNDING * scale
     is_zero = np.abs(difference) <= ROUNDING * scale
+    df, skewness = _degrees_of_freedom(differences, clustering), np.zeros(len(differences))
+    counts, p_value = None, np.zeros(len(differences))
     if binary:
-        differences, clustering = with_two_added_clusters(differences, clustering, -ADDED, ADDED)
-    centre, df = differences.mean(axis=1), _degrees_of_freedom(differences, clustering)
-    sums = _sums(differences - centre[:, None], clustering)
-    error = _errors(sums, differences.shape[1])
-    safe_error = np.where(constant, 1.0, error)
-    skewness = np.zeros(len(differences)) if binary else skewnesses_of_mean(sums, differences.shape[1], safe_error)
+        constant &= differences.any(axis=1)
+        centre, error, counts = _effective_counts(differences, clustering)
+        differing = counts[:, 0] + counts[:, 1]
+        ratio = (counts[:, 0] - counts[:, 1]) / np.sqrt(np.where(differing > 0, differing, 1.0))
+        p_value = _p_values(ratio, skewness, df)
+    else:
+        sums = sums_by_cluster(differences - difference[:, None], clustering)
+        centre, error = difference, np.where(constant, 1.0, _errors(sums, differences.shape[1]))
+        skewness = np.where(constant, 0.0, skewnesses_of_mean(sums, differences.shape[1], error))
+    p_value = np.maximum(p_value, _p_values(centre / error, skewness, df))
     return PairedDifferences(
         difference=difference,
-        p_value=np.where(
-            constant, np.where(is_zero, 1.0, np.ldexp(1.0, 1 - count)), _p_values(centre / safe_error, skewness, df)
-        ),
+        p_value=np.where(constant, np.where(is_zero, 1.0, np.ldexp(1.0, 1 - count)), p_value),
         has_interval=~constant | np.isfinite(shared["widest"]),
         centre=centre,
         error=np.where(constant, 0.0, error),
         df=df,
-        skewness=np.where(constant, 0.0, skewness),
-        counts=None,
+        skewness=skewness,
+        counts=counts,
         **shared,
     )
+
+
+def _effective_counts(differences: FloatArray, clustering: Clustering) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Centre, error, and counts of each row; see `stats.differences.effective_counts`."""
+    gained, lost = (differences > 0).sum(axis=1), (differences < 0).sum(axis=1)
+    adjusted = adjusted_means(differences, clustering, (gained + lost).astype(np.float64), ADDED, OF_DIFFERENCES)
+    counts = np.column_stack([gained, lost, np.full(len(gained), differences.shape[1])])
+    return adjusted.mean, adjusted.error, counts / adjusted.design_effect[:, None]
 
 
 def _errors(sums: FloatArray, n: int) -> FloatArray:
@@ -202,21 +214,12 @@ def _intraclass_correlation(differences: FloatArray, clustering: Clustering, siz
     deviations = differences - differences.mean(axis=1)[:, None]
     largest = np.abs(deviations).max(axis=1)
     deviations = deviations / np.where(largest == 0, 1.0, largest)[:, None]
-    means = _sums(deviations, clustering) / sizes
+    means = sums_by_cluster(deviations, clustering) / sizes
     within = ((deviations - means[:, clustering.numbers]) ** 2).sum(axis=1) / (n - count)
     between = (sizes * means**2).sum(axis=1) / (count - 1)
     size = (n - float((sizes**2).sum()) / n) / (count - 1)
     both = between + (size - 1) * within
     return np.where(largest == 0, 0.0, np.maximum(0.0, (between - within) / np.where(both == 0, 1.0, both)))
-
-
-def _sums(rows: FloatArray, clustering: Clustering) -> FloatArray:
-    """The sums of each row by cluster, shape (R, G)."""
-    if clustering.all_singletons:
-        return rows
-    order = np.argsort(clustering.numbers, kind="stable")
-    begins = np.searchsorted(clustering.numbers[order], np.arange(clustering.count))
-    return np.asarray(np.add.reduceat(rows[:, order], begins, axis=1))
 
 
 def _linearised(rows: FloatArray, weights: ArrayLike | None) -> FloatArray:

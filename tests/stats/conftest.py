@@ -3,10 +3,18 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+
+
+class AddedResult(NamedTuple):
+    mean: float
+    error: float
+    weight: float
+    design_effect: float
+
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(300)
 
@@ -43,6 +51,29 @@ def sandwich(values: Any, clusters: Sequence[int]) -> float:
     return math.sqrt(g / (g - 1) * (n - 1) / (n - k) * (bread @ meat @ bread)[0, 0])
 
 
+def with_two_added(values: Any, clusters: Sequence[int], added: Any, few: float, largest: float) -> AddedResult:
+    """Return the mean, CR1 error and weight of a weighted regression on a constant, after two values were added.
+
+    Their weight is the design effect, more if few values are rare. The matrices are those of all values.
+    """
+    n, g = len(values), len(set(clusters))
+    variance = float(np.var(values)) / n
+    effect = max(sandwich(values, clusters) ** 2 / variance if variance else 1.0, g / n)
+    rare = min(np.sum(values), n - np.sum(values)) if added[0] == 0 else np.count_nonzero(values)
+    sizes = [clusters.count(cluster) for cluster in clusters]
+    cap = largest * sum(sizes) / n
+    weight = max(effect, 1.0)
+    weight = max(weight, min(cap, weight * (1 + (few * weight / rare) ** 2) if rare else cap))
+    weights = np.diag([1.0] * n + [weight, weight])
+    y, x, together = np.array([*values, *added]), np.ones((n + 2, 1)), np.eye(n + 2)
+    together[:n, :n] = np.equal.outer(np.asarray(clusters), np.asarray(clusters))
+    bread = np.linalg.inv(x.T @ weights @ x)
+    mean = (bread @ x.T @ weights @ y)[0]
+    scores = weights @ (y - mean)
+    squared = bread @ x.T @ (np.outer(scores, scores) * together) @ x @ bread
+    return AddedResult(float(mean), math.sqrt(g / (g - 1) * squared[0, 0]), weight, effect)
+
+
 def check_plain(result: Any) -> None:
     """Assert plain finite numbers, and an interval with its ends in order or a reason."""
     for field in fields(result):
@@ -67,6 +98,11 @@ def t_bisected() -> Callable[[Any, Any], Any]:
 @pytest.fixture
 def sandwich_error() -> Callable[[Any, Sequence[int]], float]:
     return sandwich
+
+
+@pytest.fixture
+def two_added() -> Callable[..., Any]:
+    return with_two_added
 
 
 @pytest.fixture(scope="session")

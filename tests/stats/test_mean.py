@@ -85,16 +85,18 @@ def test_binary_values_have_an_interval_even_if_all_are_right() -> None:
 
 
 def test_binary_values_with_clusters_have_wilson_of_the_effective_size(
-    t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
+    t_bisected: Callable[[Any, Any], Any],
+    sandwich_error: Callable[[Any, Sequence[int]], float],
+    two_added: Callable[..., Any],
 ) -> None:
     rng = np.random.default_rng(21)
     for _ in range(20):
         clusters = np.repeat(np.arange(12), 4).tolist()
         values = (rng.random(48) < rng.beta(1, 1, 12)[clusters]).astype(float)
         share, t = values.mean(), float(t_bisected(0.95, 11.0))
-        more, of_more = [*values, *[0.0] * 4, *[1.0] * 4], [*clusters, *[12] * 4, *[13] * 4]
-        among_more = float(np.mean(more) * (1 - np.mean(more))) / sandwich_error(np.array(more), of_more) ** 2
-        n = min(48.0, share * (1 - share) / sandwich_error(values, clusters) ** 2, among_more * 48 / 56)
+        more = two_added(values, clusters, (0.0, 1.0), 22.0, 1.0)
+        among_more = more.mean * (1 - more.mean) / more.error**2 * 48 / (48 + 2 * more.weight)
+        n = min(48.0, share * (1 - share) / sandwich_error(values, clusters) ** 2, among_more)
         result = mean_estimate(values, clusters, binary=True)
         for end in (result.low, result.high):  # where the score test is about to reject
             assert end is not None
@@ -107,8 +109,9 @@ def test_binary_clusters_that_are_all_right_count_at_most_once_each() -> None:
     result, alone = mean_estimate(values, clusters, binary=True), mean_estimate(values, binary=True)
     t = 2.0930240544082634  # of 19 degrees of freedom, by tables
     assert result.low is not None and (result.high, result.low < 20 / (20 + t * t)) == (1.0, True)
-    # With the two added clusters, 22 clusters of 3: p (1 - p) = 21 / 22^2, variance 22 / 21 (21 / 22^3).
-    worth = 21 / 22**2 / (1 / 22**2) * 20 / 22
+    # Nothing is known of the clusters' likeness, so that the 0 and the 1 weigh as much as a cluster of 3: 22 of them.
+    # p (1 - p) = 21 / 22^2, variance 20 / 19 (21 / 22^3).
+    worth = 21 / 22**2 / (20 / 19 * 21 / 22**3) * 20 / 22
     assert result.low == pytest.approx(worth / (worth + t * t), abs=1e-9)
     assert result.low is not None and alone.low is not None and result.low < alone.low
 
@@ -296,7 +299,7 @@ def test_intervals_cover_a_share_with_rare_failures_in_clusters(largest: int) ->
         values = np.where(alike, (rng.random(30) < 0.95)[clusters], rng.random(clusters.size) < 0.95)
         return values, clusters.tolist(), 0.95
 
-    assert coverage(draw, 1000, binary=True) >= 0.93  # 82 to 86 % without the two added clusters
+    assert coverage(draw, 1000, binary=True) >= 0.93  # 82 to 86 % without the two added values
 
 
 @pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])

@@ -42,16 +42,16 @@ def test_without_clusters_it_inverts_the_score_test_even_for_equal_values(yes: i
     assert result.reason is None
 
 
-def worth(values: Any, clusters: Sequence[int], error_of: Callable[[Any, Sequence[int]], float]) -> float:
-    """Return the effective sample size implied by the standard error after adding two clusters of average size."""
-    size, count = round(len(values) / len({*clusters})), max(clusters) + 1
-    more = np.array([*values, *[0.0] * size, *[1.0] * size])
-    error = error_of(more, [*clusters, *[count] * size, *[count + 1] * size])
-    return float(more.mean() * (1 - more.mean()) / error**2 * len(values) / len(more))
+def worth(values: Any, clusters: Sequence[int], two_added: Callable[..., Any]) -> float:
+    """Return the effective sample size implied by the standard error after adding a 0 and a 1."""
+    found, n = two_added(values, clusters, (0.0, 1.0), 22.0, 1.0), len(values)
+    return float(found.mean * (1 - found.mean) / found.error**2 * n / (n + 2 * found.weight))
 
 
 def test_the_effective_size_follows_from_the_standard_error(
-    t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
+    t_bisected: Callable[[Any, Any], Any],
+    sandwich_error: Callable[[Any, Sequence[int]], float],
+    two_added: Callable[..., Any],
 ) -> None:
     rng = np.random.default_rng(20)
     fewer = 0
@@ -60,7 +60,7 @@ def test_the_effective_size_follows_from_the_standard_error(
         values = (rng.random(len(clusters)) < rng.beta(1, 1, 12)[clusters]).astype(float)
         share = values.mean()
         effective = min(len(values), share * (1 - share) / sandwich_error(values, clusters) ** 2)
-        effective = min(effective, worth(values, clusters, sandwich_error))
+        effective = min(effective, worth(values, clusters, two_added))
         result = share_estimate(values, clusters)
         df = degrees_of_freedom(values, clustering_of(clusters, values.size))
         expected = inverted(share, effective, float(t_bisected(0.95, df)))
@@ -72,21 +72,23 @@ def test_the_effective_size_follows_from_the_standard_error(
 
 @pytest.mark.parametrize("values", [[1] * 12, [0] * 12, [0, 1] * 6])
 def test_equal_clusters_count_at_most_once_each(
-    values: list[int], t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
+    values: list[int], t_bisected: Callable[[Any, Any], Any], two_added: Callable[..., Any]
 ) -> None:
     clusters = [k // 2 for k in range(12)]
-    result, effective = share_estimate(values, clusters), min(6.0, worth(values, clusters, sandwich_error))
+    result, effective = share_estimate(values, clusters), min(6.0, worth(values, clusters, two_added))
     assert 4 < effective <= 6
     expected = inverted(float(np.mean(values)), effective, float(t_bisected(0.95, 5.0)))
     assert (result.low, result.high) == pytest.approx(expected, abs=1e-9)
 
 
-def test_copies_within_clusters_change_nothing() -> None:
-    """Ten copies of 12 answers are worth 11, because the standard error has the factor G / (G - 1)."""
+def test_copies_within_clusters_change_almost_nothing(two_added: Callable[..., Any]) -> None:
+    """Ten copies of 12 answers are worth 11, because of the factor G / (G - 1), or a little less with a 0 and a 1."""
     once = [1] * 9 + [0] * 3
     copies, naive = share_estimate(once * 10, [*range(12)] * 10), share_estimate(once * 10)
     assert copies.low is not None and naive.low is not None and copies.low < 0.5 < naive.low
-    assert (copies.low, copies.high) == pytest.approx(inverted(0.75, 11, 2.200985), abs=1e-6)
+    effective = worth(np.array(once * 10, dtype=float), [*range(12)] * 10, two_added)
+    assert 10.5 < effective < 11
+    assert (copies.low, copies.high) == pytest.approx(inverted(0.75, effective, 2.200985), abs=1e-6)
 
 
 def test_negative_intraclass_correlation_does_not_increase_the_effective_size() -> None:

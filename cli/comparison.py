@@ -125,7 +125,7 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
     out = console()
     if wide or not report.has_many_pairs:
         out.print(_all_columns(report) if wide else _rates(report))
-    if report.overview.n_experiments > 2:
+    if report.has_ranking:
         out.print(_ranking(report))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))

@@ -82,7 +82,7 @@ class ComparisonReport:
     def _guarded(self) -> list[str]:
         """Why some ratings have a weak prior, and whose."""
         guarded: dict[tuple[str, str], list[str]] = {}
-        for row in self.ranking:
+        for row in self.ranking if self.has_ranking else ():
             if row.guarded and row.guard_reason:
                 guarded.setdefault((row.metric, row.guard_reason), []).append(row.experiment)
         return [
@@ -92,6 +92,11 @@ class ComparisonReport:
 
     def _overall(self) -> list[WinRate]:
         return [rate for rate in self.win_rates if rate.is_overall]
+
+    @property
+    def has_ranking(self) -> bool:
+        """Whether ratings are shown: for three or more systems."""
+        return self.overview.n_experiments > 2
 
     @property
     def has_many_pairs(self) -> bool:

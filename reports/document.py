@@ -21,6 +21,7 @@ _AGAINST = {
     "baseline_experiment_id": "baseline_experiment_id",
     "baseline": "baseline",
     "difference": "difference",
+    "difference_standard_error": "standard_error",
     "difference_low": "ci_low",
     "difference_high": "ci_high",
     "difference_method": "method",

@@ -46,6 +46,7 @@ class Result:
     evaluator: str
     shares: str | None  # shares of labels, for a categorical metric
     mean: float | None
+    standard_error: float | None  # None if the interval is not based on one
     ci_low: float | None
     ci_high: float | None
     confidence_level: float | None  # of the interval
@@ -58,6 +59,7 @@ class Result:
     baseline_experiment_id: str | None
     baseline: str | None
     difference: float | None
+    difference_standard_error: float | None
     difference_low: float | None
     difference_high: float | None
     difference_method: str | None
@@ -260,10 +262,11 @@ def _missing(results: Sequence[Result]) -> list[str]:
 
 
 _RESULTS = """
-select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.ci_low, r.ci_high,
-       r.confidence_level, r.method, r.scored, r.missing, r.not_applicable, r.sampled_out, r.cost_usd,
-       r.baseline_experiment_id, r.baseline, r.difference, r.difference_low, r.difference_high, r.difference_method,
-       r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect, r.conclusion, r.reason, r.reason_code, r.warning
+select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.standard_error,
+       r.ci_low, r.ci_high, r.confidence_level, r.method, r.scored, r.missing, r.not_applicable, r.sampled_out,
+       r.cost_usd, r.baseline_experiment_id, r.baseline, r.difference, r.difference_standard_error, r.difference_low,
+       r.difference_high, r.difference_method, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect,
+       r.conclusion, r.reason, r.reason_code, r.warning
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
@@ -275,14 +278,15 @@ order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r
 
 
 _DECIDED_FIELDS = (
-    *("difference", "difference_low", "difference_high", "difference_method", "p_value", "p_adjusted", "n_pairs"),
+    *("difference", "difference_standard_error", "difference_low", "difference_high", "difference_method"),
+    *("p_value", "p_adjusted", "n_pairs"),
     *("minimum_detectable_effect", "conclusion", "reason", "reason_code", "warning"),
 )
 """Fields of a verdict."""
 
 _DECIDED = """
-select metric, difference, ci_low, ci_high, method, p_value, p_adjusted, n_pairs, minimum_detectable_effect, conclusion,
-       reason, reason_code, warning
+select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_adjusted, n_pairs,
+       minimum_detectable_effect, conclusion, reason, reason_code, warning
 from verdicts where list_contains($1, decision_id) and candidate_experiment_id = $2 and slice is null
 order by recorded_at desc
 """

@@ -1,7 +1,8 @@
 """The mean over the examples of a run, and its confidence interval."""
 
+import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,16 @@ class MeanEstimate:
     n_clusters: int | None  # None if no clusters were given
     reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
+    standard_error: float | None = None  # None without an interval, or if the interval is Clopper & Pearson's
+
+    def rescaled(self, low: float, high: float) -> "MeanEstimate":
+        """Return the estimate of yes/no values for `low` instead of 0 and `high` instead of 1."""
+
+        def scaled(share: float | None) -> float | None:
+            return None if share is None else low + (high - low) * share
+
+        error = None if self.standard_error is None else (high - low) * self.standard_error
+        return replace(self, mean=scaled(self.mean), low=scaled(self.low), high=scaled(self.high), standard_error=error)
 
 
 class _Inference(NamedTuple):
@@ -43,6 +54,7 @@ class _Inference(NamedTuple):
     interval: tuple[float, float] | None = None
     reason: str | None = None
     reason_code: NoInterval | None = None
+    standard_error: float | None = None
 
 
 def mean_estimate(
@@ -91,6 +103,7 @@ def mean_estimate(
         n_clusters=None if clusters is None else clustering.count,
         reason=inference.reason,
         reason_code=inference.reason_code,
+        standard_error=inference.standard_error,
     )
 
 
@@ -104,10 +117,26 @@ def cluster_wilson_interval(
     the cluster means do not vary, the number of clusters. It is also at most the effective size after adding a 0 and a
     1, each with the weight of one independent value (`stats.rare_values`). The quantile is that of t.
     """
+    quantile = t_quantile(confidence_level, degrees_of_freedom(values, clustering))
+    return score_interval(mean_of(values), effective_size(values, clustering), quantile)
+
+
+def share_standard_error(values: FloatArray, clustering: Clustering) -> float:
+    """Return the standard error sqrt(p (1 - p) / n) of the share of 1, shape (n,), at the centre of Wilson's interval.
+
+    n is the effective sample size of `cluster_wilson_interval`, p the share with two 0 and two 1 added to it (Agresti &
+    Coull 1998), so that it is above 0 even if all values are equal.
+    """
+    n = float(values.size) if clustering.all_singletons else effective_size(values, clustering)
+    share = (mean_of(values) * n + 2) / (n + 4)
+    return math.sqrt(share * (1 - share) / (n + 4))
+
+
+def effective_size(values: FloatArray, clustering: Clustering) -> float:
+    """Return the number of independent values, above 0 and at most n, that tell as much as these; see above."""
     share, error = mean_of(values), standard_error(values, clustering, scale=1.0)
     effective = share * (1 - share) / error**2 if error else float(clustering.count)
-    effective = min(float(values.size), effective, _effective_size_with_two_added_values(values, clustering))
-    return score_interval(share, effective, t_quantile(confidence_level, degrees_of_freedom(values, clustering)))
+    return min(float(values.size), effective, _effective_size_with_two_added_values(values, clustering))
 
 
 def _effective_size_with_two_added_values(values: FloatArray, clustering: Clustering) -> float:
@@ -132,15 +161,17 @@ def _inference(
         return _Inference(method, reason=few, reason_code="too_few")
     if binary and clustering.all_singletons:
         interval_of = clopper_pearson_interval if exact else wilson_interval
-        return _Inference(method, interval_of(int(values.sum()), values.size, confidence_level=confidence_level))
+        interval = interval_of(int(values.sum()), values.size, confidence_level=confidence_level)
+        return _Inference(method, interval, standard_error=None if exact else share_standard_error(values, clustering))
     if binary:
-        return _Inference(method, cluster_wilson_interval(values, clustering, confidence_level=confidence_level))
+        interval = cluster_wilson_interval(values, clustering, confidence_level=confidence_level)
+        return _Inference(method, interval, standard_error=share_standard_error(values, clustering))
     scale = float(np.abs(values).max())
     if error := standard_error(values, clustering, scale=scale):
         df = degrees_of_freedom(values, clustering)
         skewness = skewness_of_mean(values, clustering, error)
         interval = skewed_t_interval(mean_of(values), error, skewness, df=df, confidence_level=confidence_level)
-        return _Inference(method, interval)
+        return _Inference(method, interval, standard_error=error)
     constant = constant_interval(mean_of(values), clustering.count, bounds, confidence_level=confidence_level)
     if constant is not None:
         return _Inference("clopper-pearson" if clustering.all_singletons else "clopper-pearson of clusters", constant)

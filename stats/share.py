@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, mean_of, refuse_where
 from evalflows.stats.clusters import Clustering, clustering_of, too_few
 from evalflows.stats.distributions import clipped
-from evalflows.stats.mean import cluster_wilson_interval
+from evalflows.stats.mean import cluster_wilson_interval, share_standard_error
 from evalflows.stats.proportions import wilson_interval
 
 
@@ -25,6 +25,7 @@ class ShareEstimate:
     n: int  # number of values
     n_clusters: int | None  # None if no clusters were given
     reason: str | None  # why there is no interval; None if there is one
+    standard_error: float | None = None  # None without an interval
 
 
 def share_estimate(
@@ -53,6 +54,7 @@ def share_estimate(
         n=values.size,
         n_clusters=None if clusters is None else clustering.count,
         reason=reason,
+        standard_error=None if reason else share_standard_error(values, clustering),
     )
 
 
@@ -87,7 +89,13 @@ def combined_share(parts: Sequence[ShareEstimate], weights: ArrayLike) -> ShareE
         n=sum(part.n for part in parts),
         n_clusters=sum(counts) if counts else None,
         reason=reason,
+        standard_error=None if ends is None else _combined_error(parts, part_weights),
     )
+
+
+def _combined_error(parts: Sequence[ShareEstimate], weights: FloatArray) -> float:
+    errors = np.array([part.standard_error for part in parts], dtype=np.float64)
+    return float(np.linalg.norm(weights * errors))
 
 
 def _recovered(parts: Sequence[ShareEstimate], weights: FloatArray, share: float) -> tuple[float, float]:

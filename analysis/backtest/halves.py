@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_pairs import drop_ambiguous
-from evalflows.store.queries.metric_values import MetricValues, is_all_0_or_1
+from evalflows.store.queries.metric_values import MetricValues, has_two_values
 from evalflows.store.queries.repetition_values import RepetitionValues, repetition_values
 
 Repetitions = npt.NDArray[np.intp]
@@ -63,7 +63,7 @@ def _of_repetitions(metric: RepetitionValues, chosen: Repetitions) -> MetricValu
         evaluator=metric.evaluator,
         evaluator_version=metric.evaluator_version,
         is_yes_no=metric.is_yes_no,
-        is_binary=chosen.shape[1] == 1 and (metric.is_yes_no or is_all_0_or_1(metric.evaluator, means)),
+        is_binary=chosen.shape[1] == 1 and (metric.is_yes_no or has_two_values(metric.evaluator, means)),
         values=means,
         missing=np.asarray(missing.any(axis=1)),
         scored=int(counts.sum()),

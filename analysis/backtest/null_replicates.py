@@ -179,23 +179,26 @@ class ReplicateValues:
         is_weighted = bool(weights.size and np.ptp(weights))
         clusters, support = self.paired.clusters, self.paired.scale.support
         clipped_candidate, clipped_baseline = (np.clip(side[:, chosen], *support) for side in (candidate, baseline))
-        differences = paired_differences(
-            clipped_candidate,
-            clipped_baseline,
-            None if clusters is None else [clusters[place] for place in np.flatnonzero(chosen).tolist()],
-            weights=weights if is_weighted else None,
-            binary=self.paired.is_binary
-            and not is_weighted
-            and all(np.isin(side, (0, 1)).all() for side in (clipped_candidate, clipped_baseline)),
-            bounds=None if is_weighted or not np.isfinite(support).all() else support,
-        )
+        sides = clipped_candidate, clipped_baseline
+        chosen_clusters = None if clusters is None else [clusters[place] for place in np.flatnonzero(chosen).tolist()]
+        ends = None if is_weighted else self.paired.yes_no_ends
+        if ends is not None and all(np.isin(side, ends).all() for side in sides):
+            ours, theirs = (side == ends[1] for side in sides)
+            differences = paired_differences(ours, theirs, chosen_clusters, binary=True).rescaled(ends[1] - ends[0])
+        else:
+            differences = paired_differences(
+                *sides,
+                chosen_clusters,
+                weights=weights if is_weighted else None,
+                bounds=None if is_weighted or not np.isfinite(support).all() else support,
+            )
         differences = replace(differences, widest=min(differences.widest, self.paired.widest))
         return without_inference(differences) if too_few_drawn(all_weights, chosen) else differences
 
 
 def _worst(paired: PairedMetric) -> float:
     """The worst possible value; infinite if unbounded."""
-    low, high = (0.0, 1.0) if paired.is_binary else paired.scale.support
+    low, high = paired.yes_no_ends or paired.scale.support
     return low if paired.scale.higher_is_better else high
 
 

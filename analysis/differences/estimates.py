@@ -40,6 +40,7 @@ def estimate_rows(reader: MetricReader, row: ExperimentRow, spec: ExperimentSpec
             metric=metric.metric,
             evaluator_version=metric.evaluator_version,
             mean=estimate.mean,
+            standard_error=estimate.standard_error,
             ci_low=estimate.low,
             ci_high=estimate.high,
             confidence_level=estimate.confidence_level,

@@ -43,11 +43,13 @@ class MetricSample:
     def _estimate(self, values: Values, known: Mask, confidence_level: float, *, exact: bool) -> MeanEstimate:
         weights = self.values.weights
         is_weighted, why_too_few = _is_weighted(weights, known), too_few_drawn(weights, known)
-        binary = self.values.is_binary and self.scale.allows_yes_no and not is_weighted
+        ends = self.scale.yes_no_ends(values[known]) if self.values.is_binary and not is_weighted else None
         numbers, clusters = linearised(values[known], weights[known]), _chosen_clusters(self.clusters, known)
-        estimate = mean_estimate(
-            numbers, clusters, confidence_level=confidence_level, binary=binary and _is_binary(numbers), exact=exact
-        )
+        settings: dict[str, Any] = {"confidence_level": confidence_level, "exact": exact}
+        if ends is None:
+            estimate = mean_estimate(numbers, clusters, **settings)
+        else:
+            estimate = mean_estimate(numbers == ends[1], clusters, binary=True, **settings).rescaled(*ends)
         low, high = (
             None if why_too_few else _clipped(end, *self.scale.support) for end in (estimate.low, estimate.high)
         )
@@ -70,8 +72,15 @@ class PairedMetric:
 
     @property
     def is_binary(self) -> bool:
-        """Whether every example's value is 0 or 1 on both sides, so that the tests for yes/no apply."""
-        return self.candidate.is_binary and self.baseline.is_binary and self.scale.allows_yes_no
+        """Whether the values stand for no and yes on both sides, so that the tests for yes/no apply."""
+        return self.yes_no_ends is not None
+
+    @property
+    def yes_no_ends(self) -> tuple[float, float] | None:
+        """The two numbers that stand for no and yes; None for other metrics."""
+        if not (self.candidate.is_binary and self.baseline.is_binary):
+            return None
+        return self.scale.yes_no_ends(np.concatenate([self.candidate.values, self.baseline.values]))
 
     @property
     def widest(self) -> float:
@@ -143,15 +152,14 @@ class PairedMetric:
         is_weighted, support = _is_weighted(weights, chosen), self.scale.support
         clipped = (np.clip(side[chosen], *support) for side in (candidate, baseline))  # the range may have changed
         ours, theirs = (linearised(side, weights[chosen]) for side in clipped)
-        binary = self.is_binary and not is_weighted
-        difference = paired_difference(
-            ours,
-            theirs,
-            _chosen_clusters(self.clusters, chosen),
-            confidence_level=confidence_level,
-            binary=binary and _is_binary(ours) and _is_binary(theirs),
-            bounds=None if is_weighted or not np.isfinite(support).all() else support,
-        )
+        ends, clusters = None if is_weighted else self.yes_no_ends, _chosen_clusters(self.clusters, chosen)
+        if ends is not None and np.isin([ours, theirs], ends).all():
+            sides = ours == ends[1], theirs == ends[1]
+            difference = paired_difference(*sides, clusters, confidence_level=confidence_level, binary=True)
+            difference = difference.rescaled(*ends)
+        else:
+            bounds = None if is_weighted or not np.isfinite(support).all() else support
+            difference = paired_difference(ours, theirs, clusters, confidence_level=confidence_level, bounds=bounds)
         difference = replace(difference, method=_method(difference.method, is_weighted))
         if few := too_few_drawn(weights, chosen):
             return replace(difference, low=None, high=None, p_value=None, reason=few, reason_code="too_few")
@@ -239,10 +247,6 @@ def drop_ambiguous(values: Sequence[MetricValues]) -> Mapping[str, MetricValues]
     """The values by metric, without metrics that several evaluators give."""
     names = [metric.metric for metric in values]
     return {metric.metric: metric for metric in values if names.count(metric.metric) == 1}
-
-
-def _is_binary(values: Values) -> bool:
-    return bool(np.isin(values, (0.0, 1.0)).all())
 
 
 def _is_weighted(weights: Values, chosen: Mask) -> bool:

@@ -7,9 +7,12 @@ import numpy as np
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import MetricSpec
 from evalflows.specs.metric_names import MEASURES
-from evalflows.store.queries.metric_values import MetricValues
+from evalflows.store.queries.metric_values import MetricValues, Values
 
 UNBOUNDED = (-np.inf, np.inf)
+
+MIN_TWO_VALUED = 20
+"""Values from which two different numbers without a range count as no and yes, such as 0 and 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +28,20 @@ class Scale:
     def is_bounded(self) -> bool:
         return bool(np.isfinite(self.bounds).all())
 
-    @property
-    def allows_yes_no(self) -> bool:
-        """Whether 0 and 1 are its extremes, as far as known: numbers that are all 0 or 1 are then tested as yes/no."""
-        return self.support in ((0.0, 1.0), UNBOUNDED)
+    def yes_no_ends(self, values: Values) -> tuple[float, float] | None:
+        """The numbers that stand for no and yes, if `values` are only these two and, as far as known, its extremes.
+
+        They are the ends of the range. Without a range they are 0 and 1, or any other two numbers of which there are
+        at least MIN_TWO_VALUED: so few values could also be the only ones of several that were drawn.
+        """
+        known = values[~np.isnan(values)]
+        ends = (0.0, 1.0) if self.support == UNBOUNDED else self.support
+        if np.isin(known, ends).all():
+            return ends if np.isfinite(ends).all() else None
+        if self.support != UNBOUNDED or known.size < MIN_TWO_VALUED:
+            return None
+        distinct = np.unique(known).tolist()
+        return (distinct[0], distinct[1]) if len(distinct) == 2 else None
 
     @property
     def higher_is_better(self) -> bool:

@@ -27,6 +27,10 @@ class Estimate(Protocol):
     @property
     def high(self) -> float | None: ...
     @property
+    def standard_error(self) -> float | None: ...
+    @property
+    def method(self) -> str: ...
+    @property
     def n(self) -> int: ...
 
 
@@ -232,6 +236,8 @@ def _agreement(first: Preferences, second: Preferences, confidence_level: float)
         kappa=estimate.kappa,
         low=estimate.low,
         high=estimate.high,
+        standard_error=estimate.standard_error,
+        method=estimate.method,
         n=estimate.n,
     )
 
@@ -245,6 +251,8 @@ def _bias(name: str, message: str, passed: bool | None, share: float | None, est
         share=share,
         low=estimate.low,
         high=estimate.high,
+        standard_error=estimate.standard_error,
+        method=estimate.method,
         n=estimate.n,
     )
 

@@ -127,6 +127,7 @@ def _win_counts(preferences: Preferences, experiment: str, confidence_level: flo
     rate = mean_estimate(values, units.clusters, confidence_level=confidence_level)
     return {
         "win_rate": rate.mean,
+        "win_rate_standard_error": rate.standard_error,
         "win_rate_low": None if rate.low is None else max(rate.low, 0.0),
         "win_rate_high": None if rate.high is None else min(rate.high, 1.0),
         "wins": int((discrete > 0.5).sum()),

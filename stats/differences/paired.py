@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,13 @@ class PairedDifference:
     reason_code: NoInterval | None = None
     standard_error: float | None = None  # that the interval is based on; None if it uses none
     warning: str | None = None  # why the interval may be less reliable than it seems; None if it is not
+
+    def rescaled(self, low: float, high: float) -> "PairedDifference":
+        """Return the difference of yes/no values for `low` instead of 0 and `high` instead of 1."""
+        width, names = high - low, ("candidate_mean", "baseline_mean", "difference", "low", "high", "standard_error")
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        offset = {"candidate_mean": low, "baseline_mean": low}
+        return replace(self, **{name: offset.get(name, 0.0) + width * value for name, value in values.items()})
 
 
 class _Inference(NamedTuple):

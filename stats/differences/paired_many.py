@@ -1,7 +1,7 @@
 """Vectorised `paired_difference`: many replicates of the same pairs at once."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,12 @@ class PairedDifferences:
     counts: FloatArray | None  # shape (R, 3): effective pairs gained, lost, in all, if the score test is also used
     units: int  # independent pairs or clusters
     widest: float  # largest possible size of a difference
+    unit: float = 1.0  # difference between yes and no
+
+    def rescaled(self, width: float) -> "PairedDifferences":
+        """Return the differences of yes/no values for numbers that differ by `width` instead of 1."""
+        scaled = {name: width * getattr(self, name) for name in ("difference", "centre", "error", "widest", "unit")}
+        return replace(self, **scaled)
 
     def interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
         """Return the two-sided interval of each replicate; infinite if there is none.
@@ -43,7 +49,7 @@ class PairedDifferences:
         high = self.centre + skewed_quantile(quantile, self.skewness) * self.error
         if self.counts is not None:
             lows, highs = _scores(np.column_stack([self.counts, quantile]))
-            low, high = np.minimum(low, lows), np.maximum(high, highs)
+            low, high = np.minimum(low, self.unit * lows), np.maximum(high, self.unit * highs)
         constant = self.error == 0
         if constant.any() and np.isfinite(self.widest):
             most = largest_missed_share(self.units, confidence_level=confidence_level)

@@ -26,7 +26,7 @@ class MetricValues:
     evaluator: str
     evaluator_version: str
     is_yes_no: bool  # its evaluator declares yes or no
-    is_binary: bool  # each example's value is 0 or 1: one repetition, of yes/no or of numbers that are all 0 or 1
+    is_binary: bool  # each example's value is one of two: one repetition, of yes/no or of numbers that are never others
     values: Values  # means over repetitions; NaN if none was scored
     missing: npt.NDArray[np.bool_]  # whether a repetition failed or was not attempted
     scored: int  # runs
@@ -74,7 +74,7 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
         evaluator=row["evaluator"],
         evaluator_version=row["evaluator_version"],
         is_yes_no=row["is_yes_no"],
-        is_binary=experiment.repetitions == 1 and (row["is_yes_no"] or is_all_0_or_1(row["evaluator"], values)),
+        is_binary=experiment.repetitions == 1 and (row["is_yes_no"] or has_two_values(row["evaluator"], values)),
         values=values,
         missing=missing,
         scored=row["scored"],
@@ -83,9 +83,9 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
     )
 
 
-def is_all_0_or_1(evaluator: str, values: Values) -> bool:
-    """Whether an evaluator's known numbers are all 0 or 1; never for built-in measures, such as a cost of 0."""
-    return evaluator != MEASURED and bool(np.isin(values[~np.isnan(values)], (0.0, 1.0)).all())
+def has_two_values(evaluator: str, values: Values) -> bool:
+    """Whether an evaluator's known numbers are at most two different ones; never for built-in measures."""
+    return evaluator != MEASURED and np.unique(values[~np.isnan(values)]).size <= 2
 
 
 def trials(

@@ -317,3 +317,33 @@ def test_intervals_cover_with_clusters_of_one_to_five(g: int, runs: int, least: 
         return values, clusters.tolist(), 4 / 7
 
     assert coverage(draw, runs, binary=binary) >= least
+
+
+@pytest.mark.parametrize("clusters", [None, [k // 3 for k in range(90)]])
+def test_the_standard_error_is_that_of_the_interval(
+    clusters: Any, sandwich_error: Callable[[Any, Sequence[int]], float]
+) -> None:
+    rng = np.random.default_rng(41)
+    numbers, yes = rng.normal(size=90), rng.random(90) < 0.7
+    of_numbers = mean_estimate(numbers, clusters)
+    assert of_numbers.standard_error == pytest.approx(sandwich_error(numbers, clusters or range(90)))
+    of_yes, wide = mean_estimate(yes, clusters, binary=True), mean_estimate(yes, clusters, binary=True, exact=True)
+    assert of_yes.low is not None and of_yes.high is not None and of_yes.standard_error is not None
+    assert 2 * 1.98 * of_yes.standard_error == pytest.approx(of_yes.high - of_yes.low, rel=0.05)
+    assert (wide.standard_error is None) is (clusters is None), "Clopper and Pearson's interval has none"
+
+
+def test_the_standard_error_is_missing_with_the_interval_and_above_0_for_equal_values() -> None:
+    assert mean_estimate([1.0]).standard_error is None and mean_estimate([1.0, 1.0]).standard_error is None
+    always = mean_estimate([1] * 50, binary=True)
+    assert always.standard_error == pytest.approx((52 / 54 * 2 / 54 / 54) ** 0.5)
+    assert mean_estimate([0.5] * 50, bounds=(0, 1)).standard_error is None, "the interval is exact"
+
+
+def test_a_rescaled_mean_is_that_of_the_rescaled_values() -> None:
+    share = mean_estimate([1, 0, 0, 1, 1, 0, 1], binary=True).rescaled(-1.0, 3.0)
+    plain = mean_estimate([1, 0, 0, 1, 1, 0, 1], binary=True)
+    assert plain.low is not None and plain.standard_error is not None
+    assert (share.mean, share.low) == pytest.approx((-1 + 4 * 4 / 7, -1 + 4 * plain.low))
+    assert share.standard_error == pytest.approx(4 * plain.standard_error)
+    assert mean_estimate([], binary=True).rescaled(-1.0, 3.0) == mean_estimate([], binary=True)

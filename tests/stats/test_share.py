@@ -227,3 +227,14 @@ def test_a_part_without_an_interval_passes_on_its_reason() -> None:
 def test_bad_weights_are_refused(weights: list[float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         combined_share([share_estimate([1.0]), share_estimate([0.0])], weights)
+
+
+def test_the_standard_error_exists_with_the_interval_and_combines_like_independent_shares() -> None:
+    first, second = share_estimate([1] * 30 + [0] * 10), share_estimate([1, 0] * 25, [k // 2 for k in range(50)])
+    assert first.standard_error == pytest.approx((32 / 44 * 12 / 44 / 44) ** 0.5)
+    assert first.standard_error is not None and second.standard_error is not None
+    combined = combined_share([first, second], [3, 1])
+    expected = ((0.75 * first.standard_error) ** 2 + (0.25 * second.standard_error) ** 2) ** 0.5
+    assert combined.standard_error == pytest.approx(expected)
+    assert share_estimate([]).standard_error is None and combined_share([first, share_estimate([])], [1, 1]).low is None
+    assert combined_share([first, share_estimate([])], [1, 1]).standard_error is None

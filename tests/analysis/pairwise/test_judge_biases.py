@@ -276,6 +276,8 @@ def test_a_habit_is_kept_as_a_check_of_the_judge() -> None:
     check = as_check("cmp-1", "m", found)
     assert (check.batch_id, check.subject_kind, check.subject_id, check.name) == ("cmp-1", "judge", "m", POSITION)
     assert (check.passed, check.severity, check.n_checked, check.message) == (False, "warning", 80, found.message)
-    observed = {"share": found.share, "kappa": None, "low": found.low, "high": found.high}
+    observed = {name: getattr(found, name) for name in ("share", "standard_error", "low", "high", "method")}
+    assert found.method == "cluster-robust wilson" and found.standard_error is not None
+    observed["kappa"] = None
     assert from_json(check.observed) == observed
     assert as_check("cmp-1", "other", found).check_id != check.check_id

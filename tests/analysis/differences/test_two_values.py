@@ -1,0 +1,115 @@
+"""Numbers of only two values: which stand for no and yes, and that their results are those of yes/no, rescaled."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalflows.analysis.backtest.null_replicates import swap_sides
+from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
+from evalflows.analysis.differences.scales import UNBOUNDED, Scale
+from evalflows.specs.metric import MetricSpec
+from evalflows.stats import mean_estimate, paired_difference
+from evalflows.store.queries.metric_values import MEASURED, MetricValues, has_two_values
+
+HUNDRED = (0.0, 100.0)
+
+
+def values_of(numbers: Any, missing: Any = None, *, evaluator: str = "e") -> MetricValues:
+    values = np.array(numbers, dtype=float)
+    is_missing = np.zeros(values.size, dtype=bool) if missing is None else np.array(missing)
+    values[is_missing] = np.nan
+    return MetricValues(
+        metric="m",
+        evaluator=evaluator,
+        evaluator_version="1",
+        is_yes_no=False,
+        is_binary=has_two_values(evaluator, values),
+        values=values,
+        missing=is_missing,
+        scored=int((~is_missing).sum()),
+        n_missing=int(is_missing.sum()),
+        weights=np.ones(values.size),
+    )
+
+
+def paired(candidate: Any, baseline: Any, support: tuple[float, float], **changes: Any) -> PairedMetric:
+    scale = Scale(declared=MetricSpec(higher_is_better=True), support=support, bounds=support)
+    sides = {"candidate": values_of(candidate), "baseline": values_of(baseline), "clusters": None} | changes
+    return PairedMetric(**sides, scale=scale, confidence_level=0.95)
+
+
+def answers(n: int, seed: int = 1) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    return (rng.random(n) < 0.5).astype(float), (rng.random(n) < 0.7).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("values", "support", "ends"),
+    [
+        ([0, 1, 1], UNBOUNDED, (0, 1)),
+        ([1, 1, 1], UNBOUNDED, (0, 1)),
+        ([0, 100, np.nan], HUNDRED, HUNDRED),
+        ([100, 100], HUNDRED, HUNDRED),
+        ([0, 1, 1], HUNDRED, None),
+        ([0, 50, 100], HUNDRED, None),
+        ([0, 100] * 10, UNBOUNDED, HUNDRED),
+        ([-1, 1] * 10, UNBOUNDED, (-1, 1)),
+        ([0, 100] * 9, UNBOUNDED, None),
+        ([100] * 20, UNBOUNDED, None),
+        ([0, 0.0], (0.0, np.inf), None),
+    ],
+)
+def test_which_two_numbers_stand_for_no_and_yes(values: Any, support: Any, ends: Any) -> None:
+    scale = Scale(declared=MetricSpec(), support=support, bounds=support)
+    assert scale.yes_no_ends(np.array(values, dtype=float)) == ends
+
+
+def test_measures_are_never_yes_or_no() -> None:
+    assert has_two_values("e", np.array([0.0, 3.0, np.nan, 3.0])) and not has_two_values("e", np.array([0.0, 1.0, 2.0]))
+    assert not has_two_values(MEASURED, np.array([0.0, 0.0]))
+
+
+@pytest.mark.parametrize("clusters", [None, [str(place // 4) for place in range(60)]])
+@pytest.mark.parametrize("support", [UNBOUNDED, HUNDRED])
+def test_the_difference_is_that_of_yes_and_no_rescaled(support: Any, clusters: Any) -> None:
+    candidate, baseline = answers(60)
+    found = paired(100 * candidate, 100 * baseline, support, clusters=clusters).difference(0.95)
+    expected = paired_difference(candidate, baseline, clusters, binary=True)
+    assert (found.p_value, found.method, found.n_clusters) == (expected.p_value, expected.method, expected.n_clusters)
+    for name in ("candidate_mean", "baseline_mean", "difference", "low", "high", "standard_error"):
+        assert getattr(found, name) == pytest.approx(100 * getattr(expected, name), abs=1e-10)
+
+
+def test_the_mean_is_that_of_yes_and_no_rescaled() -> None:
+    candidate, _ = answers(60)
+    scale = Scale(declared=MetricSpec(), support=(-1.0, 1.0), bounds=(-1.0, 1.0))
+    found = MetricSample(values=values_of(2 * candidate - 1), clusters=None, scale=scale).mean(0.9)
+    expected = mean_estimate(candidate, confidence_level=0.9, binary=True)
+    assert expected.mean is not None and expected.low is not None and expected.standard_error is not None
+    assert (found.method, found.mean, found.low) == ("wilson", 2 * expected.mean - 1, 2 * expected.low - 1)
+    assert found.standard_error == pytest.approx(2 * expected.standard_error)
+
+
+def test_missing_values_are_counted_as_the_ends_of_the_range() -> None:
+    candidate, baseline = answers(40)
+    missing = np.arange(40) < 3
+    pair = replace(paired(candidate, 100 * baseline, HUNDRED), candidate=values_of(100 * candidate, missing))
+    expected = paired_difference(np.where(missing, 0.0, candidate), baseline, binary=True)
+    lowest = pair.worst_case_difference("smallest", 0.95)
+    assert lowest is not None and lowest.low is not None and expected.low is not None
+    assert (lowest.p_value, lowest.low) == (expected.p_value, pytest.approx(100 * expected.low))
+
+
+@pytest.mark.parametrize("clusters", [None, [str(place // 4) for place in range(60)]])
+def test_replicates_of_a_backtest_are_rescaled_too(clusters: Any) -> None:
+    candidate, baseline = answers(60)
+    pair = paired(100 * candidate, 100 * baseline, HUNDRED, clusters=clusters)
+    unchanged = swap_sides(pair, np.zeros((1, 60), dtype=bool))
+    found, expected = unchanged.estimates(), pair.difference(0.95)
+    assert found.p_value[0] == pytest.approx(expected.p_value)
+    ends = found.worst_case_interval_at(0.95)
+    assert [end[0] for end in ends] == pytest.approx([expected.low, expected.high])
+    worse = unchanged.with_regression(20.0, seed=1)
+    assert np.isin(worse.candidate, HUNDRED).all() and worse.candidate.mean() < 100 * candidate.mean()

@@ -13,7 +13,7 @@ class Spent:
     """Sums over the calls of an experiment or a comparison, each counted once."""
 
     calls: int | None  # None if some may have been made that nobody recorded
-    tokens_in: int | None  # None like `calls`, unless reported
+    tokens_in: int | None  # None if calls were not recorded and none reported any
     tokens_out: int | None
     cost_usd: float | None  # None if the cost of a call is unknown
 
@@ -26,7 +26,7 @@ def spent(store: Store, experiment_id: str) -> Spent:
     row = store.query(
         """select sum(calls), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
                   count(*) filter (cost_usd is null), count(*) filter (calls is null),
-                  count(*) filter (calls is null and tokens_in is null)
+                  count(*) filter (calls is null) > 0 and count(tokens_in) = 0
            from (select 1 as calls, tokens_in, tokens_out, cost_usd from source.calls where experiment_id = $1
                  union all
                  select calls, tokens_in, tokens_out, cost_usd from source.outputs

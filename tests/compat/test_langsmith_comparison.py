@@ -327,6 +327,13 @@ def test_how_many_pairs_are_judged_at_once(
     assert settings == [(wanted,)]
 
 
+def test_a_comparison_by_a_function_called_like_a_measure_has_a_name_of_its_own(
+    two: tuple[ExperimentResults, ExperimentResults],
+) -> None:
+    evaluate(two, evaluators=[length])
+    assert rows("select distinct metric from comparisons") == [("length_score",)]
+
+
 def test_what_cannot_be_is_refused_before_anything_is_called(two: tuple[ExperimentResults, ExperimentResults]) -> None:
     for arguments, message in (
         ({"data": "letters"}, "^evaluate: data: got 'letters', wanted None: an experiment has its own"),
@@ -340,7 +347,6 @@ def test_what_cannot_be_is_refused_before_anything_is_called(two: tuple[Experime
         ({"target": (two[0], "nowhere")}, "experiment 'nowhere': not in"),
         ({"target": (two[0], two[0])}, "which is one experiment, wanted at least two"),
         ({"evaluators": []}, "evaluators: "),
-        ({"evaluators": [length]}, "the experiments have an item metric of this name"),
         ({"evaluators": [3]}, "evaluators: got int, wanted a function or an object with compare_runs"),
         ({"evaluators": [lambda a, b, c: None]}, "asks for 'a', wanted any of inputs, outputs"),
         ({"max_concurrency": -1}, "max_concurrency: "),

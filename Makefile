@@ -9,7 +9,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
 	@echo "make test        all tests except the slow ones"
-	@echo "make test-slow   the slow tests: more than five seconds each, or in a browser"
+	@echo "make test-slow   the slow tests: several seconds each, or in a browser"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make simulate    simulated coverage of intervals and error rates of tests: half an hour"

@@ -6,8 +6,6 @@ from typing import Any
 
 from evalflows.evaluators.call import offer_fields, offer_run
 from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
-from evalflows.store.queries.example_slices import has_value as has_value
-from evalflows.store.queries.example_slices import value_at as value_at
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})

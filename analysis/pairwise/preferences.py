@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from evalflows.execution.pair_chunks import pairs_of
-from evalflows.execution.views import has_value, value_at
 from evalflows.store.catalog import ask_arrow
 from evalflows.store.parquet import Store
+from evalflows.store.queries.example_slices import has_value, value_at
 from evalflows.store.records import ComparisonSetRow, ExampleRow
 from evalflows.store.row_specs import comparison_spec
 

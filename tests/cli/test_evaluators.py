@@ -246,6 +246,7 @@ def test_a_rule_leaves_nothing_in_the_store() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
     def asked(*arguments: str) -> Result:

@@ -281,6 +281,7 @@ def test_not_enough_evidence_leads_to_a_plan(tmp_path: Path) -> None:
     assert explained == "next: evalflows plan SPEC  # how many examples would decide"
 
 
+@pytest.mark.slow
 def test_candidate_and_baseline_of_one_name_are_told_apart(tmp_path: Path) -> None:
     asked("run", str(_spec(tmp_path, [], new=OLD)))
     asked("baseline", "approve", "app")

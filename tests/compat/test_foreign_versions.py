@@ -147,6 +147,7 @@ def test_objects_are_named_by_their_module(tmp_path: Path, monkeypatch: pytest.M
         bind_evaluator(EvaluatorSpec(use="moved_judges:nothing"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_the_programs_that_are_shown_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "moving.md").read_text(encoding="utf-8"), flags=re.S)

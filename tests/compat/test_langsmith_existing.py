@@ -85,6 +85,7 @@ def test_answers_are_evaluated_again_without_a_call(first: ExperimentResults) ->
     assert reused == [(4,)]
 
 
+@pytest.mark.slow
 def test_an_experiment_is_named_in_every_way(first: ExperimentResults) -> None:
     project = Client().read_project(project_name=first.experiment_name)
     for experiment in (first, project, first.experiment_id):

@@ -114,6 +114,7 @@ def test_what_is_missing_counts_against_it_at_every_look(tmp_path: Path) -> None
     assert (one.conclusion, one.interim_analyses) == ("NOT ENOUGH EVIDENCE", 4)
 
 
+@pytest.mark.slow
 def test_resumed_it_goes_on_with_what_did_not_run(tmp_path: Path) -> None:
     old = drawn(400, 0.9)
     fields = gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.5))

@@ -120,6 +120,7 @@ def test_a_comparison_that_ends_is_completed_and_the_newest_of_its_name(monkeypa
     assert sealed_as("comparison_sets", identity) == "completed"
 
 
+@pytest.mark.slow
 def test_a_gate_compares_with_the_newest_approval_and_its_newest_decision_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 # Reusing judgements and resuming
 
 
+@pytest.mark.slow
 def test_adding_an_experiment_pays_only_for_its_new_pairs() -> None:
     a, b, c = answered("a", "b", "c")
     with serving(Endpoint(answer=by_length)) as endpoint:
@@ -72,6 +73,7 @@ def test_a_failing_judge_stops_being_called_and_a_resume_judges_only_missing_pai
     assert conclusion() == ("better", None)
 
 
+@pytest.mark.slow
 def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
     old, new = answered("old", "new")
     with serving(Endpoint(latency_s=0.001, answer=by_length)) as endpoint:

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 # A judge that is down
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_size", [N, N // 10])
 def test_a_judge_failing_half_way_stops_being_called_and_a_resume_pays_only_for_the_rest(chunk_size: int) -> None:
     service = Service(breaks_after=N // 2)

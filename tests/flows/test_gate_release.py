@@ -54,6 +54,7 @@ def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -
                 "where decision_id is not null") == [("worse", -0.1, 0.043)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_target_twice_passes(tmp_path: Path) -> None:
     """The same answers, and answers that differ by chance alone."""
     old = drawn(400, 0.8)
@@ -72,6 +73,7 @@ def test_of_eight_items_nothing_is_decided(tmp_path: Path) -> None:
         assert "8 pairs, wanted at least 20" in one.summary
 
 
+@pytest.mark.slow
 def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -> None:
     """The half that did not fail says that the candidate is far worse, or as good."""
     old = drawn(200, 0.8)
@@ -200,6 +202,7 @@ def test_each_gate_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [(one.gate, one.conclusion) for one in found] == [("non_inferiority", "FAIL"), ("superiority", "FAIL")]
 
 
+@pytest.mark.slow
 def test_two_candidates_with_the_same_figures_are_two_decisions(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
     new = fallen(old, 0.3)

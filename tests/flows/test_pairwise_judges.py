@@ -26,6 +26,7 @@ def always_first(request: Request) -> Reply:
     return verdict(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both_orders", [True, False])
 def test_a_fair_judge_decides_and_a_position_biased_judge_does_not(both_orders: bool) -> None:
     old, new = answered("old", "new", n=40)

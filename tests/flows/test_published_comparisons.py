@@ -22,6 +22,8 @@ from evalflows.specs import DatasetSpec, load_experiment
 from evalflows.stats import agreement
 from evalflows.store import connect
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data"))
 VICUNA, PANDALM = PUBLISHED / "vicuna80", PUBLISHED / "pandalm"

@@ -133,6 +133,7 @@ def test_a_wrong_setting_is_one_exception_without_that_of_pydantic() -> None:
     assert "repetition" in printed(caught.value), "what the message only counts is not lost"
 
 
+@pytest.mark.slow
 def test_a_program_prints_one_traceback_and_nothing_else(tmp_path: Path, prefect_api: dict[str, str]) -> None:
     (tmp_path / "program.py").write_text(
         "from evalflows import evaluate\n\ndef answer(question):\n    raise ValueError('no')\n\n"

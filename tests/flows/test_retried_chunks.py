@@ -49,6 +49,7 @@ def test_a_failed_row_is_named_while_it_waits_and_is_tried_again_soon() -> None:
     assert one("select count(*) filter (status = 'ok') from outputs") == (N,)
 
 
+@pytest.mark.slow
 def test_a_retry_waits_for_the_pause_of_an_open_breaker() -> None:
     """A service that is down for a second is asked again when its breaker admits an item, not before."""
     up_at = time.monotonic() + 5.0

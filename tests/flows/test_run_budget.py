@@ -14,6 +14,7 @@ from evalflows.specs import IncompleteError, InputError
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
+@pytest.mark.slow
 def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
     both = chat() | {"evaluators": ["contains", {"use": "judges:says_correct", "connection": "judge"}]}
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:

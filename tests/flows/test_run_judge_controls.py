@@ -77,6 +77,7 @@ def test_a_judge_that_is_down_is_called_again_by_a_resume() -> None:
     assert rows("select status, count(*) from scores where metric = 'judge' group by all") == [("scored", 2 * N)]
 
 
+@pytest.mark.slow
 def test_a_failing_judge_is_reported_when_some_examples_do_not_apply() -> None:
     partly = [*ROWS[:5], {"id": "q99", "inputs": {"question": "q99"}}]
     with serving(Endpoint(answer=lambda request: error(401, "no such key"))) as endpoint:

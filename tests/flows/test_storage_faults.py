@@ -53,6 +53,7 @@ def statuses() -> list[tuple[str, str, int]]:
         return [row for table in ("outputs", "scores") for row in catalog.execute(query.format(table)).fetchall()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1, 3, 14])
 def test_a_full_disk_ends_the_run_and_a_resumed_one_pays_nothing_twice(
     rows: int, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_memory import in_memory, spec_of, values_of
@@ -113,6 +114,7 @@ def _outcomes_on_replicate(drawn: Replicates, number: int, planted: dict[str, fl
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(evaluations(), st.booleans())
 def test_vectorised_rules_are_as_the_evaluation_of_each_replicate(evaluation: GateEvaluation, plants: bool) -> None:

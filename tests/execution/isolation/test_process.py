@@ -311,6 +311,7 @@ PARENT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hangs", "within_s"), [(False, 10.0), (True, 0.5 + KILL_DELAY_S + 10.0)], ids=["waiting", "hanging"]
 )

@@ -43,6 +43,19 @@ def skewnesses_of_mean(sums: FloatArray, n: int, errors: FloatArray) -> FloatArr
     return np.asarray((parts**3).sum(axis=1) * count**2 / ((count - 1) * (count - 2)))
 
 
+def sample_skewness(values: FloatArray) -> float:
+    """Return the adjusted skewness G1 (Joanes & Gill 1998) of `values`, shape (n,).
+
+    0.0 for fewer than three values, or equal ones.
+    """
+    deviations = values - values.mean() if values.size else values
+    largest = float(np.abs(deviations).max(initial=0.0))
+    if values.size < 3 or not largest:
+        return 0.0
+    n, parts = values.size, deviations / largest  # so that cubes do not overflow
+    return float(np.mean(parts**3) / np.mean(parts**2) ** 1.5 * np.sqrt(n * (n - 1)) / (n - 2))
+
+
 def skewed_quantile(quantile: FloatArray, skewness: FloatArray) -> FloatArray:
     """Return how many standard errors the interval extends on the side to which `skewness` is positive.
 

@@ -2,9 +2,20 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
 from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.stats import MeanEstimate, PairedDifference
+from evalflows.stats.skewness import sample_skewness
+
+LONG_TAIL = 1.0
+"""Skewness of the values of both sides from which a met non-inferiority rule warns. In simulations (6,000 runs of 30
+and 100 pairs), the rule passes log-normal values (log-sd 1, skewness 2) with a loss equal to the margin in 4.1 and 3.4
+%, not 2.5 %, and 99 to 100 % of these runs warn; grades from 1 to 5 pass in 2.1 and 2.4 %, and at most 3 % warn."""
+
+ENOUGH_FOR_TAILS = 300
+"""Pairs, or clusters, from which it does not warn: such a loss then passes in 2.7 %."""
 
 
 def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
@@ -29,6 +40,7 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
         p_value=estimate.p_value,
         reason=estimate.reason,
         reason_code=estimate.reason_code,
+        caution=_long_tail(paired, estimate),
     )
 
 
@@ -51,6 +63,18 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         reason=estimate.reason,
         reason_code=estimate.reason_code,
     )
+
+
+def _long_tail(paired: PairedMetric, estimate: PairedDifference) -> str | None:
+    """Warn of values with a long tail, of which a small sample can miss what would be a loss."""
+    n, noun = (estimate.n_pairs, "pairs") if estimate.n_clusters is None else (estimate.n_clusters, "clusters")
+    if paired.is_binary or n >= ENOUGH_FOR_TAILS:
+        return None
+    values = np.concatenate([paired.candidate.values, paired.baseline.values])
+    skewness = sample_skewness(values[~np.isnan(values)])
+    if abs(skewness) < LONG_TAIL:
+        return None
+    return f"the values have a long tail (skewness {skewness:.1f}), of which {n} {noun} may miss what would be a loss"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ def _result(
     why = why_open(rule, estimate, confidence_level, threshold) if outcome == "open" else None
     missing = f"; {estimate.missing_text} could not change that"
     note = why or (missing if estimate.n_missing else "")
+    if rule.kind == "non_inferiority" and outcome == "met" and estimate.caution:
+        note = f"{note}; {estimate.caution}"
     text = outcome_text(rule, outcome, confidence_level, higher_is_better=higher)
     return result(outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)
 

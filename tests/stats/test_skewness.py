@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.stats.clusters import clustering_of, standard_error
 from evalflows.stats.skewness import (
+    sample_skewness,
     skewed_quantile,
     skewed_t_interval,
     skewed_t_p_value,
@@ -95,3 +97,10 @@ def test_interval_and_p_agree_and_intervals_are_nested(
         assert p <= 1 - confidence_level + 1e-9
     elif low < -nearly and high > nearly:
         assert p >= 1 - confidence_level - 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+def test_the_skewness_of_a_sample_is_that_of_scipy(scale: float) -> None:
+    values = scale * np.random.default_rng(9).exponential(size=25)
+    assert sample_skewness(values) == pytest.approx(float(stats.skew(values / scale, bias=False)))
+    assert [sample_skewness(np.array(few)) for few in ([], [1.0, 2.0], [3.0, 3.0, 3.0])] == [0.0, 0.0, 0.0]

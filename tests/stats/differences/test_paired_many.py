@@ -21,16 +21,20 @@ def rows(kind: str, seed: int = 0) -> tuple[Any, Any]:
         return ours, theirs
     if kind == "yes and no":
         return (ours > 0.5).astype(float), (theirs > 0.6).astype(float)
+    if kind == "rare yes and no":  # none, one or two differ; all are lost; or clusters gain as much as they lose
+        ours, theirs = np.ones((R, N)), np.ones((R, N))
+        ours[5:15, 3], ours[10:20, 30], ours[20:25], theirs[25:, 1::2], ours[25:, ::2] = 0.0, 0.0, 0.0, 0.0, 0.0
+        return ours, theirs
     ours[: R // 2] = theirs[: R // 2] + 0.1 * (np.arange(R // 2)[:, None] % 3)  # without spread
     return ours, theirs
 
 
 @pytest.mark.parametrize("clusters", [None, EVEN, UNEVEN], ids=["alone", "even", "uneven"])
-@pytest.mark.parametrize("kind", ["numbers", "yes and no", "without spread"])
+@pytest.mark.parametrize("kind", ["numbers", "yes and no", "rare yes and no", "without spread"])
 @pytest.mark.parametrize("bounds", [None, (-1.0, 2.0)], ids=["unbounded", "bounded"])
 def test_each_replicate_equals_its_paired_difference(kind: str, clusters: Any, bounds: Any) -> None:
     ours, theirs = rows(kind)
-    binary = kind == "yes and no"
+    binary = kind.endswith("yes and no")
     result = paired_differences(ours, theirs, clusters, binary=binary, bounds=bounds)
     alone = [
         [
@@ -108,3 +112,14 @@ def test_bad_pairs_are_refused(change: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"candidate": np.zeros((2, 3)), "baseline": np.zeros((2, 3))} | change
     with pytest.raises(ValueError, match=said):
         paired_differences(given.pop("candidate"), given.pop("baseline"), **given)
+
+
+@pytest.mark.parametrize("clusters", [None, EVEN], ids=["alone", "even"])
+def test_rescaled_replicates_are_rescaled_pairs(clusters: Any) -> None:
+    ours, theirs = rows("yes and no")
+    result = paired_differences(ours, theirs, clusters, binary=True).rescaled(8.0)
+    lows, highs = result.interval_at(0.9)
+    for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        alone = paired_difference(a, b, clusters, binary=True, confidence_level=0.9).rescaled(-3.0, 5.0)
+        found = (result.difference[place], lows[place], highs[place], result.p_value[place])
+        assert found == pytest.approx((alone.difference, alone.low, alone.high, alone.p_value))

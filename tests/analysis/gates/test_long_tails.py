@@ -1,0 +1,75 @@
+"""Values with a long tail: a non-inferiority rule that is met says so if the sample is small."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats  # type: ignore[import-untyped, unused-ignore]
+
+from evalflows.analysis.differences.metric_pairs import PairedMetric
+from evalflows.analysis.differences.scales import UNBOUNDED, Scale
+from evalflows.analysis.gates.quantities import ENOUGH_FOR_TAILS, bounded_difference
+from evalflows.analysis.gates.rule_results import evaluate_rules
+from evalflows.analysis.gates.rules import Kind, Rule
+from evalflows.specs.metric import MetricSpec
+from evalflows.store.queries.metric_values import MetricValues
+
+
+def side(values: Any, *, is_binary: bool = False) -> MetricValues:
+    return MetricValues(
+        metric="m",
+        evaluator="e",
+        evaluator_version="1",
+        is_yes_no=False,
+        is_binary=is_binary,
+        values=np.array(values, dtype=float),
+        missing=np.zeros(len(values), dtype=bool),
+        scored=len(values),
+        n_missing=0,
+        weights=np.ones(len(values)),
+    )
+
+
+def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: float = 5.0, **settings: Any) -> str:
+    scale = Scale(declared=MetricSpec(higher_is_better=True), support=UNBOUNDED, bounds=UNBOUNDED)
+    sides = side(candidate, **settings), side(baseline, **settings)
+    paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
+    rules = [(Rule(kind=kind, metric="m", bound=bound), bounded_difference(paired))]
+    (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")
+    return f"{result.outcome}: {result.text}"
+
+
+def tailed(n: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    return np.exp(rng.normal(size=n)), np.exp(rng.normal(size=n))
+
+
+def test_a_rule_that_is_met_warns_of_a_long_tail() -> None:
+
+    candidate, baseline = tailed(40)
+    skewness = stats.skew(np.concatenate([candidate, baseline]), bias=False)
+    warned = text(candidate, baseline)
+    note = f"; the values have a long tail (skewness {skewness:.1f}), of which 40 pairs may miss what would be a loss"
+    assert warned.startswith("met: m is not worse by more than 5") and warned.endswith(note)
+
+
+def test_the_side_of_the_tail_does_not_matter() -> None:
+    candidate, baseline = tailed(40)
+    assert "(skewness -" in text(-candidate, -baseline)
+
+
+@pytest.mark.parametrize(
+    ("changes", "n"),
+    [({"kind": "superiority", "bound": -5.0}, 40), ({"bound": 0.1}, 40), ({}, ENOUGH_FOR_TAILS)],
+    ids=["another rule", "a rule that is open", "many pairs"],
+)
+def test_others_do_not_warn(changes: dict[str, Any], n: int) -> None:
+    assert "long tail" not in text(*tailed(n), **changes)
+
+
+def test_symmetric_and_yes_no_values_do_not_warn() -> None:
+    rng = np.random.default_rng(4)
+    assert "long tail" not in text(rng.normal(size=40), rng.normal(size=40))
+    rare = (rng.random((2, 200)) < 0.03).astype(float)
+    assert "long tail" in text(*rare) and "long tail" not in text(*rare, is_binary=True)
+    assert "long tail" not in text(np.ones(40), np.ones(40))

@@ -89,7 +89,7 @@ def _of_votes(experiments: Sequence[str], options: dict[str, Any]) -> dict[str, 
     if experiments:
         raise InputError(f"--votes: got it beside {', '.join(experiments)}, wanted --votes alone: it names the systems")
     named = {name: options[name] for name in ("name", "baseline", "run_key") if options[name]}
-    return {"votes": options["votes"], "slice_by": list(options["by"]), **named}
+    return {"votes": {"path": options["votes"]}, "slice_by": list(options["by"]), **named}
 
 
 def _judge(use: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from evalflows.evaluators.pairwise.recording import Winner, stated, status_without_verdict, winner_of
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.paths import located
-from evalflows.specs.votes import VOTE_FIELDS, OrderStatus, VotesSpec
+from evalflows.specs.votes import OTHER_NAMES, VOTE_FIELDS, OrderStatus, VotesSpec
 from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.queries.comparisons import judgement_id
 from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExampleRow, Json, derived_id, to_json
@@ -88,11 +88,12 @@ def _order_of(votes: Sequence[Vote]) -> OrderStatus:
 
 
 def _vote(number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Vote:
-    names = {field: columns.get(field, field) for field in VOTE_FIELDS}
+    names = {field: columns.get(field) or _column(field, row) for field in VOTE_FIELDS}
     cells = {field: row.get(name) for field, name in names.items() if row.get(name) not in (None, "")}
     for field in ("first", "second"):
         if field not in cells:
-            raise ValueError(f"got {', '.join(map(str, row)) or 'nothing'}, wanted {names[field]!r}")
+            got = ", ".join(map(str, row)) or "nothing"
+            raise ValueError(f"got {got}, wanted {names[field]!r}, or its column under votes.columns.{field}")
     first, second = str(cells["first"]), str(cells["second"])
     if first == second:
         raise ValueError(f"got {first!r} as {names['first']} and as {names['second']}, wanted two systems")
@@ -111,6 +112,10 @@ def _vote(number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Vo
         metric=str(cells.get("metric", METRIC)),
         metadata=to_json({name: value for name, value in row.items() if name not in names.values()}, mend=True),
     )
+
+
+def _column(field: str, row: Mapping[str, Any]) -> str:
+    return next((name for name in (field, *OTHER_NAMES.get(field, ())) if name in row), field)
 
 
 def _verdict(

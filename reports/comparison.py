@@ -80,12 +80,15 @@ class ComparisonReport:
         ]
 
     def _guarded(self) -> list[str]:
-        """Why some ratings have a weak prior, and whose."""
+        """Why there are no ratings, or why some have a weak prior, and whose."""
         guarded: dict[tuple[str, str], list[str]] = {}
         for row in self.ranking if self.has_ranking else ():
             if row.guarded and row.guard_reason:
                 guarded.setdefault((row.metric, row.guard_reason), []).append(row.experiment)
-        return [
+        missing = dict.fromkeys(
+            (row.metric, row.reason) for row in self.ranking if row.rating is None and self.has_ranking
+        )
+        return [f"{metric} has no ratings: {reason}" for metric, reason in missing] + [
             f"{metric}, ratings of {', '.join(names)}: {reason}" if len(names) <= MAX_PAIRS else f"{metric}: {reason}"
             for (metric, reason), names in guarded.items()
         ]

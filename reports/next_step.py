@@ -59,6 +59,8 @@ def after_comparison(overview: Overview) -> str:
     if overview.state != "completed":
         return _after_unfinished(overview.comparison_id, overview.state)
     columns = "example_id, winner, comment, inputs, left_outputs, right_outputs"
+    if overview.n_votes is not None:
+        columns = "example_id, left_experiment, right_experiment, winner, weight, metadata"
     where = f"comparison_id = {sql_text(overview.comparison_id)}"
     return f"evalflows sql {shell_text(f'select {columns} from pair_outcomes where {where}')}"
 

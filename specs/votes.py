@@ -12,6 +12,9 @@ OrderRule = Literal["strict", "sum", "mean"]
 VOTE_FIELDS = ("prompt", "first", "second", "winner", "scores", "weight", "order", "status", "comment", "metric")
 """The fields of a vote; other columns of its row are its metadata."""
 
+OTHER_NAMES = {"prompt": ("question_id", "example_id"), "first": ("model_a",), "second": ("model_b",)}
+"""Names of columns that are read too if the file has no column of the field's own name."""
+
 
 class VotesSpec(BaseModel):
     """A file of votes. A plain string is short for `path`."""

@@ -114,6 +114,12 @@ def test_columns_may_have_other_names_and_the_rest_is_metadata() -> None:
     assert (example.example_id, example.metadata) == ("7", '{"language":"de"}')
 
 
+def test_the_columns_of_an_arena_are_read_as_they_are() -> None:
+    row = {"question_id": "q", "model_a": "b", "model_b": "a", "winner": "model_b", "judge": "me"}
+    (judged,) = judgements(votes(row))
+    assert (judged.winner, judged.example_id, judged.metadata) == ("left", "q", '{"judge":"me"}')
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
 def test_every_format_says_the_same(suffix: str) -> None:
     rows = [{"prompt": "p", "first": "b", "second": "a", "winner": "a", "weight": "2.5", "scores": "[0.2, 0.8]"}]
@@ -134,7 +140,7 @@ def test_every_format_says_the_same(suffix: str) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"first": "a", "winner": "a"}, "got first, winner, wanted 'second'"),
+        ({"first": "a", "winner": "a"}, "got first, winner, wanted 'second', or its column under votes.columns.second"),
         (vote("a", "a"), "got 'a' as first and as second, wanted two systems"),
         (vote(winner="c"), "winner: got 'c', wanted b, a, tie, or first, second, A, B, 1, 2, 0"),
         (vote(comment="no"), "got first, second, comment, wanted 'winner' or 'scores', or a status (failed or"),

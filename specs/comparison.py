@@ -74,7 +74,8 @@ class CompareSpec(BaseModel):
         "always reported",
     )
     ratings: RatingsSpec = Field(
-        default_factory=lambda: RatingsSpec(), description="How ratings are estimated, for three or more experiments"
+        RatingsSpec(guard="needed", order_term=None),
+        description="How ratings are estimated, for three or more experiments",
     )
     max_concurrency: int = Field(5, ge=1, description="Maximum number of pairs judged concurrently, per process")
 

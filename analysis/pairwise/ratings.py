@@ -37,7 +37,7 @@ def ratings_of(
             confidence_level=fit.confidence_level,
             rank=ranks[entry] if ranks else None,
             n_clusters=fit.n_clusters,
-            settings=_settings(fit),
+            settings=_settings(fit, spec.experiments),
             reason=fit.reason,
             reason_code=_reason_code(fit),
             **_win_counts(preferences, experiment, spec.confidence_level),
@@ -94,9 +94,12 @@ def _elo(ratings: Sequence[float] | None, entry: int) -> float | None:
     return None if ratings is None else AVERAGE + ELO * ratings[entry]
 
 
-def _settings(fit: Ratings) -> str:
-    names = ("order_effect", "order_low", "order_high", "order_reason", "guard", "guarded", "guard_reason")
-    return to_json({name: getattr(fit, name) for name in names} | {"judgements": fit.n, "method": fit.method})
+def _settings(fit: Ratings, experiments: Sequence[str]) -> str:
+    names = ("order_effect", "order_low", "order_high", "order_reason", "guard", "guard_reason")
+    guarded = [experiments[entry] for entry in fit.guarded]
+    return to_json(
+        {name: getattr(fit, name) for name in names} | {"guarded": guarded, "judgements": fit.n, "method": fit.method}
+    )
 
 
 def _win_counts(preferences: Preferences, experiment: str, confidence_level: float) -> dict[str, Any]:

@@ -159,8 +159,8 @@ def test_a_slice_has_its_own_rows() -> None:
 
 def test_the_settings_say_which_ratings_were_guarded() -> None:
     sure, clear = (from_json(rated(tournament({("a", "b"): won}), "a", "b")["a"].settings) for won in (20, N))
-    assert (sure["guard"], sure["guarded"], sure["guard_reason"]) == ("if needed", [], None)
-    assert clear["guarded"] == [0, 1] and clear["guard_reason"].startswith("there is no largest group")
+    assert (sure["guard"], sure["guarded"], sure["guard_reason"]) == ("needed", [], None)
+    assert clear["guarded"] == ["a", "b"] and clear["guard_reason"].startswith("there is no largest group")
 
 
 # Circles

@@ -27,7 +27,7 @@ def test_ratings_without_a_guard_equal_those_of_choix(seed: int) -> None:
         # A tie counts as one win each way, so all other judgements count twice.
         wins += [(i, j), (j, i)] if points == 0.5 else [(i, j) if points else (j, i)] * 2
     result = bradley_terry(*judged, entries=entries, order_term=False)
-    assert (result.guarded, result.guard_reason, result.guard) == ((), None, "if needed")
+    assert (result.guarded, result.guard_reason, result.guard) == ((), None, "needed")
     assert result.ratings == pytest.approx(choix.opt_pairwise(entries, wins, alpha=0.0, tol=1e-9), abs=1e-6)
     assert result.ratings == pytest.approx(choix.ilsr_pairwise(entries, wins, alpha=0.0, tol=1e-10), abs=1e-6)
     assert sum(result.ratings or ()) == pytest.approx(0, abs=1e-12)
@@ -85,7 +85,7 @@ def test_ratings_without_a_guard_exist_unless_the_results_are_separated(
     judged, order = (*pairs, points), np.array(known[: len(rows)])
     guarded, bare = (
         bradley_terry(*judged, entries=4, order_known=order, order_term=order_term, guard=guard)
-        for guard in ("if needed", "never")  # type: ignore[arg-type]
+        for guard in ("needed", "never")  # type: ignore[arg-type]
     )
     if guarded.ratings is None:  # not connected
         assert bare.ratings is None
@@ -249,7 +249,7 @@ def test_without_variation_the_order_effect_has_no_interval() -> None:
 
 def test_pairs_in_one_order_identify_the_order_effect_only_on_request() -> None:
     judged = [0, 0, 1, 0, 0, 1], [1, 2, 2, 1, 2, 2], [1, 1, 0, 0, 0.5, 1]
-    result, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in ("auto", False))  # type: ignore[arg-type]
+    result, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in (None, False))
     said = "no two entries were shown in both orders: the order effect cannot be separated from strength"
     assert (result.order_effect, result.order_low, result.order_term) == (None, None, False)
     assert result.order_reason == f"{said} without the ratings of third entries"
@@ -308,8 +308,8 @@ def test_an_unknown_order_has_no_effect() -> None:
         (([0], [1], [1]), {"weights": [1, 1]}, "weights: got 2"),
         (([0], [1], [1]), {"clusters": "ab"}, "clusters: got 2"),
         (([0], [1], [1]), {"confidence_level": 95}, "confidence_level"),
-        (([0], [1], [1]), {"guard": "sometimes"}, "guard: got 'sometimes', wanted one of if needed, always, never"),
-        (([0], [1], [1]), {"order_term": "yes"}, "order_term: got 'yes', wanted auto, true or false"),
+        (([0], [1], [1]), {"guard": "sometimes"}, "guard: got 'sometimes', wanted one of needed, always, never"),
+        (([0], [1], [1]), {"order_term": "yes"}, "order_term: got 'yes', wanted true, false or nothing"),
         (([0], [1], [1]), {"order_known": [1, 1]}, "order_known: got 2"),
         (([0], [1], [1]), {"order_known": [2]}, r"order_known\[0\]: got 2.0, wanted true or false"),
     ],

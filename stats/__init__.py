@@ -20,7 +20,7 @@ from evalflows.stats.distributions import normal_quantile
 from evalflows.stats.mean import MeanEstimate, mean_estimate
 from evalflows.stats.multiplicity import Adjustment, adjusted
 from evalflows.stats.preferences.cycles import cycles
-from evalflows.stats.preferences.length_control import LengthControlled, length_controlled
+from evalflows.stats.preferences.length_control import LengthControlled, length_controlled_rates
 from evalflows.stats.preferences.ratings import Ratings, bradley_terry
 from evalflows.stats.rater_agreement.agreement import Agreement, agreement
 from evalflows.stats.rater_agreement.discrimination import Discrimination, discrimination
@@ -63,7 +63,7 @@ __all__ = [
     "detectable_effect",
     "difference_components",
     "discrimination",
-    "length_controlled",
+    "length_controlled_rates",
     "linearised",
     "mean_estimate",
     "means_of_examples",

@@ -79,7 +79,7 @@ def _fit(preferences: Preferences, spec: ComparisonSpec) -> Ratings:
         entries=len(index),
         weights=rows.weight.to_numpy(dtype=float) / rows.orders.to_numpy(dtype=float),
         guard=spec.ratings.guard,
-        order_term="auto" if spec.ratings.order_term is None else spec.ratings.order_term,
+        order_term=spec.ratings.order_term,
         order_known=rows.order_status.eq("known").to_numpy(dtype=bool),
         confidence_level=spec.confidence_level,
     )

@@ -9,14 +9,19 @@ import pandas as pd
 from evalflows.analysis.differences.metric_pairs import difference_columns
 from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
 from evalflows.analysis.pairwise.judge_biases import ORDER_UNKNOWN, as_check, biases_of, exclusion, shown_in_one_order
-from evalflows.analysis.pairwise.length_controlled import LENGTH_CONTROLLED, as_difference, length_controlled_verdict
+from evalflows.analysis.pairwise.length_controlled import (
+    LENGTH_CONTROLLED,
+    as_difference,
+    length_controlled_verdict,
+    rates_at_equal_length,
+)
 from evalflows.analysis.pairwise.preferences import Preferences
 from evalflows.analysis.pairwise.ratings import intransitive_cycles, ratings_of
 from evalflows.analysis.pairwise.sampling_units import Units, counts_of, discrete_rate
 from evalflows.execution.pair_chunks import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.stats import PairedDifference, length_controlled
+from evalflows.stats import LengthControlled, PairedDifference
 from evalflows.store.reasons import Reason
 from evalflows.store.records import CheckRow, RatingRow, VerdictRow, derived_id, to_json
 
@@ -56,12 +61,14 @@ def _of_metric(
     biases = biases_of(preferences, spec.confidence_level)
     excluded = exclusion(biases)
     by_slice = [(name, preferences.of_examples(examples)) for name, examples in slices]
+    matchups = _matchups(spec, preferences)
+    at_equal_length = rates_at_equal_length(preferences, matchups, spec.confidence_level)
     pending = [
         verdict
-        for candidate, baseline in _matchups(spec, preferences)
+        for candidate, baseline in matchups
         for verdict in _Matchup(
             comparison_id, preferences.metric, candidate, baseline, spec.confidence_level, excluded
-        ).verdicts(preferences, by_slice)
+        ).verdicts(preferences, at_equal_length.get((candidate, baseline)), by_slice)
     ]
     ratings = [
         rating
@@ -150,14 +157,19 @@ class _Matchup:
     confidence_level: float
     exclusion: Reason | None
 
-    def verdicts(self, preferences: Preferences, by_slice: Sequence[tuple[str, Preferences]]) -> Iterator[_Pending]:
+    def verdicts(
+        self,
+        preferences: Preferences,
+        at_equal_length: LengthControlled | None,
+        by_slice: Sequence[tuple[str, Preferences]],
+    ) -> Iterator[_Pending]:
         """Yield the win rate, the length-controlled win rate, and the win rate of each slice."""
         outcomes = preferences.between(self.candidate, self.baseline)
         if one_order := shown_in_one_order(preferences, self.candidate, self.baseline):
             self = replace(self, exclusion=self.exclusion or one_order)
         yield self._win_rate(preferences, outcomes, None)
-        if not preferences.of_votes:  # which have no lengths
-            yield _Pending(self._length_controlled(outcomes), None)
+        if at_equal_length is not None:
+            yield _Pending(self._length_controlled(outcomes, at_equal_length), None)
         for name, of_slice in by_slice:
             between = of_slice.between(self.candidate, self.baseline)
             if len(between) or not preferences.of_votes:
@@ -172,20 +184,12 @@ class _Matchup:
         row = self._row(counts, test.estimate, Verdict(conclusion="not_enough_evidence"), name)
         return _Pending(replace(row, **_test_columns(test, outcomes)), test)
 
-    def _length_controlled(self, outcomes: pd.DataFrame) -> VerdictRow:
-        counted = outcomes[outcomes.status.isin(["scored", "missing"])]
-        scored = counted[counted.points.notna() & counted.longer.notna()]
-        n_missing = len(counted) - len(scored)
-        estimate = length_controlled(
-            scored.points,
-            scored.longer,
-            list(scored.cluster_id),
-            order=scored.shown,
-            confidence_level=self.confidence_level,
-        )
+    def _length_controlled(self, outcomes: pd.DataFrame, estimate: LengthControlled) -> VerdictRow:
+        counted = int(outcomes.status.isin(["scored", "missing"]).sum())
+        n_missing = counted - estimate.n
         verdict = length_controlled_verdict(estimate)
         if n_missing:  # a failed run has no length
-            text = f"{n_missing} of {len(counted)} pairs have no verdict or length, which could change the conclusion"
+            text = f"{n_missing} of {counted} pairs have no verdict or length, which could change the conclusion"
             verdict = Verdict.undecided(Reason("missing_could_flip", text))
         return self._row(counts_of(outcomes), as_difference(estimate), verdict, None, length_controlled=True)
 

@@ -24,7 +24,10 @@ value; a missing interval counts as a miss. *False positives* is how often p is 
   the margin in at most 2.5 %;
 - prediction-powered intervals cover where the mean of a biased judge does not, at most in half of the runs;
 - intervals of ratings, and of differences of two ratings, cover in at least 94 % with 100 or more votes expected, in
-  at least 92 % with fewer, and at most 2.5 % of differences are significant in the wrong direction.
+  at least 92 % with fewer, and at most 2.5 % of differences are significant in the wrong direction;
+- rates at equal length are biased by at most 2 points towards the longer answer; with 20 systems their mean absolute
+  error is above that of the plain rate by at most 0.5 points without a preference for length, and below it with one
+  of 1.
 
 A mean over the seeds that misses its target by at most {tolerance:g} of its standard errors (binomial, at the bound) is
 *within error*: chance explains it. If it is further off, it is NOT HELD, and the program exits with 1. A test with less
@@ -38,11 +41,18 @@ examples each (even) or 1 to 20 (uneven), and an intraclass correlation of 0.3; 
 draw of their cluster with probability sqrt(0.3). True differences are about 2.5 standard errors, or less if the world
 does not allow it: rare differences cannot be large.
 
-**Tournaments**, one in 20 runs: 20 entries with strengths evenly spaced over -1.5 to 1.5 in log-odds, of whose pairs
-60 % met, so many times each, in random order. *Three newcomers* have 6 votes each. *Position bias*: the first position
-adds 0.5. *Graded points* are beta distributed, with the mean and a third of the variance of a win. *Prompts of 28
-votes* are clusters that share half of the variance. The pairs of 2 and 4 entries all met. The *slope* is that of the
-estimated on the true ratings: above 1, maximum likelihood overshoots.
+**Tournaments**, as many as give one rating per run: 20 entries with strengths evenly spaced over -1.5 to 1.5 in
+log-odds, of whose pairs 60 % met, so many times each, in random order. *Three newcomers* have 6 votes each. *Position
+bias*: the first position adds 0.5. *Graded points* are beta distributed, with the mean and a third of the variance of a
+win. *Prompts of 28 votes* are clusters that share half of the variance. The pairs of 2 and 4 entries all met. The
+*slope* is that of the estimated on the true ratings: above 1, maximum likelihood overshoots.
+
+**Length control**, as many comparisons as give one rate per run: systems with qualities of sd 0.8 in log-odds answer
+the same examples, with answers of sd 0.7, and all are compared with the first (or *every pair*). Lengths are
+log-normal, with sd 0.4 between systems and 0.6 within. The judge's *preference* is that many log-odds times tanh of the
+difference in length in standard deviations (or of the log *ratio*). The true rate is that of the same judge without it.
+*Longer answers are better*: quality and length of a system's answers correlate by 0.5, which the method assumes they do
+not.
 
 **Methods.** *Automatic*, for pairs: for yes/no, the union of the Bonett-Price and Tango intervals with the exact
 McNemar test; otherwise Student's t corrected for skew. With clusters: cluster-robust t, corrected for skew, or for

@@ -12,9 +12,6 @@ from benchmarks.simulation.cells import Cell, Figure
 from evalflows.stats import Ratings, bradley_terry
 from evalflows.stats.arrays import FloatArray
 
-TOURNAMENTS = 1 / 20
-"""Tournaments per run: each has up to 20 ratings and 190 differences, so their shares vary less than a single one."""
-
 MET = 0.6
 """The share of pairs of entries that met."""
 
@@ -75,7 +72,7 @@ def _cell(season: Season) -> Cell:
     covered = (Figure(name="coverage", at_least=least), Figure(name="coverage of differences", at_least=least))
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
-        for _ in range(math.ceil(runs * TOURNAMENTS)):
+        for _ in range(math.ceil(runs / season.entries)):  # a tournament has a rating for each entry
             yield _figures(bradley_terry(*_votes(rng, season), entries=season.entries), season.strengths)
 
     return Cell(

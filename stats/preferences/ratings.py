@@ -17,9 +17,6 @@ from evalflows.stats.preferences.tournament import Tournament, checked_tournamen
 Guard = Literal["needed", "always", "never"]
 """Which entries get half a win and half a loss: those whose ratings would be infinite, all, or none."""
 
-OrderTerm = bool | Literal["auto"]
-"""Whether the order effect is estimated; auto: if two entries were shown in both orders."""
-
 SMALLEST_VARIANCE = 1e-18
 """Variances of estimates up to this size, in squared log-odds, are rounding: estimates are accurate to 1e-9."""
 
@@ -109,7 +106,7 @@ def bradley_terry(
     entries: int,
     weights: ArrayLike | None = None,
     guard: Guard = "needed",
-    order_term: OrderTerm = "auto",
+    order_term: bool | None = None,
     order_known: ArrayLike | None = None,
     confidence_level: float = 0.95,
 ) -> Ratings:
@@ -122,9 +119,9 @@ def bradley_terry(
     (Bradley & Terry 1952), fitted as a fractional logit (Papke & Wooldridge 1996): a tie is half a win and half a loss.
 
     `order` is estimated with the ratings (Davidson & Beaver 1977). `order_known`, shape (n,), is false for comparisons
-    whose order is not known (default: all are known): they have no order effect. With `order_term` "auto" it is
-    estimated if any two entries were shown in both orders; with True also where only ratings of third entries
-    separate it from strength. It is left out, with `order_reason`, if nothing does.
+    whose order is not known (default: all are known): they have no order effect. By default it is
+    estimated if any two entries were shown in both orders; with `order_term` True also where only ratings of third
+    entries separate it from strength. It is left out, with `order_reason`, if nothing does.
 
     An entry, or a group of entries, that never lost to the others or never beat them has an infinite
     maximum-likelihood rating (Ford 1957). With `guard` "needed", only such entries get half a win and half a loss
@@ -178,22 +175,22 @@ def bradley_terry(
     )
 
 
-def _refuse_unknown(guard: Guard, order_term: OrderTerm) -> None:
+def _refuse_unknown(guard: Guard, order_term: bool | None) -> None:
     if guard not in get_args(Guard):
         raise ValueError(f"guard: got {guard!r}, wanted one of {', '.join(get_args(Guard))}")
-    if order_term not in (True, False, "auto"):
-        raise ValueError(f"order_term: got {order_term!r}, wanted auto, true or false")
+    if order_term not in (True, False, None):
+        raise ValueError(f"order_term: got {order_term!r}, wanted true, false or nothing")
 
 
-def _no_order(played: Tournament, order_term: OrderTerm) -> str | None:
+def _no_order(played: Tournament, order_term: bool | None) -> str | None:
     """Return why the order effect is not in the model; None if it is."""
     if order_term is False:
         return "no order term was requested"
     if played.order.size and not played.order.any():
         return "no order is known"
-    if played.in_both_orders() or (order_term is True and played.order_is_identified()):
+    if played.in_both_orders() or (order_term and played.order_is_identified()):
         return None
-    separated = "separated from strength" + ("" if order_term is True else " without the ratings of third entries")
+    separated = "separated from strength" + ("" if order_term else " without the ratings of third entries")
     return f"no two entries were shown in both orders: the order effect cannot be {separated}"
 
 

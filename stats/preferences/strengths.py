@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.clusters import Clustering
-from evalflows.stats.preferences.logistic import information, logistic_fit, probability
+from evalflows.stats.preferences.logistic import logistic_fit, probability
+from evalflows.stats.preferences.sandwich import adjusted_for_leverage, inverse_information, sandwich
 from evalflows.stats.preferences.tournament import Entries, Tournament
-
-LARGEST_LEVERAGE = 0.99
-"""Residuals are divided by the root of 1 - leverage, which is then at least 0.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,38 +64,26 @@ class Strengths:
 
     def covariance(self, coefficients: FloatArray, clustering: Clustering) -> FloatArray:
         """Return the cluster-robust covariance of the estimates. Needs at least two clusters."""
-        bread = np.asarray(np.linalg.inv(information(self._design, coefficients, self._games)), dtype=np.float64)
-        scores = _sparse().diags_array(self._residuals(coefficients, bread, clustering)) @ self._design
-        n, count = self.played.first.size, clustering.count
-        sums = _members(clustering) @ scores[:n]
-        meat = count / (count - 1) * (sums.T @ sums) + scores[n:].T @ scores[n:]
-        half = self._centring() @ bread
-        return np.asarray(half @ meat.toarray() @ half.T, dtype=np.float64)
+        bread = inverse_information(self._design, coefficients, self._games)
+        covariance = sandwich(self._design, self._residuals(coefficients, bread, clustering), bread, clustering)
+        return np.asarray(self._centring() @ covariance @ self._centring().T, dtype=np.float64)
 
     def _residuals(self, coefficients: FloatArray, bread: FloatArray, clustering: Clustering) -> FloatArray:
         """Return the residual of each row of the design, for the covariance.
 
-        The residuals of judgements are divided by sqrt(1 - leverage), HC2 (MacKinnon & White 1985), with one leverage
-        for all judgements of two entries in a cluster. Judgements that all went one way have residuals of almost 0,
-        whatever their variance: the standard deviation by the model replaces them.
+        Those of judgements are adjusted for leverage, with one leverage for all judgements of two entries in a cluster.
+        Judgements that all went one way have residuals of almost 0, whatever their variance: the standard deviation by
+        the model replaces them.
         """
         n, log_odds = self.played.first.size, self._design @ coefficients
-        chance, variance = probability(log_odds), probability(log_odds) * probability(-log_odds)
-        residuals = self._wins - self._games * chance
-        leverages = self._shared(self._games[:n] * variance[:n] * self._variances(bread), clustering)
-        residuals[:n] /= np.sqrt(1 - np.minimum(leverages, LARGEST_LEVERAGE))
+        variance = probability(log_odds) * probability(-log_odds)
+        residuals = self._wins - self._games * probability(log_odds)
+        residuals[:n] = adjusted_for_leverage(
+            residuals[:n], self._design[:n], self._games[:n] * variance[:n], bread, self._pairs_in_clusters(clustering)
+        )
         one_way = np.flatnonzero(self._one_way())
         residuals[one_way] = np.sign(residuals[one_way]) * self._games[one_way] * np.sqrt(variance[one_way])
         return np.asarray(residuals, dtype=np.float64)
-
-    def _variances(self, bread: FloatArray) -> FloatArray:
-        """Return the variance of each judgement's log-odds, shape (n,), with this covariance of the coefficients."""
-        first, second, entries = self.played.first, self.played.second, self.played.entries
-        of = self._centring() @ bread @ self._centring().T
-        variances = of[first, first] + of[second, second] - 2 * of[first, second]
-        if self.order_term:
-            variances += self.played.order * (of[-1, -1] + 2 * (of[first, entries] - of[second, entries]))
-        return np.asarray(variances, dtype=np.float64)
 
     def _one_way(self) -> NDArray[np.bool_]:
         """Return which judgements an infinite rating or order effect would explain, shape (n,)."""
@@ -106,12 +92,11 @@ class Strengths:
         by_order = self.order_term and played.order_explains_all(group)
         return np.asarray(between | (played.order > 0) if by_order else between)
 
-    def _shared(self, leverages: FloatArray, clustering: Clustering) -> FloatArray:
-        """Return for each judgement the sum of the leverages of its two entries in its cluster."""
-        sides = self.played.first, self.played.second
-        pairs = np.minimum(*sides) * self.played.entries + np.maximum(*sides)
-        _, place = np.unique(clustering.numbers * self.played.entries**2 + pairs, return_inverse=True)
-        return np.asarray(np.bincount(place, weights=leverages)[place], dtype=np.float64)
+    def _pairs_in_clusters(self, clustering: Clustering) -> Entries:
+        """Return a number for each judgement, shape (n,), equal for two entries in a cluster, whatever their order."""
+        sides, entries = (self.played.first, self.played.second), self.played.entries
+        pairs = np.minimum(*sides) * entries + np.maximum(*sides)
+        return np.asarray(clustering.numbers * entries**2 + pairs)
 
     def _centring(self) -> FloatArray:
         """Return the matrix that turns coefficients into estimates."""
@@ -132,12 +117,6 @@ def _design(played: Tournament, guards: Guards, order_term: bool) -> Any:
     order = np.concatenate([played.order, np.zeros(len(entries))])
     rows = sparse.hstack([rows, sparse.csr_array(order[:, None])]).tocsr()
     return sparse.vstack([rows, sparse.csr_array(np.eye(rows.shape[1])[-1:])]).tocsr() if guards.order else rows
-
-
-def _members(clustering: Clustering) -> Any:
-    """Return a sparse array of shape (G, n): 1 for the members of each cluster."""
-    n = clustering.numbers.size
-    return _sparse().csr_array((np.ones(n), (clustering.numbers, np.arange(n))), shape=(clustering.count, n))
 
 
 def _sparse() -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 from preferred import Pair, preferences
 
 from evalflows.analysis.pairwise.judge_biases import biases_of, exclusion
+from evalflows.analysis.pairwise.length_controlled import rates_at_equal_length
 from evalflows.analysis.pairwise.preferences import Preferences
 from evalflows.analysis.pairwise.win_rates import _classified, _Matchup
 from evalflows.store.records import VerdictRow
@@ -17,7 +18,9 @@ def verdicts(
     matchup: _Matchup, judged: Preferences, slices: Sequence[tuple[str, Preferences]] = ()
 ) -> list[VerdictRow]:
     """The verdicts of one matchup, classified together."""
-    return list(_classified(list(matchup.verdicts(judged, slices)), "holm"))
+    pair = matchup.candidate, matchup.baseline
+    at_equal_length = rates_at_equal_length(judged, [pair], matchup.confidence_level)[pair]
+    return list(_classified(list(matchup.verdicts(judged, at_equal_length, slices)), "holm"))
 
 
 def first_verdict(judged: Preferences, **changes: Any) -> VerdictRow:

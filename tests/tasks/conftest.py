@@ -5,5 +5,6 @@ from comparing import CALLS
 
 
 @pytest.fixture(autouse=True)
-def no_calls_yet() -> None:
+def no_calls() -> None:
+    """No calls are counted yet."""
     CALLS.clear()

@@ -7,7 +7,7 @@ from preferred import Pair, agreed, preferences
 
 from evalflows.analysis.pairwise.win_rates import _Matchup, estimate_win_rates
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.stats import length_controlled, paired_difference
+from evalflows.stats import length_controlled_rates, paired_difference
 from evalflows.store.reasons import Reason
 
 N = 40
@@ -155,7 +155,9 @@ def test_the_length_controlled_win_rate_comes_from_the_regression() -> None:
     ]
     found = preferences(pairs)
     plain, controlled = verdicts(_Matchup("cmp-1", "m", "b", "a", 0.95, None), found)
-    wanted = length_controlled(wins, longer, [f"q{i}" for i in range(80)], order=np.zeros(80))
+    (wanted,) = length_controlled_rates(
+        np.ones(80), np.zeros(80), wins, longer, [f"q{i}" for i in range(80)], pairs=[(1, 0)], order=np.zeros(80)
+    )
     assert controlled.candidate_mean == pytest.approx(wanted.rate)
     assert (plain.length_controlled, controlled.length_controlled) == (False, True)
     assert (plain.conclusion, controlled.conclusion) == ("better", "not_enough_evidence")

@@ -249,7 +249,7 @@ def test_without_variation_the_order_effect_has_no_interval() -> None:
 
 def test_pairs_in_one_order_identify_the_order_effect_only_on_request() -> None:
     judged = [0, 0, 1, 0, 0, 1], [1, 2, 2, 1, 2, 2], [1, 1, 0, 0, 0.5, 1]
-    result, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in ("auto", False))  # type: ignore[arg-type]
+    result, plain = (bradley_terry(*judged, entries=3, order_term=yes) for yes in (None, False))
     said = "no two entries were shown in both orders: the order effect cannot be separated from strength"
     assert (result.order_effect, result.order_low, result.order_term) == (None, None, False)
     assert result.order_reason == f"{said} without the ratings of third entries"
@@ -309,7 +309,7 @@ def test_an_unknown_order_has_no_effect() -> None:
         (([0], [1], [1]), {"clusters": "ab"}, "clusters: got 2"),
         (([0], [1], [1]), {"confidence_level": 95}, "confidence_level"),
         (([0], [1], [1]), {"guard": "sometimes"}, "guard: got 'sometimes', wanted one of needed, always, never"),
-        (([0], [1], [1]), {"order_term": "yes"}, "order_term: got 'yes', wanted auto, true or false"),
+        (([0], [1], [1]), {"order_term": "yes"}, "order_term: got 'yes', wanted true, false or nothing"),
         (([0], [1], [1]), {"order_known": [1, 1]}, "order_known: got 2"),
         (([0], [1], [1]), {"order_known": [2]}, r"order_known\[0\]: got 2.0, wanted true or false"),
     ],

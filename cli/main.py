@@ -23,7 +23,10 @@ COMMANDS = {
     "evaluators": ("evaluators:evaluators", "List the evaluators that have a short name, or describe evaluator NAME."),
     "migrate": ("migrate:migrate", "Migrate a store written by an older evalflows to the format of this version."),
     "doctor": ("doctor:doctor", "Read every file of the store, and say what is damaged and what to do."),
-    "compare": ("comparison:compare", "Compare the answers of two or more EXPERIMENTS pair by pair."),
+    "compare": (
+        "comparison:compare",
+        "Compare the answers of two or more EXPERIMENTS pair by pair, or rate systems by a file of votes.",
+    ),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

@@ -144,13 +144,14 @@ def test_scores_of_turns_and_of_the_whole_experiment_do_not_count(made: Made) ->
         ({"e0": [True, False]}, 2, True, False),
         ({"e0": [1.0], "e1": [0.0]}, 1, False, True),
         ({"e0": [1.0, 1.0]}, 2, False, False),
-        ({"e0": [1.0], "e1": [0.5]}, 1, False, False),
-        ({"e0": [True], "e1": [0.5]}, 1, False, False),
+        ({"e0": [1.0], "e1": [0.5]}, 1, False, True),
+        ({"e0": [True], "e1": [0.5]}, 1, False, True),
+        ({"e0": [1.0], "e1": [0.5], "e2": [0.0]}, 1, False, False),
         ({"e0": [True], "e1": ["failed"]}, 1, True, True),
     ],
     ids=str,
 )
-def test_a_yes_or_no_is_binary_where_each_example_has_one_run(
+def test_what_has_one_run_of_each_example_and_two_values_is_binary(
     store: Store, make: Callable[..., Any], scored: Scored, repetitions: int, yes_no: bool, binary: bool
 ) -> None:
     made = Made(store, make, repetitions=repetitions)

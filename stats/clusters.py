@@ -19,8 +19,8 @@ ROUNDING = 1e-12
 
 MIN_CLUSTERS = 10
 """With fewer clusters, intervals may cover less often than stated: in simulations (1,500 runs; geometric sizes near 4;
-long-tailed values, or differences of yes and no), 95 % t intervals cover 93 to 95 % with 4 to 10 clusters, and tests
-reject falsely in up to 7 %."""
+long-tailed values), 95 % t intervals cover 93 to 95 % with 4 to 10 clusters, and tests reject falsely in up to 7 %. Of
+yes/no values (1,000 runs), intervals cover 97 to 100 %, and tests reject in at most 3 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

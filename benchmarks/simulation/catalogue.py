@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from benchmarks.simulation.cells import Cell
+from benchmarks.simulation.clusters import cluster_cells
 from benchmarks.simulation.differences import mean_cells, paired_cells
 from benchmarks.simulation.families import holm_cells
 from benchmarks.simulation.gates import gate_cells
@@ -14,6 +15,7 @@ from benchmarks.simulation.sequences import prediction_powered_cells, sequential
 KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "paired": paired_cells,
     "means": mean_cells,
+    "clusters": cluster_cells,
     "sequential": sequential_cells,
     "holm": holm_cells,
     "prediction_powered": prediction_powered_cells,

@@ -35,8 +35,11 @@ class Figure:
     def held(self, value: float, runs: int, *, tolerance: float = TOLERANCE) -> Held:
         """Return whether a share of so many runs is within its bounds, or outside by no more than chance explains.
 
-        With two bounds, an error rate below the lower one is cautious: it is safe, but costs power.
+        With two bounds, an error rate below the lower one is cautious: it is safe, but costs power. A figure that is no
+        share has no tolerance.
         """
+        if not self.is_share:
+            return "held" if self.excess(value) <= 0 else "NOT HELD"
         nearest = min((end for end in (self.at_least, self.at_most) if end is not None), key=lambda e: abs(e - value))
         error = math.sqrt(nearest * (1 - nearest) / runs)
         excess = self.excess(value)
@@ -56,6 +59,7 @@ def coverage_figure(n: int) -> Figure:
 
 
 Rows = Callable[[np.random.Generator, int], Iterator[Sequence[float]]]
+Combined = Callable[[Sequence[float], Sequence[float]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +76,21 @@ class Cell:
     n: str
     difference: str  # the true one
     figures: tuple[Figure, ...]
-    rows: Rows  # for a number of runs: one value per figure and run, nan if a run has none
+    rows: Rows  # for a number of runs: values of each run, nan if it has none; one per figure, unless `combined`
+    combined: Combined | None = None  # from the means of one seed, and of all seeds, to the figures of the seed
+    thinning: int = 1  # one of so many runs is made, because they take long
 
     @property
     def name(self) -> str:
         return f"{self.kind}: {self.method}: {self.world}: {self.n}: {self.difference}"
 
+    def runs_made(self, runs: int) -> int:
+        return max(1, runs // self.thinning)
+
     def estimates(self, seed: int, runs: int) -> list[float]:
-        """Return each figure. The draws depend on the seed and the cell's name only."""
+        """Return the mean of each value of `rows`. The draws depend on the seed and the cell's name only."""
         rng = np.random.default_rng([seed, *self.name.encode()])
-        values = np.array([list(row) for row in self.rows(rng, runs)], dtype=np.float64)
+        values = np.array([list(row) for row in self.rows(rng, self.runs_made(runs))], dtype=np.float64)
         return [float(np.nanmean(column)) if np.isfinite(column).any() else math.nan for column in values.T]
 
 

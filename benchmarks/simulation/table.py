@@ -37,12 +37,16 @@ class Measure:
 
     @property
     def mean(self) -> float:
-        return math.fsum(self.by_seed) / len(self.by_seed)
+        """The mean over the seeds that have the figure; nan if none has."""
+        known = [value for value in self.by_seed if not math.isnan(value)]
+        return math.fsum(known) / len(known) if known else math.nan
 
     @property
     def held(self) -> Held | None:
-        """Whether the bounds are held; None without bounds."""
-        return self.figure.held(self.mean, self.runs * len(self.by_seed)) if self.figure.is_bounded else None
+        """Whether the bounds are held; None without bounds, or without the figure."""
+        if not self.figure.is_bounded or math.isnan(self.mean):
+            return None
+        return self.figure.held(self.mean, self.runs * len(self.by_seed))
 
     def row(self) -> list[str]:
         cell, figure = self.cell, self.figure
@@ -52,18 +56,29 @@ class Measure:
 
 
 def measures(cell: Cell, by_seed: Sequence[Sequence[float]], runs: int) -> list[Measure]:
+    """Return the figures from the estimates of each seed."""
+    figures = by_seed
+    if cell.combined is not None:
+        overall = [math.fsum(column) / len(column) for column in zip(*by_seed, strict=True)]
+        figures = [cell.combined(estimates, overall) for estimates in by_seed]
     return [
-        Measure(cell=cell, figure=figure, by_seed=[estimates[place] for estimates in by_seed], runs=runs)
+        Measure(
+            cell=cell,
+            figure=figure,
+            by_seed=[estimates[place] for estimates in figures],
+            runs=cell.runs_made(runs),
+        )
         for place, figure in enumerate(cell.figures)
     ]
 
 
 def target(figure: Figure) -> str:
-    """Return the bounds in per cent; empty without bounds."""
-    low, high = figure.at_least, figure.at_most
+    """Return the bounds, those of a share in per cent; empty without bounds."""
+    unit = 100 if figure.is_share else 1
+    low, high = (None if end is None else f"{unit * end:g}" for end in (figure.at_least, figure.at_most))
     if low is not None and high is not None:
-        return f"{100 * low:g} to {100 * high:g}"
-    return f"≥ {100 * low:g}" if low is not None else f"≤ {100 * high:g}" if high is not None else ""
+        return f"{low} to {high}"
+    return f"≥ {low}" if low is not None else f"≤ {high}" if high is not None else ""
 
 
 def shown(figure: Figure, value: float) -> str:

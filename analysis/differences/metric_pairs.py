@@ -80,7 +80,7 @@ class PairedMetric:
         """The two numbers that stand for no and yes; None for other metrics."""
         if not (self.candidate.is_binary and self.baseline.is_binary):
             return None
-        return self.scale.yes_no_ends(np.concatenate([self.candidate.values, self.baseline.values]))
+        return self.scale.yes_no_ends(self.candidate.values, self.baseline.values)
 
     @property
     def widest(self) -> float:

@@ -28,20 +28,22 @@ class Scale:
     def is_bounded(self) -> bool:
         return bool(np.isfinite(self.bounds).all())
 
-    def yes_no_ends(self, values: Values) -> tuple[float, float] | None:
-        """The numbers that stand for no and yes, if `values` are only these two and, as far as known, its extremes.
+    def yes_no_ends(self, *sides: Values) -> tuple[float, float] | None:
+        """The numbers that stand for no and yes, if the values are only these two and, as far as known, its extremes.
 
         They are the ends of the range. Without a range they are 0 and 1, or any other two numbers of which there are
-        at least MIN_TWO_VALUED: so few values could also be the only ones of several that were drawn.
+        at least MIN_TWO_VALUED, and both on one side: few values, or a constant on each side, could also be the only
+        ones of several that were drawn.
         """
-        known = values[~np.isnan(values)]
+        known_sides = [side[~np.isnan(side)] for side in sides]
+        known = np.concatenate(known_sides)
         ends = (0.0, 1.0) if self.support == UNBOUNDED else self.support
         if np.isin(known, ends).all():
             return ends if np.isfinite(ends).all() else None
         if self.support != UNBOUNDED or known.size < MIN_TWO_VALUED:
             return None
-        distinct = np.unique(known).tolist()
-        return (distinct[0], distinct[1]) if len(distinct) == 2 else None
+        distinct, varies = np.unique(known).tolist(), any(np.unique(side).size > 1 for side in known_sides)
+        return (distinct[0], distinct[1]) if len(distinct) == 2 and varies else None
 
     @property
     def higher_is_better(self) -> bool:

@@ -44,7 +44,7 @@ def ratings_of(
             rank_high=ranges[entry][1] if ranges else None,
             n_clusters=fit.n_clusters,
             settings=_settings(fit, entry),
-            reason=fit.reason,
+            reason=_reason(fit, spec.experiments),
             reason_code=_reason_code(fit),
             **_win_counts(preferences, experiment, spec.confidence_level),
         )
@@ -83,6 +83,13 @@ def _fit(preferences: Preferences, spec: ComparisonSpec) -> Ratings:
         order_known=rows.order_status.eq("known").to_numpy(dtype=bool),
         confidence_level=spec.confidence_level,
     )
+
+
+def _reason(fit: Ratings, experiments: Sequence[str]) -> str | None:
+    if fit.apart is None or not fit.n:
+        return fit.reason
+    first, second = (experiments[entry] for entry in fit.apart)
+    return f"{first} and {second} are not connected by comparisons: no common scale"
 
 
 def _reason_code(fit: Ratings) -> ReasonCode | None:

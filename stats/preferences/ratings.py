@@ -55,6 +55,7 @@ class Ratings:
     method: str  # of the ratings; of the intervals
     n: int  # judgements
     n_clusters: int | None  # None without clusters
+    apart: tuple[int, int] | None  # two entries that no comparisons connect, so that there are no ratings; None if none
     reason: str | None  # why ratings or intervals are missing; None if both are present
     order_reason: str | None  # why the order effect or its interval is missing; None if both are present
 
@@ -170,6 +171,7 @@ def bradley_terry(
         method=_method(clustering, order_term=no_order is None),
         n=played.points.size,
         n_clusters=None if clusters is None else clustering.count,
+        apart=played.apart(),
         reason=of_entries.reason,
         order_reason=of_order.reason,
     )

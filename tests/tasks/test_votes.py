@@ -55,6 +55,13 @@ def test_votes_are_rows_and_pairs_that_never_met_are_none() -> None:
     assert asked("select experiment from leaderboard where rank = 1") == [("a",)]
 
 
+def test_systems_that_no_votes_connect_have_no_ratings() -> None:
+    row = compared([*wins("a", "b", 6), *wins("c", "d", 6)])
+    why = "a and c are not connected by comparisons: no common scale"
+    assert asked("select distinct rating, rank, reason from leaderboard") == [(None, None, why)]
+    assert f"votes has no ratings: {why}" in comparison_report(Store(), row.comparison_id).sentences
+
+
 def test_weights_and_prompts_count_as_the_weighted_mean_of_clusters() -> None:
     votes = [
         {"first": "a", "second": "b", "winner": "a" if i % 3 else "b", "prompt": f"p{i // 4}", "weight": 1 + i % 5}

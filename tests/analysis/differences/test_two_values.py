@@ -66,6 +66,13 @@ def test_which_two_numbers_stand_for_no_and_yes(values: Any, support: Any, ends:
     assert scale.yes_no_ends(np.array(values, dtype=float)) == ends
 
 
+def test_a_constant_on_each_side_is_no_yes_or_no() -> None:
+    scale = Scale(declared=MetricSpec(higher_is_better=True), support=UNBOUNDED, bounds=UNBOUNDED)
+    constant, varied = (np.array(values, dtype=float) for values in ([7] * 30, [7, 9] * 15))
+    assert scale.yes_no_ends(constant, constant + 2) is None
+    assert scale.yes_no_ends(constant, varied) == (7, 9)
+
+
 def test_measures_are_never_yes_or_no() -> None:
     assert has_two_values("e", np.array([0.0, 3.0, np.nan, 3.0])) and not has_two_values("e", np.array([0.0, 1.0, 2.0]))
     assert not has_two_values(MEASURED, np.array([0.0, 0.0]))

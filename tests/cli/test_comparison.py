@@ -161,6 +161,7 @@ def test_one_order_decides_nothing_where_it_cannot_tell_the_place_from_the_answe
     assert lines_of(said, "small-lower vs small-upper (cmp-", "fixed order; 12 of 12 judged")
 
 
+@pytest.mark.slow
 def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folder, endpoint: Endpoint) -> None:
     judged = ("--connection", "ours", "--criteria", "helpfulness", "--both-orders", "--run-key", "joined")
     first = folder.well("compare", "small-lower", "small-upper", *judged)
@@ -188,6 +189,7 @@ def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoin
     assert id_in(done) == id_in(line) and endpoint.calls == 24
 
 
+@pytest.mark.slow
 def test_a_comparison_that_is_a_step_is_shown_with_its_experiments(folder: Folder) -> None:
     compare = {"evaluators": ["preferring:louder"], "both_orders": True}
     spec = SPEC | {"name": "whole", "compare": compare, "evaluators": ["json_valid"]}

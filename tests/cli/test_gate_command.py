@@ -98,6 +98,7 @@ def test_a_plain_run_decides_too_and_ends_with_0(tmp_path: Path) -> None:
     assert "gate release: app-new against app-old: FAIL" in asked("show", "app").stdout
 
 
+@pytest.mark.slow
 def test_baselines_are_approved_and_listed(tmp_path: Path) -> None:
     assert "no baseline is approved yet" in asked("baseline", "ls").stdout
     spec = tmp_path / "spec.yaml"
@@ -189,6 +190,7 @@ def after_gate(folder: Path, gates: list[dict[str, Any]], width: int, **right: A
     return [line.rstrip() for line in re.sub(r"\d\d:\d\d UTC", "14:02 UTC", printed).splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_five_worst_examples_follow_and_the_command_for_all_of_them(tmp_path: Path, width: int) -> None:
     lines = after_gate(tmp_path, [GUARD], width, old=OLD, new=fallen(OLD, 0.2))

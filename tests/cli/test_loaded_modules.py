@@ -62,6 +62,7 @@ def kept(store_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         archive.extractall(store_root)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("arguments", NEEDED)
 def test_a_command_loads_only_what_it_needs(arguments: str) -> None:

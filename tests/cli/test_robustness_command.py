@@ -83,6 +83,7 @@ def test_the_python_door_gives_the_same_report(run_group: str) -> None:
     assert report.composites[0].passed is False and report.pareto is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

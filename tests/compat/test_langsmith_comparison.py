@@ -318,6 +318,7 @@ def test_an_evaluator_can_be_called_without_a_comparison() -> None:
     assert asyncio.run(answered.acompare_runs(runs)).scores == scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "wanted"), [({}, 5), ({"max_concurrency": None}, 5), ({"max_concurrency": 0}, 1)])
 def test_how_many_pairs_are_judged_at_once(
     two: tuple[ExperimentResults, ExperimentResults], given: dict[str, Any], wanted: int

@@ -112,6 +112,7 @@ def at_length(question: str) -> str:
     return question * (3 if question < "q06" else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", ["stepped", "stepped-long"])
 def test_people_are_compared_with_the_judge_of_the_step_by_the_experiments_name(reference: str, tmp_path: Path) -> None:
     targets = [

@@ -41,6 +41,7 @@ def rows(query: str) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_other() -> None:
     bad = ["raises", "nan", "too_high", "writes"]
     judged(*[f"odd_evaluators:{name}" for name in bad], "exact_match", metrics={"too_high": {"range": [0, 1]}})

@@ -217,6 +217,7 @@ def ended(asked: ExperimentSpec) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
 def test_a_key_that_errors_quote_is_found_nowhere(
     door: str,
@@ -234,6 +235,7 @@ def test_a_key_that_errors_quote_is_found_nowhere(
     assert found(PIECES, tmp_path, Path(prefect_api["PREFECT_HOME"]), **everywhere) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "embeddings"])
 def test_a_key_that_answers_quote_is_found_nowhere(
     door: str,

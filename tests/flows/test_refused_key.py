@@ -10,6 +10,7 @@ from evalflows import run
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
+@pytest.mark.slow
 def test_a_resume_repeats_only_rows_whose_key_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key is refused for three questions: too few to open the breaker."""
     refused = {"q3", "q30", "q77"}
@@ -37,6 +38,7 @@ def test_a_resume_repeats_only_rows_whose_key_was_refused(monkeypatch: pytest.Mo
     assert rows("select status, count(*) from scores where evaluator = 'contains' group by 1") == [("scored", N)]
 
 
+@pytest.mark.slow
 def test_a_revoked_key_stops_the_run_and_a_valid_key_completes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

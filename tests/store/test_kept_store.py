@@ -70,6 +70,7 @@ def test_a_decision_is_made_again_alike(kept: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["ls", "show kept", "baseline ls", "explain release"])
 def test_commands_read_it(kept: Path, command: str) -> None:
     done = CliRunner().invoke(cli, command.split())

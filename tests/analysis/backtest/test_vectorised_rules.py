@@ -89,6 +89,7 @@ DATA: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "data", "adjustment"),
     [

@@ -181,6 +181,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", SIZES)
 def test_damage_scores_below_1_in_every_item_that_it_is_planted_in(name: str, damage: str) -> None:

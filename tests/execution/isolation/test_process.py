@@ -235,6 +235,7 @@ def test_there_is_nothing_for_it_to_read(isolated: Make) -> None:
 # What takes too long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["sleeps", "swallows", "backtracks", "is_deaf", "runs_another"])
 def test_what_takes_too_long_is_really_ended_and_another_judges_on(isolated: Make, tmp_path: Path, how: str) -> None:
     one, path = isolated(hangs, timeout_s=0.5, how=how, path=str(tmp_path / "pids")), tmp_path / "pids"

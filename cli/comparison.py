@@ -126,7 +126,7 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
     if wide or not report.has_many_pairs:
         out.print(_all_columns(report) if wide else _rates(report))
     if report.has_ranking:
-        out.print(_ranking(report))
+        out.print(_ranking(report, wide=wide))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
     for bias in report.known_biases:
@@ -170,11 +170,11 @@ def _styled(verdict: str, rate: WinRate) -> Text:
     return Text(verdict, style=STYLES.get(rate.conclusion, ""))
 
 
-def _ranking(report: ComparisonReport) -> Table:
-    columns = ("metric", "rank", "experiment", "rating", "overall win rate", "wins", "ties", "losses")
-    out = table(*columns, headings=1)
+def _ranking(report: ComparisonReport, *, wide: bool) -> Table:
+    columns = ("metric", "rank", "experiment", "rating", "win rate over all")
+    out = table(*columns, *(("wins", "ties", "losses") if wide else ()), headings=1)
     for row in report.ranking:
-        counts = (str(count) for count in (row.wins, row.ties, row.losses))
+        counts = [str(count) for count in (row.wins, row.ties, row.losses) if wide]
         out.add_row(row.metric, row.rank_text, row.experiment, row.rating_text, row.rate_text, *counts)
     return out
 

@@ -201,6 +201,7 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch
     assert "Traceback" in CliRunner().invoke(cli, ["show", "x", "--verbose"]).stderr
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_exit_4_and_named(folder: Path, prefect_environment: dict[str, str]) -> None:
     freeze(Store(), to_examples(enumerate(ROWS), "rows"), name=None, source="rows")
     (path,) = Path(os.environ["EVALFLOWS_STORE"]).glob("examples/sealed/*/rows.parquet")

@@ -87,6 +87,7 @@ def test_the_help_of_a_command_is_its_own() -> None:
     assert done.exit_code == 0 and "Run a SQL QUERY on the store." in done.stdout and "--timeout SECONDS" in done.stdout
 
 
+@pytest.mark.slow
 def test_every_package_lists_and_finds_its_names() -> None:
     program = """
 import evalflows, evalflows.llm, evalflows.specs, evalflows.store

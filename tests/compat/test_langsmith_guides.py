@@ -151,6 +151,7 @@ def test_an_agent(run: Run) -> None:
     assert kinds == {"chain": 3, "llm": 5, "tool": 2}
 
 
+@pytest.mark.slow
 def test_an_existing_experiment(run: Run) -> None:
     *answers, first, later, again = run("existing", nothing)
     assert answers == ["south-west True", "north True", "north False"]

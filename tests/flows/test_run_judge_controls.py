@@ -62,6 +62,7 @@ def test_a_judge_that_fails_its_controls_decides_nothing() -> None:
     assert any(text.startswith("judge is inconclusive") for text in sentences(results_of(Store(), identities)))
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_down_is_called_again_by_a_resume() -> None:
     fair = answers(lambda reference, answer: reference == answer)
     with serving(Endpoint(answer=lambda request: error(503, "down"))) as endpoint:

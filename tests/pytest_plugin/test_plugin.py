@@ -64,6 +64,7 @@ def test_collecting_imports_nothing_of_evalflows(tmp_path: Path, imported: str, 
     assert [name for name in line.split()[1:] if not loaded or name in loaded] == loaded
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loaded")
 def test_the_file_in_the_document_does_what_it_says(inner: pytest.Pytester) -> None:
     """And what fails is shown in the test's own line, without the plugin's code or the log of what ran."""

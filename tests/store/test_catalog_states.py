@@ -38,6 +38,7 @@ def test_what_no_process_works_on_is_interrupted(begun: Store) -> None:
     assert states(begun) == [["interrupted", "completed"], ["interrupted"]]
 
 
+@pytest.mark.slow
 def test_what_a_process_works_on_is_running(begun: Store) -> None:
     with leased(begun, "group-1", "the run", wait=False):
         assert states(begun) == [["running", "completed"], ["interrupted"]]

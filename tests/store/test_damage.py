@@ -130,6 +130,7 @@ def _every_flip_is_seen(path: Path, use: Callable[[], Any], flips: int = FLIPS) 
     assert use() == wanted  # the repaired file is read again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["scores", "outputs", "experiments", "examples", "decisions"])
 def test_no_flipped_bit_changes_a_gates_decision(store_root: Path, table: str) -> None:
     with zipfile.ZipFile(KEPT) as archive:

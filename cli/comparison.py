@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 BUILT_IN = "pairwise_preference"
 """The default judge, and the only one that takes criteria."""
 
+OF_JUDGES = {
+    "judges": "judge",
+    "connection": "connection",
+    "model": "model",
+    "criteria": "criteria",
+    "both_orders": "both-orders",
+}
+"""Options about judges, by their parameters; votes have none."""
+
 
 @click.command()
 @click.argument("experiments", nargs=-1)
@@ -83,9 +92,9 @@ def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence
 
 
 def _of_votes(experiments: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("judges", "connection", "model", "criteria", "both_orders"):
+    for name, option in OF_JUDGES.items():
         if options[name]:
-            raise InputError(f"--{name.replace('_', '-').rstrip('s')}: got it beside --votes, wanted one of the two")
+            raise InputError(f"--{option}: got it beside --votes, wanted one of the two")
     if experiments:
         raise InputError(f"--votes: got it beside {', '.join(experiments)}, wanted --votes alone: it names the systems")
     named = {name: options[name] for name in ("name", "baseline", "run_key") if options[name]}

@@ -4,18 +4,21 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Literal, TypeVar
 
 from evalflows.execution.chunks import MAX_CHUNK_SIZE, MIN_CHUNK_SIZE
 from evalflows.execution.progress import Planned
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.records import ComparisonSetRow, ExampleRow, derived_id
+from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
 from evalflows.store.row_specs import comparison_spec
 
 MAX_CHUNKS = 200
 """Chunks per comparison: each is one task run."""
 
 Side = Literal["left", "right"]
+OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +131,14 @@ def _shown_first(chunk: PairChunk, spec: ComparisonSpec, example: ExampleRow, ru
         return [first]
     digest = hashlib.sha256(f"{spec.seed} {example.example_id} {runs[0]} {runs[1]}".encode()).digest()
     return ["left" if digest[0] % 2 else "right"]
+
+
+def in_order(shown_first: Side, left: Shown, right: Shown) -> tuple[Shown, Shown]:
+    """Return left and right in the order shown, or back."""
+    return (left, right) if shown_first == "left" else (right, left)
+
+
+def winning_side(place: str | None, shown_first: Side) -> Winner | None:
+    """Return the side shown in a position; a tie for a tie."""
+    by_place: dict[str | None, Winner] = {"first": shown_first, "second": OTHER[shown_first], "tie": "tie"}
+    return by_place.get(place)

@@ -4,18 +4,26 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from evalflows.evaluators.pairwise.recording import Winner, stated, status_without_verdict, winner_of
+from evalflows.evaluators.pairwise.recording import (
+    Winner,
+    WithoutVerdict,
+    order_status_of,
+    stated,
+    status_without_verdict,
+    winner_of,
+)
+from evalflows.execution.pair_chunks import Side, in_order, winning_side
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.paths import located
 from evalflows.specs.votes import OTHER_NAMES, VOTE_FIELDS, OrderStatus, VotesSpec
 from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.queries.comparisons import judgement_id
 from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExampleRow, Json, derived_id, to_json
-from evalflows.store.records import Winner as Side
 
 METRIC = "votes"
 """The metric of votes that name none."""
@@ -25,7 +33,6 @@ METRIC = "votes"
 class Vote:
     """One vote on the answers of two systems, as its row says it."""
 
-    row: int
     prompt: str
     first: str
     second: str
@@ -33,7 +40,7 @@ class Vote:
     scores: tuple[float, float] | None
     weight: float
     order: OrderStatus | None  # None: as for the file
-    status: str  # scored, failed or not_applicable
+    status: WithoutVerdict | Literal["scored"]
     comment: str | None
     metric: str
     metadata: Json | None
@@ -78,13 +85,8 @@ def _read(text: str, state: tuple[int, int] | None) -> Votes:
         raise InputError(f"votes: {spec.path}: got no votes, wanted at least one")
     how = to_json({"order": spec.order, "columns": spec.columns}).encode()
     version = hashlib.sha256(how + located(spec.path).read_bytes()).hexdigest()[:16]
-    return Votes(votes=votes, version=version, order=spec.order or _order_of(votes))
-
-
-def _order_of(votes: Sequence[Vote]) -> OrderStatus:
-    """Known if any two systems come in both orders; else the columns may be mere names."""
-    shown = {(vote.first, vote.second) for vote in votes}
-    return "known" if any((second, first) in shown for first, second in shown) else "unknown"
+    order = spec.order or order_status_of((vote.first, vote.second) for vote in votes)
+    return Votes(votes=votes, version=version, order=order)
 
 
 def _vote(number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Vote:
@@ -99,7 +101,6 @@ def _vote(number: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Vo
         raise ValueError(f"got {first!r} as {names['first']} and as {names['second']}, wanted two systems")
     winner, scores = _verdict(cells, first, second, names)
     return Vote(
-        row=number,
         prompt=str(cells.get("prompt", f"vote {number}")),
         first=first,
         second=second,
@@ -123,12 +124,13 @@ def _verdict(
 ) -> tuple[Winner | None, tuple[float, float] | None]:
     """The winner and the scores, which must agree; a winner may also be named by the column of its side."""
     given, scores = cells.get("winner"), cells.get("scores")
-    sides: Mapping[object, Winner] = {names["first"]: "first", names["second"]: "second"}
-    winner = sides.get(given) or winner_of(given, first, second)
+    sides: Mapping[str, Winner] = {names["first"]: "first", names["second"]: "second"}
+    winner = sides.get(str(given)) or winner_of(given, first, second)
     if scores is None:
         return winner, None
     if isinstance(scores, str):
-        scores = json.loads(scores)
+        with suppress(ValueError):  # text that is no JSON is refused below
+            scores = json.loads(scores)
     preference = stated({"winner": winner, "scores": scores})
     return preference.winner, preference.scores
 
@@ -146,10 +148,10 @@ def _weight(given: object) -> float:
 
 
 def _order(given: object) -> OrderStatus | None:
-    statuses: dict[object, OrderStatus] = {status: status for status in get_args(OrderStatus)}
-    status = statuses.get(given)
+    statuses: tuple[OrderStatus, ...] = get_args(OrderStatus)
+    status = next((status for status in statuses if status == given), None)
     if given is not None and status is None:
-        raise ValueError(f"order: got {short(given)}, wanted {', '.join(get_args(OrderStatus))}")
+        raise ValueError(f"order: got {short(given)}, wanted {', '.join(statuses)}")
     return status
 
 
@@ -165,10 +167,8 @@ def judgements_of(votes: Votes, row: ComparisonSetRow) -> Iterator[ComparisonRow
 
 def _judgement(vote: Vote, votes: Votes, row: ComparisonSetRow, repetition: int) -> ComparisonRow:
     left, right = sorted((vote.first, vote.second))
-    sides: dict[str, Side] = {vote.first: "left" if vote.first == left else "right"}
-    first = sides[vote.first]
-    by_place: dict[str | None, Side] = {"first": first, "second": "right" if first == "left" else "left", "tie": "tie"}
-    scores = vote.scores if first == "left" else vote.scores and vote.scores[::-1]
+    first: Side = "left" if vote.first == left else "right"
+    left_score, right_score = in_order(first, *(vote.scores or (None, None)))
     runs = [derived_id(row.comparison_id, vote.metric, system, vote.prompt, repetition) for system in (left, right)]
     return ComparisonRow(
         judgement_id=judgement_id(row.comparison_id, vote.metric, runs[0], runs[1], first, votes.version),
@@ -180,14 +180,14 @@ def _judgement(vote: Vote, votes: Votes, row: ComparisonSetRow, repetition: int)
         right_experiment_id=right,
         left_run_id=runs[0],
         right_run_id=runs[1],
-        shown_first="left" if first == "left" else "right",
+        shown_first=first,
         order_status=vote.order or votes.order,
         weight=vote.weight,
-        winner=by_place.get(vote.winner),
-        left_score=scores[0] if scores else None,
-        right_score=scores[1] if scores else None,
+        winner=winning_side(vote.winner, first),
+        left_score=left_score,
+        right_score=right_score,
         comment=vote.comment,
-        status="scored" if vote.status == "scored" else "failed" if vote.status == "failed" else "not_applicable",
+        status=vote.status,
         error="recorded without a verdict" if vote.status == "failed" else None,
         error_kind="raised" if vote.status == "failed" else None,
         evaluator=vote.metric,

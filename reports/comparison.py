@@ -32,7 +32,7 @@ class ComparisonReport:
     @property
     def sentences(self) -> list[str]:
         """The comparison in sentences."""
-        return [*self._verdicts(), *self._graded(), *self._reasons(), *self._guarded(), *self._warnings()]
+        return [*self._verdicts(), *self._graded(), *self._reasons(), *self._about_ratings(), *self._warnings()]
 
     def _verdicts(self) -> list[str]:
         if self.has_many_pairs:
@@ -79,7 +79,7 @@ class ComparisonReport:
             for (metric, reason), pairs in inconclusive.items()
         ]
 
-    def _guarded(self) -> list[str]:
+    def _about_ratings(self) -> list[str]:
         """Why there are no ratings, or why some have a weak prior, and whose."""
         guarded: dict[tuple[str, str], list[str]] = {}
         for row in self.ranking if self.has_ranking else ():

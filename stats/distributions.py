@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from evalflows.stats.arrays import FloatArray, refuse_where
 
 
@@ -24,6 +26,11 @@ def t_interval(centre: float, standard_error: float, *, df: float, confidence_le
 def t_p_value(centre: float, standard_error: float, *, df: float) -> float:
     """Return the two-sided p-value of the hypothesis that the true value is 0. The standard error is not 0."""
     return 2 * float(_special().stdtr(df, -abs(centre) / standard_error))
+
+
+def t_p_values(ratios: FloatArray, df: float) -> FloatArray:
+    """Return the two-sided p-values of estimates that are `ratios`, shape (n,), of their standard errors."""
+    return np.asarray(2 * _special().stdtr(df, -np.abs(ratios)), dtype=np.float64)
 
 
 def beta_point(first: float, second: float, probability: float) -> float:

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -13,7 +12,16 @@ from evalflows.evaluators.call import offer_pair
 from evalflows.evaluators.preference import Place
 from evalflows.evaluators.subject import RunView
 from evalflows.execution.evaluation_result import EvaluationResult, failed_result, preference_columns
-from evalflows.execution.pair_chunks import PairChunk, PairTrial, Side, pair_chunks, trials_of
+from evalflows.execution.pair_chunks import (
+    OTHER,
+    PairChunk,
+    PairTrial,
+    Side,
+    in_order,
+    pair_chunks,
+    trials_of,
+    winning_side,
+)
 from evalflows.execution.progress import tally
 from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_comparison import RunningComparison, running_comparison
@@ -22,7 +30,7 @@ from evalflows.execution.views import example_view, run_view
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.store.queries.comparisons import judgement_id
-from evalflows.store.records import ComparisonRow, OutputRow, Winner, derived_id
+from evalflows.store.records import ComparisonRow, OutputRow, derived_id
 from evalflows.store.spool import Spool
 from evalflows.tasks.execute import FLUSH_AFTER_S, RETRYABLE
 from evalflows.tasks.provider_limit import within_provider_limits
@@ -30,10 +38,6 @@ from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transi
 
 FAILED_OUTPUT = "failed_output"
 """`decided_by` of a pair with a failed run, for which no evaluator is called."""
-
-Shown = TypeVar("Shown")
-
-_OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 
 
 @task(
@@ -117,7 +121,7 @@ class _Comparing:
             return [_not_attempted(evaluator)]
         if "failed" in (left.status, right.status):
             return [_by_policy(self._comparison, evaluator, trial, left, right)]
-        shown = [self._view(trial, run) for run in _in_order(trial.shown_first, left, right)]
+        shown = [self._view(trial, run) for run in in_order(trial.shown_first, left, right)]
         results = await judge_with(
             evaluator,
             offer_pair(example_view(trial.example), *shown),
@@ -193,16 +197,11 @@ def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationRes
     return replace(result, winner=None, scores=None, shown_first=None, status="sampled_out", comment=comment)
 
 
-def _in_order(shown_first: Side, left: Shown, right: Shown) -> tuple[Shown, Shown]:
-    """Return left and right in the order shown, or back."""
-    return (left, right) if shown_first == "left" else (right, left)
-
-
 def _row(
     comparison: RunningComparison, evaluator: RunnableEvaluator, trial: PairTrial, result: EvaluationResult
 ) -> ComparisonRow:
     """Return the row of one judgement, with winner and scores mapped back to the experiments."""
-    left, right = _in_order(trial.shown_first, *(result.scores or (None, None)))
+    left, right = in_order(trial.shown_first, *(result.scores or (None, None)))
     version, shown_first = evaluator.version, _shown_first(trial, result.shown_first)
     runs = (trial.left_run, trial.right_run, shown_first)
     return ComparisonRow(
@@ -220,17 +219,11 @@ def _row(
         evaluator=evaluator.bound.name,
         evaluator_version=version,
         declared_version=evaluator.spec.version,
-        winner=_winner(result.winner, trial.shown_first),
+        winner=winning_side(result.winner, trial.shown_first),
         **preference_columns(result),
     )
 
 
 def _shown_first(trial: PairTrial, place: str | None) -> Side:
     """Return which side was shown first; a recorded verdict may be for the other order."""
-    return _OTHER[trial.shown_first] if place == "second" else trial.shown_first
-
-
-def _winner(place: str | None, shown_first: Side) -> Winner | None:
-    """Return the side shown in a position."""
-    by_place: dict[str | None, Winner] = {"first": shown_first, "second": _OTHER[shown_first], "tie": "tie"}
-    return by_place.get(place)
+    return OTHER[trial.shown_first] if place == "second" else trial.shown_first

@@ -40,6 +40,7 @@ def compute_win_rates(row: ComparisonSetRow) -> str:
 def _systems(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> tuple[list[str], Sequence[ExampleRow]]:
     """The names of the compared systems, and the examples that they share."""
     if row.n_votes is not None:
-        return spec.experiments, voted_examples(store.read("comparisons", row.comparison_id))
+        votes = store.read("comparisons", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
+        return spec.experiments, voted_examples(votes)
     experiments = experiments_of(store, spec.experiments)
     return [experiment.name for experiment in experiments], shared_examples(store, experiments).examples

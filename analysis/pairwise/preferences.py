@@ -27,10 +27,11 @@ class Preferences:
 
     `outcomes` has one row per pair of runs, or per vote: example_id, repetition, left, right (systems), points of the
     left, 0 to 1 (NaN if missing; its mean preference if the verdicts are graded), discrete (its points by the winner
-    alone), weight, status, outcome, consistency, asked, longer (length of the left minus the right's, in characters),
-    shown (+1 left first, -1 right first, 0 both orders or not known), order_status, agreement, cluster_id. `judgements`
-    has one row per presentation order: metric, example_id, left, right, points of the left, winner, shown_first (None
-    if not known), order_status, orders, weight, asked, cluster_id.
+    alone), preference (its mean score if that is graded, else NaN), weight, status, outcome, consistency, asked, longer
+    (length of the left minus the right's, in characters), shown (+1 left first, -1 right first, 0 both orders or not
+    known), order_status, agreement, cluster_id. `judgements` has one row per presentation order: metric, example_id,
+    left, right, points of the left, left_score, winner, shown_first (None if not known), order_status, orders, weight,
+    asked, cluster_id.
     """
 
     metric: str

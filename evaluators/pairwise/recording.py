@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 from evalflows.evaluators.preference import Preference, preferences
 from evalflows.evaluators.settings import checked_text
@@ -24,7 +24,8 @@ _WINNERS: Mapping[str, Winner] = {
     **dict.fromkeys(("second", "b", "2", "model_b"), "second"),
     **dict.fromkeys(("tie", "0", "tie (bothbad)", "both_bad", "bothbad"), "tie"),
 }
-WITHOUT_VERDICT = ("failed", "not_applicable")
+WithoutVerdict = Literal["failed", "not_applicable"]
+WITHOUT_VERDICT: tuple[WithoutVerdict, ...] = get_args(WithoutVerdict)
 """What the status of a row without a winner may be: the judgement failed, or the question does not apply."""
 
 _OTHER: Mapping[Any, Literal["first", "second"]] = {"first": "second", "second": "first"}
@@ -49,7 +50,7 @@ class Pair:
 class NoVerdict:
     """A row that says that there is no verdict on a pair in this order."""
 
-    status: str  # one of WITHOUT_VERDICT
+    status: WithoutVerdict
     comment: str | None
     where: str  # file and line
 
@@ -62,9 +63,13 @@ class Recording:
 
     @cached_property
     def order_status(self) -> OrderStatus:
-        """Known if any two names come in both orders; else the columns may be mere names."""
-        shown = {(pair.first, pair.second) for pair in self.verdicts}
-        return "known" if any((second, first) in shown for first, second in shown) else "unknown"
+        return order_status_of((pair.first, pair.second) for pair in self.verdicts)
+
+
+def order_status_of(shown: Iterable[tuple[str, str]]) -> OrderStatus:
+    """Return known if any two names come in both orders; else the columns may be mere names."""
+    orders = {*shown}
+    return "known" if any((second, first) in orders for first, second in orders) else "unknown"
 
 
 def recording(path: str) -> Recording:
@@ -225,9 +230,10 @@ def winner_of(given: object, first: str, second: str) -> Winner | None:
     return side
 
 
-def status_without_verdict(row: Mapping[str, Any]) -> str:
+def status_without_verdict(row: Mapping[str, Any]) -> WithoutVerdict:
     """Return the status of a row without winner and scores. Raise ValueError if it has none of WITHOUT_VERDICT."""
-    if row.get("status") not in WITHOUT_VERDICT:
+    status = next((status for status in WITHOUT_VERDICT if status == row.get("status")), None)
+    if status is None:
         wanted = f"'winner' or 'scores', or a status ({' or '.join(WITHOUT_VERDICT)})"
         raise ValueError(f"got {', '.join(map(str, row))}, wanted {wanted}")
-    return str(row["status"])
+    return status

@@ -1,11 +1,10 @@
 """Ranges of ranks: which ranks of an entry its rating's differences from the others allow."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evalflows.stats.arrays import checked_confidence_level
+from evalflows.stats.distributions import t_p_values
 from evalflows.stats.multiplicity import Adjustment, adjusted
 
 
@@ -33,17 +32,10 @@ def rank_ranges(
     above, below = np.triu_indices(values.size, k=1)
     variances = np.diag(matrix)[above] + np.diag(matrix)[below] - 2 * matrix[above, below]
     differences, errors = values[above] - values[below], np.sqrt(np.maximum(variances, 0.0))
-    p_values = np.where(errors > 0, 2 * _special().stdtr(df, -np.abs(differences) / np.where(errors > 0, errors, 1)), 1)
+    p_values = np.where(errors > 0, t_p_values(differences / np.where(errors > 0, errors, 1.0), df), 1.0)
     is_significant = adjusted(p_values, adjustment) <= 1 - checked_confidence_level(confidence_level)
     is_higher = np.zeros(matrix.shape, dtype=bool)  # [i, j]: i is significantly above j
     is_higher[above, below] = is_significant & (differences > 0)
     is_higher[below, above] = is_significant & (differences < 0)
     best, worst = 1 + is_higher.sum(axis=0), values.size - is_higher.sum(axis=1)
     return list(zip(best.tolist(), worst.tolist(), strict=True))
-
-
-def _special() -> Any:
-    # Late: see stats.distributions.
-    from scipy import special  # type: ignore[import-untyped, unused-ignore]
-
-    return special

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import PASS_K
+from evalflows.store.attribute_macros import attribute_macros
 from evalflows.store.layout import quoted
 from evalflows.store.leases.lease import held_leases
 from evalflows.store.parquet import Store
@@ -123,6 +124,9 @@ def _create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str] 
     # Python and SQL share one pattern for names of pass@k metrics.
     connection.execute(f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')")
     connection.execute(f"create or replace macro state_now(state, lease) as {_STATE_NOW}")
+    if names is None or "observations" in names:
+        for macro in attribute_macros():
+            connection.execute(macro)
     for path in view_files():
         if names is None or path.stem in names:
             connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
@@ -142,6 +146,11 @@ def view_files() -> list[Path]:
     }
     order = TopologicalSorter({name: [view for view in views if view in marts] for name, views in reads.items()})
     return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order.static_order())]
+
+
+def view_text(name: str) -> str:
+    """Return the SQL of a view."""
+    return next(path for path in view_files() if path.stem == name).read_text(encoding="utf-8")
 
 
 @cache

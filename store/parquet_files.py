@@ -19,7 +19,7 @@ from evalflows.store.layout import Layout
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""
-FORMAT = 8
+FORMAT = 9
 """Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
 OLDEST = 5
 """The oldest format that `evalflows migrate` can rewrite."""

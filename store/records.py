@@ -259,6 +259,7 @@ class ScoreRow:
     calls_cached: int | None = None
     latency_s: float | None = None
     metadata: Json | None = None
+    subject_at: datetime | None = None  # when the judged trace, observation or session began; None for others
     recorded_at: datetime = field(default_factory=now)
 
 

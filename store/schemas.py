@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from evalflows.store import records
+from evalflows.store import records, trace_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,23 @@ TABLES: dict[str, Table] = {
         Table(name="labels", record=records.LabelRow, key=("label_id",), owner="batch_id"),
         Table(name="checks", record=records.CheckRow, key=("check_id",), owner="batch_id"),
         Table(name="limits", record=records.LimitRow, key=("limit_id",), owner="experiment_id"),
+        Table(
+            name="observations",
+            record=trace_records.ObservationRow,
+            key=("trace_id", "span_id"),
+            owner="day",
+            texts=("contents", "events"),
+        ),
+        Table(name="watermarks", record=trace_records.WatermarkRow, key=("batch_id",), owner="evaluation_id"),
+        Table(name="alerts", record=trace_records.AlertRow, key=("event_id",), owner="incident_id"),
     )
 }
 
 EXPERIMENT_TABLES = ("outputs", "scores", "calls", "limits", "experiments")
 """The tables of one experiment, in the order of sealing: the experiment's own row last."""
+
+TRACE_SCORE_TABLES = ("scores", "calls", "limits")
+"""The tables of the scores that one trace evaluation gave to the traces of one day, in the order of sealing."""
 
 COMPARISON_TABLES = ("comparisons", "calls", "limits", "comparison_sets")
 """The tables of one comparison, in the order of sealing."""

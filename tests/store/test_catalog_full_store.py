@@ -23,6 +23,9 @@ from evalflows.store.catalog import connect, grain, select
 from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES
 
+SET = {"observations": {"source": "otlp", "attributes": '{"session.id": "a session"}'}}
+"""What views need of the rows of a table."""
+
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -41,9 +44,11 @@ def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckd
     for table, spec in TABLES.items():
         if store.query(f"select count(*) from source.{table}") == [(0,)]:
             for i in range(2):
-                doubled = make(table, **dict.fromkeys((*spec.key, spec.owner), f"id-{i}"))
+                doubled = make(table, **{**SET.get(table, {}), **dict.fromkeys((*spec.key, spec.owner), f"id-{i}")})
                 store.append(table, f"id-{i}", "p", [doubled])
                 store.append(table, f"id-{i}", "p", [doubled])
+    of_trace = {"subject_kind": "trace", "subject_id": "id-0", "experiment_id": "eval-1", "score_id": "of a trace"}
+    store.append("scores", "eval-1", "p", [make("scores", **of_trace)])
     fill_comparison(store, make)
     fill_decisions(store, make)
     fill_labels(store, make)

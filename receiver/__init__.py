@@ -1,0 +1,1 @@
+"""Receives traces and logs over HTTP, in OpenTelemetry's protocol, and stores them durably."""

@@ -1,0 +1,106 @@
+"""The rows of the store about production: what an application did, how far it was judged, and alerts.
+
+The same rules hold as for records.py: missing is None, times are UTC, money is USD, a Json field holds JSON text.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from evalflows.store.reasons import ReasonCode
+from evalflows.store.records import ExperimentState, Json, now
+
+TraceSource = Literal["otlp", "langfuse", "langsmith", "rows"]
+"""Where an observation came from, which decides how its attributes are named: specs/attribute_aliases.py."""
+SpanStatus = Literal["ok", "error", "unset"]
+TraceScope = Literal["traces", "observations", "sessions"]
+BatchKind = Literal["schedule", "backfill"]
+AlertEvent = Literal["alarm", "recovered", "acknowledged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationRow:
+    """One observation of a trace, with its attributes as they came: a span, or a log record that points at a span.
+
+    Names are given to attributes when they are read, by specs/attribute_aliases.py.
+    """
+
+    trace_id: str  # of OpenTelemetry: 32 hex digits
+    span_id: str  # of OpenTelemetry: 16 hex digits; of a log record, derived from its content
+    parent_id: str | None = None  # of a log record, the span it belongs to
+    day: str  # the UTC day of started_at, such as 2026-11-23, so that a span that arrives twice is one row
+    source: TraceSource
+    name: str
+    kind: str | None = None  # of OpenTelemetry: internal, server, client, producer, consumer; log for a log record
+    started_at: datetime
+    ended_at: datetime | None = None  # before started_at if the application's clock ran backwards
+    status: SpanStatus = "unset"
+    status_message: str | None = None
+    scope: str | None = None  # the instrumentation's name
+    resource: Json | None = None  # attributes of the process that sent it
+    attributes: Json = "{}"  # of at most SHORT characters each
+    contents: Json | None = None  # the longer attributes, such as messages
+    events: Json | None = None  # [{name, at, attributes}]
+    links: Json | None = None  # [{trace_id, span_id, attributes}]
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkRow:
+    """One batch of a trace evaluation: what it judged, and up to where. A later row replaces an earlier one."""
+
+    batch_id: str
+    evaluation_id: str  # derived from the name
+    name: str  # of the evaluation; the watermark of a name is `until` of its newest completed batch
+    kind: BatchKind
+    scope: TraceScope
+    filter: Json | None = None
+    evaluators: Json  # [{name, version, declared_version, use, code, sample}]
+    spec: Json
+    since: datetime | None = None  # considered: recorded later than this; of a backfill, begun then
+    until: datetime | None = None  # and not later than this; None if it did not get that far
+    until_id: str | None = None  # the last item, if the batch stopped before the window's end
+    resumed_from: str | None = None  # the batch whose rest this one judged
+    state: ExperimentState
+    reason: str | None = None  # why it is incomplete
+    items_fetched: int = 0
+    items_processed: int = 0
+    items_failed: int = 0  # no evaluator could judge them, or the mapper raised
+    scores_created: int = 0
+    composite_scores_created: int = 0
+    calls: int | None = None
+    calls_cached: int | None = None
+    cost_usd: float | None = None
+    evalflows_version: str
+    flow_run_id: str | None = None
+    started_at: datetime
+    ended_at: datetime | None = None
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRow:
+    """One event of an incident: an alarm, its end, or that a person acknowledged it."""
+
+    event_id: str
+    incident_id: str  # shared by the events of one incident
+    name: str  # of the trace evaluation
+    rule: str
+    metric: str
+    slice: str | None = None  # such as version=1.4; None for all traces
+    event: AlertEvent
+    window_start: datetime | None = None  # the window that raised or ended it
+    window_end: datetime | None = None
+    n: int | None = None  # scored traces in the window
+    missing: int | None = None
+    value: float | None = None  # the window's mean, or its failure share
+    ci_low: float | None = None
+    ci_high: float | None = None
+    confidence_level: float | None = None
+    reference: float | None = None  # what it was compared with: the threshold, the previous window, the release's mean
+    evidence: float | None = None  # of the change detector: its e-value
+    text: str
+    reason_code: ReasonCode | None = None
+    acknowledged_by: str | None = None
+    flow_run_id: str | None = None
+    recorded_at: datetime = field(default_factory=now)

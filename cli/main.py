@@ -27,6 +27,10 @@ COMMANDS = {
         "comparison:compare",
         "Compare the answers of two or more EXPERIMENTS pair by pair, or rate systems by a file of votes.",
     ),
+    "evaluate-traces": (
+        "trace_evaluations:evaluate_traces",
+        "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
+    ),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

@@ -9,7 +9,9 @@ from evalflows.specs.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.analysis.planning.sentences import sentences_of
+    from evalflows.execution.trace_runs import EvaluatorInputs
     from evalflows.flows.api.backtest import backtest_gate
+    from evalflows.flows.api.batch_result import BatchEvaluationResult
     from evalflows.flows.api.comparison_result import ComparativeResult
     from evalflows.flows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
     from evalflows.flows.api.composites import robustness
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from evalflows.flows.api.experiment_result import ExperimentResult, ItemOutcome
     from evalflows.flows.api.experiments import aevaluate, evaluate, gate, run
     from evalflows.flows.api.planning import plan
+    from evalflows.flows.api.trace_evaluations import evaluate_traces, run_batched_evaluation
     from evalflows.reports.progress import Progress
 
 __all__ = [
+    "BatchEvaluationResult",
     "ComparativeResult",
+    "EvaluatorInputs",
     "ExperimentResult",
     "ItemOutcome",
     "Progress",
@@ -33,10 +38,12 @@ __all__ = [
     "decide_on",
     "evaluate",
     "evaluate_comparative",
+    "evaluate_traces",
     "gate",
     "plan",
     "robustness",
     "run",
+    "run_batched_evaluation",
     "sentences_of",
 ]
 
@@ -51,7 +58,10 @@ __getattr__, __dir__ = lazy_names(
         "flows.api.decisions": ("approve", "decide_again", "decide_on"),
         "flows.api.experiment_result": ("ExperimentResult", "ItemOutcome"),
         "flows.api.experiments": ("aevaluate", "evaluate", "gate", "run"),
+        "execution.trace_runs": ("EvaluatorInputs",),
+        "flows.api.batch_result": ("BatchEvaluationResult",),
         "flows.api.planning": ("plan",),
+        "flows.api.trace_evaluations": ("evaluate_traces", "run_batched_evaluation"),
         "reports.progress": ("Progress",),
     },
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from evalflows.evaluators.subject import Evaluations, ExampleView, ItemResult, RunView, unwrapped
+from evalflows.evaluators.subject import Evaluations, ExampleView, ItemResult, RunView, unwrapped, with_attributes
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import is_async, name_of, parameters_of
 
@@ -38,6 +38,7 @@ class Bound:
     named: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of positional-only parameters, to keep their place
+    names_stand: bool = False  # whether its scores may have the names of measures, which traces of production lack
 
     @property
     def asked(self) -> frozenset[str]:
@@ -100,7 +101,9 @@ _LANGFUSE_FIELDS = {
 def offer_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given fields of a run, under LangSmith's and Langfuse's names."""
     langfuse = {
-        name: unwrapped(fields[source], only) for name, (source, only) in _LANGFUSE_FIELDS.items() if source in fields
+        name: with_attributes(unwrapped(fields[source], only))
+        for name, (source, only) in _LANGFUSE_FIELDS.items()
+        if source in fields
     }
     return {**fields, **langfuse}
 

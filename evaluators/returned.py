@@ -8,7 +8,7 @@ from evalflows.evaluators.call import Bound
 from evalflows.evaluators.explained import with_comment
 from evalflows.evaluators.preference import Preference, preferences
 from evalflows.evaluators.score import Judgement, normalise
-from evalflows.specs.metric_names import MEASURES, kept_apart
+from evalflows.specs.metric_names import MEASURES, RETURNED_AS, kept_apart
 
 
 def read_returned(
@@ -19,10 +19,15 @@ def read_returned(
     A rule's false gets its comment, and a score called like a measure of every run a name of its own. Raise TypeError
     or ValueError for a return value that cannot be converted.
     """
-    if bound.scope != "pair":
-        judgements = normalise(with_comment(bound, returned, available), bound.name)
-        return [
-            replace(judgement, metric=kept_apart(judgement.metric)) if judgement.metric in MEASURES else judgement
-            for judgement in judgements
-        ]
-    return preferences(returned, bound.name, [run.id for run in available["runs"]])
+    if bound.scope == "pair":
+        return preferences(returned, bound.name, [run.id for run in available["runs"]])
+    judgements = normalise(with_comment(bound, returned, available), bound.name)
+    return judgements if bound.names_stand else [_kept_apart(judgement) for judgement in judgements]
+
+
+def _kept_apart(judgement: Judgement) -> Judgement:
+    """Give a score that is called like a measure a name of its own; other evaluators still see it by the first."""
+    if judgement.metric not in MEASURES:
+        return judgement
+    metadata = {**(judgement.metadata or {}), RETURNED_AS: judgement.metric}
+    return replace(judgement, metric=kept_apart(judgement.metric), metadata=metadata)

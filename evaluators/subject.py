@@ -123,9 +123,35 @@ class Evaluations(list[Evaluation]):
         return next((evaluation for evaluation in self if evaluation.name == name), None)
 
 
+class Fields(dict[str, Any]):
+    """A mapping whose fields are attributes too: `output["tool_calls"]` and `output.tool_calls`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return with_attributes(self[name])
+        except KeyError:
+            raise AttributeError(f"{name!r}: wanted one of {', '.join(self)}") from None
+
+
+def with_attributes(value: Any) -> Any:
+    """Return a value whose mappings have attributes, also those in lists."""
+    if isinstance(value, dict):
+        return Fields(value)
+    return [with_attributes(one) for one in value] if isinstance(value, list) else value
+
+
 def unwrapped(value: dict[str, Any] | None, only: str) -> Any:
     """Return a value as Langfuse has it: unwrapped if it is `{only: value}`."""
     return value[only] if value is not None and value.keys() == {only} else value
 
 
-__all__ = ["Evaluation", "Evaluations", "ExampleView", "ItemResult", "RunView", "unwrapped"]
+__all__ = [
+    "Evaluation",
+    "Evaluations",
+    "ExampleView",
+    "Fields",
+    "ItemResult",
+    "RunView",
+    "unwrapped",
+    "with_attributes",
+]

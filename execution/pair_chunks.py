@@ -96,7 +96,7 @@ def planned_pairs(row: ComparisonSetRow) -> Planned:
     """Return the number of judgements planned."""
     judges = len(comparison_spec(row).evaluators)
     owners = frozenset({row.comparison_id} if row.state == "running" else ())
-    return Planned(owners=owners, judgements=n_trials(row) * judges)
+    return Planned(owners=owners, judgements=n_trials(row) * judges, stage="comparing pairs")
 
 
 def n_trials(row: ComparisonSetRow) -> int:

@@ -23,6 +23,7 @@ from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import parts_of
 from evalflows.specs.target import ChatTarget
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.layout import Layout
 
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
@@ -66,7 +67,7 @@ class PreparedExperiment:
     def _described(self, evaluator: PreparedEvaluator[EvaluatorSpec]) -> dict[str, Any]:
         spec = evaluator.spec
         sample = {"sample": spec.model_dump(mode="json", include=SAMPLE)} if spec.is_sampled else {}
-        return {**_described(evaluator, self.spec), "scope": evaluator.scope, **sample}
+        return {**described_evaluator(evaluator, self.spec), "scope": evaluator.scope, **sample}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +83,13 @@ class PreparedComparison:
         if self.spec.votes is not None:
             votes = read_votes(self.spec.votes)
             return [{"name": metric, "use": "votes", "version": votes.version} for metric in votes.metrics]
-        return [_described(evaluator, self.spec) for evaluator in self.evaluators]
+        return [described_evaluator(evaluator, self.spec) for evaluator in self.evaluators]
 
 
-def _described(evaluator: PreparedEvaluator[FallbackSpec], owner: ExperimentSpec | ComparisonSpec) -> dict[str, Any]:
+def described_evaluator(
+    evaluator: PreparedEvaluator[FallbackSpec], owner: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
+) -> dict[str, Any]:
+    """Return the description of an evaluator as stored with what it judged."""
     return {
         "name": evaluator.name,
         "use": evaluator.spec.use,

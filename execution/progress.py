@@ -24,6 +24,7 @@ class Planned:
     owners: frozenset[str]
     answers: int = 0
     judgements: int = 0
+    stage: str = "answering and judging"
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from evalflows.specs.paths import located
 from evalflows.specs.protocols import Complete
 from evalflows.specs.reference import load, parts_of, refer, version_of
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.specs.user_frames import fault_text
 from evalflows.store.ingest.file_formats import Numbered, read_rows
 from evalflows.store.parquet import Store
@@ -159,7 +160,7 @@ def named_reference(function: Callable[..., object], name: str | None = None) ->
     return {"use": reference_to(function), "name": name or kept_apart(evaluator_name(function))}
 
 
-def composite_version(composite: CompositeSpec, spec: ExperimentSpec) -> str:
+def composite_version(composite: CompositeSpec, spec: ExperimentSpec | TraceEvaluationSpec) -> str:
     """Return a hash of a composite's weights and policy, and of the bounds of its parts."""
     bounds = {metric: spec.direction(metric).model_dump(include=_BOUNDS) for metric in sorted(composite.metrics)}
     own = [version_of(load(composite.function))] if composite.function else []

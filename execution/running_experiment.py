@@ -34,6 +34,7 @@ from evalflows.specs.metric import MetricSpec
 from evalflows.specs.protocols import Complete, Embed
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.specs.target import ChatTarget
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.examples import Examples
 from evalflows.store.parquet import Store
 from evalflows.store.queries.progress import spent_by_group
@@ -154,12 +155,12 @@ def _answering_workers(row: ExperimentRow, spec: ExperimentSpec) -> Workers:
     return _answering[row.run_group]
 
 
-def _judging_workers(spec: ExperimentSpec, connections: set[str]) -> Workers:
+def judging_workers(spec: ExperimentSpec | TraceEvaluationSpec, connections: set[str]) -> Workers:
     """Return as many workers as keep the widest connection full."""
     return Workers(spec.max_concurrency or max([MIN_WORKERS, *(_width(name, spec) for name in connections)]))
 
 
-def _width(connection: str, spec: ExperimentSpec) -> int:
+def _width(connection: str, spec: ExperimentSpec | TraceEvaluationSpec) -> int:
     """Return a quarter more than a connection's limit: some already wait for a slot while others process answers."""
     return -(-5 * resolve(connection, spec.connections).max_in_flight // 4)
 
@@ -187,7 +188,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         evaluators=evaluators,
         summary_evaluators=summaries,
         answering=_answering_workers(row, spec),
-        judging=_judging_workers(spec, connections_of(prepared.evaluators)),
+        judging=judging_workers(spec, connections_of(prepared.evaluators)),
         answering_on=_endpoints([complete]),
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=factory.budget,
@@ -227,30 +228,31 @@ def _endpoints(calls: Iterable[object]) -> list[Endpoint]:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorFactory:
-    """Makes runnable evaluators for one experiment or comparison, which share its ledger and budget."""
+    """Makes runnable evaluators that share a ledger and a budget: of an experiment, or another kind of spec."""
 
-    spec: ExperimentSpec | ComparisonSpec
+    spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
     ledger: Ledger
     budget: Budget
 
     def evaluator(
-        self, evaluator: PreparedEvaluator[EvaluatorSpec], examples: Sequence[ExampleRow]
+        self, evaluator: PreparedEvaluator[EvaluatorSpec], examples: Sequence[ExampleRow] | None
     ) -> RunnableEvaluator:
-        """Return an evaluator with its tiers, fallback, controls and sample."""
+        """Return an evaluator with its tiers, fallback, controls and sample; without examples, none is drawn."""
         fallback, name = evaluator.fallback, evaluator.name
         return replace(
             self.judge(evaluator),
             fallback=self.judge(fallback, name) if fallback else None,
             tiers=[self.judge(tier, name) for tier in evaluator.tiers],
             controls=evaluator.spec.controls,
-            sample=draw(evaluator.spec, examples),
+            sample=None if examples is None else draw(evaluator.spec, examples),
         )
 
     def judge(self, evaluator: PreparedEvaluator[FallbackSpec], score_name: str | None = None) -> RunnableEvaluator:
         """Return a single evaluator, without tiers, fallback, controls and sample."""
-        experiment = self.spec if isinstance(self.spec, ExperimentSpec) else None
+        of_items = None if isinstance(self.spec, ComparisonSpec) else self.spec
         spec, name, bound = evaluator.spec, evaluator.connection, evaluator.bound
-        bound = replace(bound, name=score_name or bound.name)
+        names_stand = isinstance(self.spec, TraceEvaluationSpec)
+        bound = replace(bound, name=score_name or bound.name, names_stand=names_stand)
         completes = bound.asks_for("complete")
         return RunnableEvaluator(
             spec=spec,
@@ -261,9 +263,9 @@ class EvaluatorFactory:
             embed=self._embed(name, None if completes else spec.model) if name and bound.asks_for("embed") else None,
             breaker=self.breaker(),
             may_call=evaluator_may_call_unrecorded(evaluator),
-            metrics=experiment.metrics if experiment else {},
+            metrics=of_items.metrics if of_items else {},
             budget=self.budget,
-            configs=experiment.score_configs if experiment else {},
+            configs=of_items.score_configs if of_items else {},
             isolated=None if bound.is_async or spec.timeout_s is None else IsolatedEvaluator(bound, spec.timeout_s),
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from evalflows.evaluators.call import offer_fields, offer_run
 from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
+from evalflows.specs.metric_names import RETURNED_AS
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
@@ -70,14 +71,13 @@ def evaluations_view(rows: Iterable[ScoreRow]) -> Evaluations:
     """Return the scores of a run, without those of its turns."""
     return Evaluations(
         Evaluation(
-            name=row.metric,
+            name=(metadata or {}).get(RETURNED_AS, row.metric),
             value=row.value if row.value is not None else row.label,
             comment=row.comment,
             status=row.status,
-            metadata=from_json(row.metadata),
+            metadata=metadata,
             data_type=row.data_type,
             config_id=row.config_id,
         )
-        for row in rows
-        if row.turn is None
+        for row, metadata in ((row, from_json(row.metadata)) for row in rows if row.turn is None)
     )

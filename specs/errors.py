@@ -35,6 +35,9 @@ UNREACHABLE: frozenset[ErrorKind] = TRANSIENT | {"authentication", "quota_exhaus
 NOT_ATTEMPTED: frozenset[ErrorKind] = frozenset({"stopped", "over_budget"})
 """Kinds of items that were not attempted at all."""
 
+RETRIED_LATER: frozenset[ErrorKind] = TRANSIENT | {"stopped"}
+"""Kinds of error for which Prefect retries the chunk after a delay."""
+
 
 class InputError(Exception):
     """Invalid input from the user. The message is one line: where, what was got, what was wanted."""
@@ -46,8 +49,11 @@ class InputError(Exception):
 class IncompleteError(Exception):
     """The run ended before every item had its row. Finished work is kept, and the run can be resumed."""
 
-    def __init__(self, message: str, experiments: Sequence[str] = (), decisions: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, experiments: Sequence[str] = (), decisions: Sequence[str] = (), batch: str | None = None
+    ) -> None:
         super().__init__(message)
+        self.batch = batch  # of a trace evaluation
         self.experiments = tuple(experiments)  # ids of all experiments of the run
         self.decisions = tuple(decisions)  # ids of the decisions made despite that
 

@@ -53,7 +53,12 @@ class FallbackSpec(BaseModel):
     def metric(self) -> str:
         """The metric's name, unless the function returns a name itself. That of a function called like a measure, such
         as `length`, is kept apart from the measure."""
-        return self.name or kept_apart(self.use.rpartition(":")[2].rpartition(".")[2])
+        return self.name or kept_apart(self.own_name)
+
+    @property
+    def own_name(self) -> str:
+        """The name of the function."""
+        return self.use.rpartition(":")[2].rpartition(".")[2]
 
 
 class TierSpec(FallbackSpec):

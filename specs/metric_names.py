@@ -11,6 +11,9 @@ better."""
 
 SCORE_SUFFIX = "_score"
 
+RETURNED_AS = "returned_as"
+"""The field of a score's metadata with the name that its evaluator gave it, if that is the name of a measure."""
+
 PassKind = Literal["pass@", "pass^"]
 
 PASS_K = rf" ({'|'.join(re.escape(kind) for kind in get_args(PassKind))})[0-9]+$"

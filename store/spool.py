@@ -30,6 +30,8 @@ from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
+FLUSH_AFTER_S = 0.01
+"""Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
 ENDING_S = 60.0
 """Seconds that a process may take to write its parts after it has given up an owner's lease."""
 RESERVED = 1 << 20

@@ -1,31 +1,26 @@
 """Composites and run-level metrics: scores computed from all answers and judgements of an experiment."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.evaluators.call import offer_experiment
-from evalflows.evaluators.composite import Part, combined
 from evalflows.evaluators.subject import ItemResult
-from evalflows.execution.evaluation_result import EvaluationResult, run_score, score_columns
+from evalflows.execution.composite_scores import ScoresByRun, composite_results
+from evalflows.execution.evaluation_result import run_score, score_columns
 from evalflows.execution.resolve import composite_version
 from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
 from evalflows.execution.views import evaluations_view, example_view, run_view
 from evalflows.llm import loop
 from evalflows.specs.metric import CompositeSpec
-from evalflows.specs.metric_names import MEASURES
-from evalflows.specs.reference import load
-from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
+from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id
 from evalflows.store.spool import Spool
 from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.provider_limit import within_provider_limits
-
-ScoresByRun = Mapping[str, Sequence[ScoreRow]]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -74,70 +69,9 @@ def _composites(
 ) -> Iterator[ScoreRow]:
     """Yield one composite score per run. The version is computed once, since that reads source code."""
     version = composite_version(spec, experiment.spec)
-    metric_specs = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
-    own = load(spec.function) if spec.function else None
-    evaluators = _evaluators_by_metric(of_run)
-    for output in outputs:
-        scores = [score for score in of_run[output.run_id] if score.turn is None]
-        parts = _measures(output) | {
-            metric: _part(metric, scores, evaluators.get(metric, ())) for metric in spec.metrics - {*MEASURES}
-        }
-        composite = combined(spec, parts, metric_specs, own)
-        result = EvaluationResult(
-            metric=spec.name,
-            value=composite.value,
-            data_type=None if composite.value is None else "NUMERIC",
-            status=composite.status,
-            error=composite.error,
-            comment=composite.comment,
-            metadata=to_json({"parts": composite.parts, "unmet_requirement": composite.unmet_requirement}),
-        )
-        yield run_score(output, result, evaluator=spec.name, version=version, sampling_rate=_rate(spec, scores))
-
-
-def _evaluators_by_metric(of_run: ScoresByRun) -> dict[str, list[str]]:
-    """Return the names of the evaluators that give each metric."""
-    evaluators: dict[str, dict[str, None]] = {}
-    for score in chain.from_iterable(of_run.values()):
-        if score.turn is None and (score.status == "scored" or score.metric == score.evaluator):
-            evaluators.setdefault(score.metric, {})[score.evaluator] = None
-    return {metric: list(names) for metric, names in evaluators.items()}
-
-
-def _part(metric: str, scores: Sequence[ScoreRow], evaluators: Sequence[str]) -> Part:
-    """Return a metric of a run as a part of a composite.
-
-    If its evaluator failed, did not apply or was not sampled, that row has the evaluator's name as its metric.
-    """
-    if len(evaluators) > 1:
-        return Part(value=None, status="failed", error=f"{' and '.join(sorted(evaluators))} both return it")
-    rows = [score for score in scores if score.metric == metric]
-    rows += [s for s in scores if s.evaluator in evaluators and s.metric == s.evaluator and s.status != "scored"]
-    if rows:
-        return Part(value=rows[0].value, status=rows[0].status, error=rows[0].error)
-    has_judged = any(score.evaluator in evaluators for score in scores)
-    return Part(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator returned it")
-
-
-def _rate(spec: CompositeSpec, scores: Iterable[ScoreRow]) -> float | None:
-    """Return the lowest sampling rate of the parts: smaller samples are part of larger ones."""
-    rates = [
-        score.sampling_rate for score in scores if score.metric in spec.metrics and score.sampling_rate is not None
-    ]
-    return min(rates, default=None)
-
-
-def _measures(output: OutputRow) -> dict[str, Part]:
-    """Return the measures of a run, as in the view `measures`."""
-    tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
-    values = {"latency": output.latency_s, "cost": output.cost_usd, "tokens": tokens, "length": output.length}
-    return {metric: _measure(output, value) for metric, value in values.items()}
-
-
-def _measure(output: OutputRow, value: float | None) -> Part:
-    if output.status != "ok":
-        return Part(value=None, status=output.status, error=output.error)
-    return Part(value=value, status="scored" if value is not None else "not_applicable")
+    metrics = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
+    for output, result, rate in composite_results(spec, metrics, outputs, of_run):
+        yield run_score(output, result, evaluator=spec.name, version=version, sampling_rate=rate)
 
 
 async def _summarise(

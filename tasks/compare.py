@@ -28,11 +28,10 @@ from evalflows.execution.running_comparison import RunningComparison, running_co
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.views import example_view, run_view
 from evalflows.llm import loop
-from evalflows.specs.errors import UNREACHABLE
+from evalflows.specs.errors import RETRIED_LATER, UNREACHABLE
 from evalflows.store.queries.comparisons import judgement_id
 from evalflows.store.records import ComparisonRow, OutputRow, derived_id
-from evalflows.store.spool import Spool
-from evalflows.tasks.execute import FLUSH_AFTER_S, RETRYABLE
+from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
 
@@ -151,7 +150,7 @@ class _Comparing:
         return result
 
     def _keep(self, evaluator: RunnableEvaluator, row: ComparisonRow, elapsed: float) -> None:
-        self._retryable += [evaluator] if row.error_kind in RETRYABLE else []
+        self._retryable += [evaluator] if row.error_kind in RETRIED_LATER else []
         self._spool.add("comparisons", row, flush=elapsed > FLUSH_AFTER_S)
 
 

@@ -11,9 +11,10 @@ from evalflows.specs.connection import LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.paths import located
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 
 
-def restrict_deployed_run(spec: ExperimentSpec | ComparisonSpec) -> None:
+def restrict_deployed_run(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> None:
     """If this flow run is one of a deployment, let specs name only the modules and files of the worker's folder.
 
     Keys are then sent only to the addresses for which the worker's owner has defined or allowed them. This holds for

@@ -20,19 +20,13 @@ from evalflows.llm import loop
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.llm.recorder import Recorder, recording
-from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind, StorageError
+from evalflows.specs.errors import NOT_ATTEMPTED, RETRIED_LATER, UNREACHABLE, CallError, ErrorKind, StorageError
 from evalflows.store.examples import in_blocks, size_of
 from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_json
-from evalflows.store.spool import Spool
+from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of, seed_of
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
-
-FLUSH_AFTER_S = 0.01
-"""Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
-
-RETRYABLE = TRANSIENT | {"stopped"}
-"""Kinds of error for which Prefect retries the chunk after a delay."""
 
 
 @task(
@@ -150,7 +144,7 @@ class _Answering:
             round_at=round_at,
             **({"attempts": recorder.attempts} | totals | result),
         )
-        self.transient += row.error_kind in RETRYABLE
+        self.transient += row.error_kind in RETRIED_LATER
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
         tally.add(self.chunk, "answers")
 

@@ -83,7 +83,7 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
 def _progress(planned: Planned) -> Progress:
     made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or calls_waiting()
     return Progress(
-        stage="answering and judging" if planned.answers else "comparing pairs",
+        stage=planned.stage,
         answers=tally.of(planned.owners, "answers"),
         judgements=tally.of(planned.owners, "judgements"),
         planned_answers=planned.answers,

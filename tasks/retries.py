@@ -13,6 +13,7 @@ from evalflows.llm import loop
 from evalflows.llm.breaker import Breaker
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 
 LONGEST_PAUSE_S = 60.0
 """Longest pause of a breaker, in seconds, for which a retry waits. After a longer one the run is better resumed."""
@@ -22,7 +23,7 @@ class TransientFailuresError(Exception):
     """Some calls of a chunk failed, and a retry may succeed."""
 
 
-def retries_of(spec: ExperimentSpec | ComparisonSpec) -> dict[str, Any]:
+def retries_of(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> dict[str, Any]:
     """Return the task options for chunks: the number of retries, and the delay before each."""
     delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
     return {"retries": spec.chunk_retries, "retry_delay_seconds": delays}

@@ -15,19 +15,32 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "store": ("specs",),
     "evaluators": ("specs", "store.records"),
     "targets": ("specs", "store.records", "store.spilled_lines"),
+    "telemetry": ("specs", "store"),
+    "receiver": ("telemetry", "store", "specs"),
     "llm": ("specs", "store"),
     "reports": ("specs", "store"),
-    "execution": ("evaluators", "targets", "llm", "store", "specs"),
+    "execution": ("evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("execution", "reports", "evaluators", "targets", "llm", "stats", "store", "specs"),
-    "tasks": ("analysis", "execution", "reports", "evaluators", "targets", "llm", "store", "specs"),
-    "flows": ("tasks", "analysis", "execution", "reports", "evaluators.foreign", "store", "specs"),
-    "compat": ("flows", "execution", "evaluators", "targets", "llm", "store", "specs"),
-    "cli": ("flows", "analysis", "execution", "reports", "evaluators", "llm", "store", "specs"),
+    "tasks": ("analysis", "execution", "reports", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "flows": ("tasks", "analysis", "execution", "reports", "evaluators.foreign", "telemetry", "store", "specs"),
+    "compat": ("flows", "execution", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "cli": (
+        "flows",
+        "receiver",
+        "telemetry",
+        "analysis",
+        "execution",
+        "reports",
+        "evaluators",
+        "llm",
+        "store",
+        "specs",
+    ),
     "pytest_plugin": ("compat", "flows", "reports", "evaluators", "store", "specs"),
 }
 """Arrows run downward only. The doors (compat, cli, pytest_plugin) also import `evalflows` itself."""
 
-DOORS = ("compat", "cli", "pytest_plugin")
+DOORS = ("compat", "cli", "pytest_plugin", "receiver")
 WITH_ROOMS = ("stats", "store", "execution", "analysis", "flows")
 """Packages whose sub-packages must not import each other in a circle."""
 

@@ -28,12 +28,13 @@ from evalflows.specs.metric_slices import metric_of
 from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.example_slices import check_slices, has_value
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
 
-Spec = ExperimentSpec | ComparisonSpec
+Spec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
 
 
 def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], store: Store) -> None:
@@ -78,7 +79,7 @@ def check_pairwise(
     that no example has.
     """
     for judge in judges:
-        _check_judge(judge, spec)
+        check_judge(judge, spec)
         if is_ours(judge.spec):
             check_settings(judge.bound, examples)
         if (name := judge.bound.name) in item_metrics:
@@ -140,7 +141,7 @@ def _missing_answer(recording: Target, example: ExampleRow) -> str:
 
 def _check_evaluator(evaluator: PreparedEvaluator[EvaluatorSpec], spec: ExperimentSpec) -> None:
     for judge in evaluator.all:
-        _check_judge(judge, spec)
+        check_judge(judge, spec)
     tested = evaluator.judges[-1].bound
     if evaluator.spec.controls and (not tested.asks_for("complete") or evaluator.scope == "run"):
         raise InputError(
@@ -148,7 +149,7 @@ def _check_evaluator(evaluator: PreparedEvaluator[EvaluatorSpec], spec: Experime
         )
 
 
-def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
+def check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
     """Check one evaluator, without tiers and fallback. Raise InputError if it or its connection cannot be used."""
     bound, name, settings = judge.bound, judge.connection, judge.spec
     who = f"evaluator {bound.name!r}"

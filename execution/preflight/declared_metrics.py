@@ -1,15 +1,19 @@
 """Metrics that evaluators declare themselves: their names, direction and range."""
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from evalflows.execution.prepared_evaluator import PreparedEvaluator
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric import MetricSpec
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+
+Spec = TypeVar("Spec", ExperimentSpec, TraceEvaluationSpec)
 
 
-def with_metrics(spec: ExperimentSpec, evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]]) -> ExperimentSpec:
+def with_metrics(spec: Spec, evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]]) -> Spec:
     """Return the spec with the metrics that its evaluators declare; the spec's own fields take precedence.
 
     Raise InputError for an invalid declaration.
@@ -30,7 +34,7 @@ def _check_agreed(
     evaluator: PreparedEvaluator[EvaluatorSpec],
     metrics: Mapping[str, MetricSpec],
     before: Mapping[str, MetricSpec],
-    spec: ExperimentSpec,
+    spec: ExperimentSpec | TraceEvaluationSpec,
 ) -> None:
     """Raise InputError if tiers declare a metric differently, unless the spec declares it."""
     for metric in metrics.keys() & before.keys() - spec.metrics.keys():

@@ -20,7 +20,7 @@ def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
     Raise InputError for a file that cannot be read.
     """
     judges = {
-        name: [_with_all_prompts(judge) for judge in getattr(spec, name)]
+        name: [with_all_prompts(judge) for judge in getattr(spec, name)]
         for name in ("evaluators", "summary_evaluators")
     }
     if spec.compare is None:
@@ -29,7 +29,7 @@ def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
     return spec.model_copy(update={**judges, "compare": spec.compare.model_copy(update={"evaluators": pairwise})})
 
 
-def _with_all_prompts(judge: EvaluatorSpec) -> EvaluatorSpec:
+def with_all_prompts(judge: EvaluatorSpec) -> EvaluatorSpec:
     """Replace the prompt of an evaluator, its fallback and its tiers."""
     fallback = None if judge.fallback is None else with_prompt(judge.fallback)
     tiers = [with_prompt(tier) for tier in judge.tiers]

@@ -149,8 +149,8 @@ def evaluate(
             metadata=dict(metadata or {}),
             dataset=_dataset(data),
             targets=[target_spec],
-            evaluators=[_evaluator(evaluator) for evaluator in evaluators],
-            summary_evaluators=[_evaluator(evaluator) for evaluator in summary_evaluators],
+            evaluators=[evaluator_fields(evaluator) for evaluator in evaluators],
+            summary_evaluators=[evaluator_fields(evaluator) for evaluator in summary_evaluators],
             repetitions=num_repetitions,
             max_concurrency=1 if max_concurrency == 0 else max_concurrency,
             run_key=run_key,
@@ -192,7 +192,7 @@ def _target(target: Target) -> dict[str, Any]:
     return target.model_dump()
 
 
-def _evaluator(evaluator: Evaluator) -> object:
+def evaluator_fields(evaluator: Evaluator) -> object:
     """The spec of an evaluator, which may be an object of another project that cannot be called."""
     if isinstance(evaluator, Mapping):
         return _named(evaluator)
@@ -208,9 +208,9 @@ def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
     if use is not None and not isinstance(use, str):
         named |= named_reference(use, named.get("name"))
     if isinstance(tiers := named.get("tiers"), list | tuple):
-        named["tiers"] = [_evaluator(tier) for tier in tiers]
+        named["tiers"] = [evaluator_fields(tier) for tier in tiers]
     if (fallback := named.get("fallback")) is not None:
-        named["fallback"] = _evaluator(fallback)
+        named["fallback"] = evaluator_fields(fallback)
     return named
 
 

@@ -343,9 +343,9 @@ def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) 
 
 
 def test_a_run_that_lacks_rows_raises_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    import evalflows.tasks.evaluate
+    import evalflows.execution.judging
 
-    monkeypatch.setattr(evalflows.tasks.evaluate._Judging, "_is_judged", lambda *_: True)
+    monkeypatch.setattr(evalflows.execution.judging.Judging, "_is_judged", lambda *_: True)
     with pytest.raises(IncompleteError, match="not done: 6 of 6 by exact_match"):
         evaluate(upper, ROWS, ["exact_match"])
     assert one("select state from experiments") == ("incomplete",)

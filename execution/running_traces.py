@@ -1,0 +1,148 @@
+"""Running trace evaluations: a spec with what its calls need, made once per process and shared by its chunks."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evalflows.execution.preflight.check_spec import check_judge
+from evalflows.execution.preflight.connections import with_shared
+from evalflows.execution.preflight.declared_metrics import with_metrics
+from evalflows.execution.preflight.loaded_code import check_loaded
+from evalflows.execution.preflight.prompt_files import with_all_prompts
+from evalflows.execution.prepared import SAMPLE, connections_of, described_evaluator
+from evalflows.execution.prepared_evaluator import PreparedEvaluator, prepare_evaluator
+from evalflows.execution.resolve import composite_version
+from evalflows.execution.running_experiment import (
+    EvaluatorFactory,
+    RunnableEvaluator,
+    close,
+    endpoints_of,
+    judging_workers,
+)
+from evalflows.execution.trace_runs import Mapper, load_mapper
+from evalflows.execution.workers import Workers
+from evalflows.llm.budget import Budget
+from evalflows.llm.caller import Endpoint
+from evalflows.llm.ledger import Ledger
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.reference import load, parts_of, version_of
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store.parquet import Store
+from evalflows.store.queries.trace_filter import condition
+from evalflows.store.records import now
+from evalflows.store.trace_records import WatermarkRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTraceEvaluation:
+    """What the chunks of one batch share."""
+
+    batch: WatermarkRow
+    store: Store
+    spec: TraceEvaluationSpec
+    evaluators: Sequence[RunnableEvaluator]
+    mapper: Mapper
+    judging: Workers
+    judging_on: Sequence[Endpoint]
+    budget: Budget
+    made_at: datetime
+
+
+_running: dict[str, RunningTraceEvaluation] = {}
+_lock = threading.Lock()
+
+
+def evaluation_id(name: str) -> str:
+    """Return the id of all batches of an evaluation's name, which begins the owner of its scores."""
+    return f"eval-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
+    """Check a spec as a user wrote it, and write prompts, shared connections and declared metrics into it.
+
+    Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used.
+    """
+    spec = spec.model_copy(update={"evaluators": [with_all_prompts(judge) for judge in spec.evaluators]})
+    prepared = _prepared(spec)
+    spec = spec.model_copy(update={"connections": with_shared(spec.connections, connections_of(prepared))})
+    spec = with_metrics(spec, prepared)
+    for evaluator in prepared:
+        for judge in evaluator.all:
+            check_judge(judge, spec)
+    _check_composites(spec, prepared)
+    condition(spec.filter, spec.scope)
+    load_mapper(spec.mapper)
+    if isinstance(spec.mapper, str):
+        check_loaded("mapper", load(spec.mapper))
+    return spec
+
+
+def described(spec: TraceEvaluationSpec) -> list[dict[str, Any]]:
+    """Return the evaluators, composites and the mapper as stored with each batch."""
+    found = [
+        {**described_evaluator(evaluator, spec), "sample": evaluator.spec.model_dump(mode="json", include=SAMPLE)}
+        for evaluator in _prepared(spec)
+    ]
+    found += [
+        {"name": composite.name, "version": composite_version(composite, spec), "scope": "composite"}
+        for composite in spec.composites
+    ]
+    if isinstance(spec.mapper, str):
+        mapper = load(spec.mapper)
+        found.append({"name": "mapper", "version": version_of(mapper), "scope": "mapper", "code": parts_of(mapper)})
+    return found
+
+
+def running_traces(batch: WatermarkRow) -> RunningTraceEvaluation:
+    """Return the running evaluation of a batch, made on first use in this process."""
+    with _lock:
+        if batch.batch_id not in _running:
+            _running[batch.batch_id] = _make(batch)
+        return _running[batch.batch_id]
+
+
+def forget_traces(batch_id: str) -> RunningTraceEvaluation | None:
+    """Drop a batch after it has ended. Return its evaluation if this process has worked on it."""
+    with _lock:
+        ended = _running.pop(batch_id, None)
+    close(ended.evaluators if ended else ())
+    return ended
+
+
+def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
+    store, spec = Store(), TraceEvaluationSpec.model_validate(json.loads(batch.spec))
+    budget = Budget(usd=spec.budget_usd, calls=spec.max_calls)
+    factory = EvaluatorFactory(spec, Ledger(store, batch.evaluation_id, fresh=not spec.use_cache), budget)
+    prepared = _prepared(spec)
+    evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared]
+    return RunningTraceEvaluation(
+        batch=batch,
+        store=store,
+        spec=spec,
+        evaluators=evaluators,
+        mapper=load_mapper(spec.mapper),
+        judging=judging_workers(spec, connections_of(prepared)),
+        judging_on=endpoints_of(evaluators),
+        budget=budget,
+        made_at=now(),
+    )
+
+
+def _prepared(spec: TraceEvaluationSpec) -> list[PreparedEvaluator[EvaluatorSpec]]:
+    return [prepare_evaluator(evaluator) for evaluator in spec.evaluators]
+
+
+def _check_composites(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
+    """Raise InputError for a composite of a metric that no evaluator gives; evaluators of users may give any."""
+    if not all(evaluator.is_ours for evaluator in prepared):
+        return
+    known = {metric for evaluator in prepared for metric in evaluator.metrics} | {"latency", "cost", "tokens", "length"}
+    for composite in spec.composites:
+        if unknown := composite.metrics - known:
+            got, wanted = min(unknown), ", ".join(sorted(known))
+            raise InputError(f"composite {composite.name!r}: no evaluator gives {got!r}, wanted one of {wanted}")

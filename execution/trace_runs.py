@@ -1,0 +1,166 @@
+"""Production items as evaluators judge them: mapped to inputs and outputs, in the form of an example and its answer."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from inspect import isawaitable, signature
+from typing import Any
+
+from evalflows.execution.judging import Run
+from evalflows.llm.wrapped import plain
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import load
+from evalflows.specs.trace_evaluation import MAPPED
+from evalflows.specs.user_frames import fault_text
+from evalflows.store.records import ExampleRow, OutputRow, to_json
+from evalflows.targets import length_of
+from evalflows.telemetry.paths import at_path, parsed_path
+from evalflows.telemetry.views import ObservationView, SessionView, ToolCall, TraceView
+
+Item = TraceView | ObservationView | SessionView
+
+NOT_CAPTURED = "its output was not captured"
+"""Why an item cannot be judged if its instrumentation leaves content out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EvaluatorInputs:
+    """What a mapper returns: what the evaluators of an item get. The name and the fields are Langfuse's."""
+
+    input: Any
+    output: Any
+    expected_output: Any = None
+    metadata: dict[str, Any] | None = None
+
+
+Mapper = Callable[[Item], Any]
+"""A function of an item that returns EvaluatorInputs, a mapping with its fields, or an awaitable of either."""
+
+
+def load_mapper(given: str | dict[str, str] | None) -> Mapper:
+    """Return the mapper that a spec names; by default one that takes an item's own input and output.
+
+    Raise InputError for a function that does not exist, and for a path that cannot be read.
+    """
+    if given is None:
+        return _as_it_is
+    if isinstance(given, str):
+        return _by_argument(load(given))
+    for path in given.values():
+        parsed_path(path)
+    paths = {"input": "input", "output": "output", **given}
+    return lambda item: EvaluatorInputs(
+        **{name: at_path(item, paths[name]) if name in paths else None for name in MAPPED}
+    )
+
+
+def _by_argument(function: Callable[..., Any]) -> Mapper:
+    """Call a user's mapper with the item as `item`, Langfuse's name, or as its first argument."""
+    takes_item = "item" in signature(function).parameters
+    return lambda item: function(item=item) if takes_item else function(item)
+
+
+def _as_it_is(item: Item) -> EvaluatorInputs:
+    """Map an item to its own input and output; of a session, to the whole conversation if it was captured."""
+    metadata = {name: getattr(item, name) for name in ("session_id", "user_id", "tags", "version", "environment")}
+    if isinstance(item, SessionView):
+        messages = [message for trace in item.traces for message in _new_messages(trace)]
+        return EvaluatorInputs(input={}, output={"messages": messages} if messages else None, metadata=metadata)
+    return EvaluatorInputs(input=item.input, output=item.output, metadata=metadata)
+
+
+def _new_messages(trace: TraceView) -> list[dict[str, Any]]:
+    """Return what a trace adds to its session: the user's input and the application's output."""
+    if isinstance(trace.input, str) or isinstance(trace.output, str):
+        spoken = (("user", trace.input), ("assistant", trace.output))
+        return [{"role": role, "content": content} for role, content in spoken if isinstance(content, str)]
+    messages = trace.messages or []
+    latest = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    return [dict(message) for message in messages[latest:]]
+
+
+async def run_of(item: Item, mapper: Mapper, owner: str) -> Run:
+    """Return an item as evaluators judge it. If it cannot be mapped, its answer has failed, with the reason."""
+    try:
+        mapped = mapper(item)
+        fields = _fields(await mapped if isinstance(mapped, Awaitable) or isawaitable(mapped) else mapped)
+        example = _example(item, fields)
+        return example, _output(item, fields["output"], owner)
+    except Exception as error:  # whatever the user's mapper raises
+        failed = f"mapper: {fault_text(error)}"
+        return _example(item, dict.fromkeys(MAPPED)), _answer(item, owner, status="failed", error=failed)
+
+
+def _fields(mapped: Any) -> dict[str, Any]:
+    if isinstance(mapped, Mapping):
+        fields = {name: mapped.get(name) for name in MAPPED}
+    else:
+        fields = {name: getattr(mapped, name, None) for name in MAPPED}
+    if all(value is None for value in fields.values()):
+        raise InputError(f"got {type(mapped).__name__}, wanted EvaluatorInputs, or a mapping with {', '.join(MAPPED)}")
+    return fields
+
+
+def _example(item: Item, fields: Mapping[str, Any]) -> ExampleRow:
+    expected = fields["expected_output"]
+    return ExampleRow(
+        snapshot_id="",
+        example_id=item_id(item),
+        position=0,
+        inputs=_json(_as_mapping(fields["input"], "input")),
+        reference_outputs=None if expected is None else _json(_as_mapping(expected, "output")),
+        metadata=_json(fields["metadata"] or {}),
+        cluster=item.id if isinstance(item, SessionView) else item.session_id,
+    )
+
+
+def _output(item: Item, output: Any, owner: str) -> OutputRow:
+    """Return the answer that is judged. What was not captured is no blank: the item has failed, with that reason."""
+    if output is None:
+        error = NOT_CAPTURED
+        if not isinstance(item, SessionView) and item.status == "error":
+            error = "the application failed"
+        return _answer(item, owner, status="failed", error=error)
+    outputs = _as_mapping(output, "output")
+    return _answer(item, owner, status="ok", outputs=_json(outputs), length=length_of(plain(outputs)))
+
+
+def _answer(item: Item, owner: str, **fields: Any) -> OutputRow:
+    measured = {} if isinstance(item, SessionView) else _measured(item)
+    return OutputRow(
+        run_id=item_id(item),
+        experiment_id=owner,
+        example_id=item_id(item),
+        repetition=0,
+        steps=_json(_steps(item)),
+        started_at=item.started_at,
+        **measured,
+        **fields,
+    )
+
+
+def _measured(item: TraceView | ObservationView) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in ("latency_s", "tokens_in", "tokens_out", "cost_usd")}
+
+
+def _steps(item: Item) -> list[dict[str, Any]]:
+    """Return the tool calls of an item as steps of a run, which evaluators of agents read."""
+    traces = item.traces if isinstance(item, SessionView) else [item]
+    return [_step(call) for trace in traces for call in trace.tool_calls]
+
+
+def _step(call: ToolCall) -> dict[str, Any]:
+    return {"kind": "tool", "name": call.name, "inputs": call.arguments, "outputs": call.result, "error": call.error}
+
+
+def item_id(item: Item) -> str:
+    """Return the id under which an item is judged: an observation's begins with that of its trace."""
+    return f"{item.trace_id}/{item.id}" if isinstance(item, ObservationView) else item.id
+
+
+def _as_mapping(value: Any, only: str) -> dict[str, Any]:
+    simple = plain(value)
+    return simple if isinstance(simple, dict) else {} if simple is None else {only: simple}
+
+
+def _json(value: Any) -> str:
+    return to_json(plain(value), mend=True)

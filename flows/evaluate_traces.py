@@ -1,0 +1,60 @@
+"""Evaluate traces of production: judge what is new since the last time, and combine the scores."""
+
+from datetime import datetime
+from typing import Any
+
+from prefect import flow
+from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.utilities.annotations import quote
+
+from evalflows.execution.trace_chunks import CHUNKS_AT_ONCE
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.tasks.deployed_run import restrict_deployed_run
+from evalflows.tasks.finish import calls_end_with_the_flow
+from evalflows.tasks.judge_traces import judge_traces
+from evalflows.tasks.progress import wait_with_progress
+from evalflows.tasks.retries import retries_of
+from evalflows.tasks.trace_batches import (
+    Backfill,
+    finish_batch,
+    lease_of_evaluation,
+    next_chunks,
+    note_progress,
+    planned_traces,
+    raise_problem,
+    start_batch,
+)
+
+RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
+
+
+@flow(name="evaluate_traces", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
+def evaluate_traces(
+    spec: TraceEvaluationSpec,
+    backfill_from: datetime | None = None,
+    backfill_to: datetime | None = None,
+    newest_first: bool = False,
+    resume: str | None = None,
+) -> str:
+    """Judge the traces, observations or sessions that are new since the last start, and return the batch's id.
+
+    Args:
+        spec: Which items to judge, and by which evaluators.
+        backfill_from: Judge the items that began since then instead, as far as no evaluator of the same version has.
+        backfill_to: Only those that began until then.
+        newest_first: Judge all items, those that began last first.
+        resume: Judge the rest of this batch, which stopped at its most items or its budget.
+    """
+    restrict_deployed_run(spec)
+    backfill = Backfill(since=backfill_from, until=backfill_to, newest_first=newest_first, resume=resume)
+    with lease_of_evaluation(spec) as lease:
+        batch = start_batch(spec, backfill if backfill != Backfill() else None)
+        judge = judge_traces.with_options(**retries_of(spec))
+        with calls_end_with_the_flow():
+            while chunks := next_chunks(batch):
+                steps = [judge.submit(quote(chunk), return_state=False) for chunk in chunks]
+                wait_with_progress(steps, planned_traces(batch, chunks))
+                note_progress(batch, steps)
+        lease.check()
+        raise_problem(batch, finish_batch(batch))
+        return batch.row.batch_id

@@ -1,0 +1,128 @@
+"""Specs of trace evaluations: which production traces are judged, and by which evaluators."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.metric import CompositeSpec, MetricSpec
+from evalflows.specs.running import (
+    BreakerPause,
+    BreakerWindow,
+    BudgetUsd,
+    ChunkRetries,
+    ChunkRetryDelay,
+    Connections,
+    MaxCalls,
+    Metadata,
+    UseCache,
+)
+from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.spec_file import load_spec
+
+TraceScope = Literal["traces", "observations", "sessions"]
+Filter = str | dict[str, Any] | list[dict[str, Any]]
+MAPPED = ("input", "output", "expected_output", "metadata")
+"""What a mapper gives to the evaluators."""
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+class TraceEvaluationSpec(BaseModel):
+    """A trace evaluation, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
+
+    Each start judges what is new since the last one of the same name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(description="The evaluation's name; its watermark says what is new", min_length=1)
+    description: str = Field("", description="The purpose of the evaluation")
+    metadata: Metadata
+    scope: TraceScope = Field("traces", description="What one item is: a trace, an observation, or a whole session")
+    filter: Filter | None = Field(
+        None,
+        description="Which items: a condition in SQL on the columns of the view of the scope, or JSON as in Langfuse: "
+        '{"name": "answer", "tags": ["production"]}, or a list of {column, operator, value, type}',
+    )
+    mapper: str | dict[str, str] | None = Field(
+        None,
+        description='What evaluators get of an item: a function "module:name", or paths for input, output, '
+        "expected_output and metadata, such as {output: 'observations[type=retriever].output'}; default: its input, "
+        "output and metadata",
+    )
+    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
+        min_length=1, description="Evaluators of each item"
+    )
+    composites: list[CompositeSpec] = Field(
+        default_factory=list, description="Several metrics combined into one number per item"
+    )
+    metrics: dict[str, MetricSpec] = Field(
+        default_factory=dict, description="Direction, range and margin of metrics, by name"
+    )
+    score_configs: dict[str, ScoreConfigSpec] = Field(
+        default_factory=dict, description="Allowed values of scores that name one of these configs as their `config_id`"
+    )
+    settle_s: float | None = Field(
+        None,
+        ge=0,
+        description="Seconds without a new span after which an item is judged; default: 60, and 1800 for sessions",
+    )
+    max_items: int | None = Field(None, ge=1, description="Maximum number of items per start; the rest comes next")
+    fetch_batch_size: int = Field(200, ge=1, le=100_000, description="Items in memory at once; the next are read ahead")
+    max_concurrency: int | None = Field(
+        None, ge=1, description="Maximum number of items judged concurrently, per process"
+    )
+    connections: Connections
+    chunk_retries: ChunkRetries = 2
+    chunk_retry_delay_s: ChunkRetryDelay = 2.0
+    budget_usd: BudgetUsd = None
+    max_calls: MaxCalls = None
+    breaker_window: BreakerWindow = 20
+    breaker_pause_s: BreakerPause = 10.0
+    use_cache: UseCache = True
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "TraceEvaluationSpec":
+        names = [*(e.metric for e in self.evaluators), *(composite.name for composite in self.composites)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"evaluators: two are called {name!r}, wanted unique names")
+        for evaluator in self.evaluators:
+            if evaluator.controls is not None:
+                raise ValueError(f"evaluators: {evaluator.metric!r}: got controls, wanted them only in experiments")
+        if isinstance(self.mapper, dict) and (unknown := self.mapper.keys() - {*MAPPED}):
+            raise ValueError(f"mapper: got {min(unknown)!r}, wanted any of {', '.join(MAPPED)}")
+        return self
+
+    @field_validator("evaluators")
+    @classmethod
+    def _names_stand(cls, evaluators: list[EvaluatorSpec]) -> list[EvaluatorSpec]:
+        """Call evaluators as their functions, also those called like a measure of runs, which traces do not have."""
+        return [
+            one if one.name or not one.own_name else one.model_copy(update={"name": one.own_name}) for one in evaluators
+        ]
+
+    def direction(self, metric: str) -> MetricSpec:
+        """Return the declared properties of a metric, with its direction filled in."""
+        declared = self.metrics.get(metric, MetricSpec())
+        return declared.model_copy(update={"higher_is_better": declared.is_higher_better(metric)})
+
+    @property
+    def settles_after_s(self) -> float:
+        """Seconds without a new span after which an item is judged."""
+        if self.settle_s is not None:
+            return self.settle_s
+        return 1800.0 if self.scope == "sessions" else 60.0
+
+
+def load_trace_evaluation(path: str | Path, changes: Sequence[str] = ()) -> TraceEvaluationSpec:
+    """Read a spec file (YAML), with changes such as `max_items=100` applied.
+
+    Raise InputError, in one line, if the file is invalid.
+    """
+    return load_spec(TraceEvaluationSpec, path, changes, wanted="name, evaluators")

@@ -1,0 +1,55 @@
+"""Batches of trace evaluations: their rows, and the scores of the items that they judged."""
+
+import json
+from dataclasses import replace
+from datetime import datetime
+
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import ask_arrow
+from evalflows.store.parquet import Store
+from evalflows.store.queries.trace_filter import condition
+from evalflows.store.queries.trace_items import Window, item_keys, scores_of_items
+from evalflows.store.records import ScoreRow, from_json
+from evalflows.store.schemas import to_rows
+from evalflows.store.trace_records import WatermarkRow
+
+ITEMS_AT_ONCE = 50_000
+
+
+def batch_row(store: Store, batch_id: str) -> WatermarkRow:
+    """Return the row of a batch. Raise InputError if there is none."""
+    rows = to_rows("watermarks", ask_arrow(store, "select * from source.watermarks where batch_id = ?", [batch_id]))
+    if not rows:
+        raise InputError(f"batch: got {batch_id!r}, wanted the id of a batch in {store.layout.root}")
+    row: WatermarkRow = rows[0]
+    return row
+
+
+def last_item(store: Store, batch_id: str) -> tuple[datetime, str]:
+    """Return the moment and the id of the last item of a batch that stopped before its window's end.
+
+    Raise InputError for another batch.
+    """
+    query = "select until, until_id from source.watermarks where batch_id = ? and until_id is not null"
+    found = store.query(query, [batch_id])
+    if not found:
+        raise InputError(f"resume: got {batch_id!r}, wanted a batch that stopped before its last item")
+    return found[0][0], found[0][1]
+
+
+def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
+    """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first."""
+    versions = [described["version"] for described in json.loads(row.evaluators)]
+    behind = None if row.resumed_from is None else last_item(store, row.resumed_from)
+    window = Window(moment="started_at", since=row.since, until=row.started_at, behind=behind, newest_first=True)
+    found: list[ScoreRow] = []
+    left = row.items_fetched
+    while left:
+        only = condition(from_json(row.filter), row.scope)
+        keys = item_keys(store, row.scope, only, window, min(left, ITEMS_AT_ONCE))
+        if not keys:
+            break
+        found += scores_of_items(store, kind, keys, versions)
+        left -= len(keys)
+        window = replace(window, behind=(keys[-1].moment, keys[-1].id))
+    return found

@@ -1,0 +1,132 @@
+"""Judge production items: read a chunk of them, map it, and let every evaluator judge what it has not judged yet."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from evalflows.execution.judging import Run, is_final
+from evalflows.execution.progress import tally
+from evalflows.execution.running_traces import RunningTraceEvaluation, running_traces
+from evalflows.execution.trace_chunks import CHUNKS_AT_ONCE, Counts, TraceChunk
+from evalflows.execution.trace_judging import KINDS, TraceJudging, composite_scores
+from evalflows.execution.trace_runs import Item, run_of
+from evalflows.llm import loop
+from evalflows.llm.usage import NO_USAGE, Usage
+from evalflows.specs.errors import UNREACHABLE
+from evalflows.store.parquet import Store
+from evalflows.store.queries.trace_items import ItemKey, observations_of, scores_of_items
+from evalflows.store.records import ScoreRow
+from evalflows.store.schemas import TRACE_SCORE_TABLES
+from evalflows.store.spool import Spool
+from evalflows.tasks.provider_limit import within_provider_limits
+from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.telemetry.reading import observation_view, session_view, trace_view
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+)
+def judge_traces(chunk: TraceChunk) -> Counts:
+    """Judge the items of a chunk that have no judgement by the same version of an evaluator yet.
+
+    Raise TransientFailuresError if transient failures remain and Prefect will retry.
+    """
+    evaluation, last = running_traces(chunk.batch), is_last_attempt()
+    await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in evaluation.evaluators])
+    store, spec = evaluation.store, evaluation.spec
+    before = scores_of_items(store, KINDS[spec.scope], chunk.keys, _versions(evaluation))
+    pending = _pending(evaluation, chunk.keys, before)
+    tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
+    items = _items(store, chunk, pending)
+    runs: list[Run] = loop.run(_runs(evaluation, items, chunk.owner))
+    reopened(store, chunk.owner)
+    with (
+        within_provider_limits(evaluation.judging_on, len(runs) * len(evaluation.evaluators), CHUNKS_AT_ONCE),
+        Spool(store, chunk.owner, chunk.part) as spool,
+    ):
+        judging = TraceJudging(evaluation, items, spool, before, partial(tally.add, chunk, "judgements"))
+        loop.run(judging.judge(runs))
+        composites = composite_scores(evaluation, [output for _, output in runs], judging)
+        for score in composites:
+            spool.add("scores", score, flush=False)
+    if judging.transient and not last:
+        retry_later(
+            [(chunk, judging.transient)], "judgements", f"{judging.transient} judgements of {len(runs)} items failed"
+        )
+    return _counts(chunk, runs, judging, composites, before)
+
+
+def reopened(store: Store, owner: str) -> None:
+    """Make the sealed scores of a day open again, so that more can be added."""
+    store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
+
+
+def _versions(evaluation: RunningTraceEvaluation) -> list[str]:
+    return [judge.version for evaluator in evaluation.evaluators for judge in evaluator.all]
+
+
+def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:
+    """Return the items that an evaluator has not judged yet."""
+    names = {evaluator.bound.name for evaluator in evaluation.evaluators}
+    judged: dict[str, set[str]] = {}
+    for row in before:
+        if is_final(row):
+            judged.setdefault(row.subject_id, set()).add(row.evaluator)
+    return [key for key in keys if not names <= judged.get(key.id, set())]
+
+
+def _items(store: Store, chunk: TraceChunk, keys: Sequence[ItemKey]) -> list[Item]:
+    """Return the items as mappers get them, in the order of their keys."""
+    by_trace = observations_of(store, keys)
+    traces = {identity: rows for identity, rows in by_trace.items() if rows}
+    match chunk.batch.scope:
+        case "observations":
+            spans = {f"{row.trace_id}/{row.span_id}": row for rows in traces.values() for row in rows}
+            return [observation_view(spans[key.id]) for key in keys if key.id in spans]
+        case "sessions":
+            of_session = [[trace_view(traces[one]) for one in key.trace_ids if one in traces] for key in keys]
+            return [session_view(found) for found in of_session if found]
+        case "traces":
+            return [trace_view(traces[key.id]) for key in keys if key.id in traces]
+
+
+async def _runs(evaluation: RunningTraceEvaluation, items: Iterable[Item], owner: str) -> list[Run]:
+    return [await run_of(item, evaluation.mapper, owner) for item in items]
+
+
+def _counts(
+    chunk: TraceChunk,
+    runs: Sequence[Run],
+    judging: TraceJudging,
+    composites: Sequence[ScoreRow],
+    before: Sequence[ScoreRow],
+) -> Counts:
+    known = {row.score_id for row in before if is_final(row)}
+    of_items = [[r for r in judging.scores_of(run.run_id) if r.score_id not in known] for _, run in runs]
+    rows = [row for made in of_items for row in made]
+    failed = sum(bool(made) and all(row.status != "scored" for row in made) for made in of_items)
+    return Counts(
+        fetched=len(chunk.keys),
+        processed=len(chunk.keys) - failed,
+        failed=failed,
+        scores=sum(row.status == "scored" for row in rows),
+        composites=sum(row.status == "scored" for row in composites),
+        unreached=sum(row.error_kind in UNREACHABLE | {"stopped"} for row in rows),
+        over_budget=sum(row.error_kind == "over_budget" for row in rows),
+        usage=sum((_usage(row) for row in rows), NO_USAGE),
+    )
+
+
+def _usage(row: ScoreRow) -> Usage:
+    cost = 0.0 if row.calls == 0 else row.cost_usd
+    return Usage(
+        calls=row.calls,
+        calls_cached=row.calls_cached,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
+        cost_usd=cost,
+    )

@@ -1,0 +1,245 @@
+"""Batches of a trace evaluation: what is new since its watermark, a part at a time, and what became of it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from importlib.metadata import version
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectFuture
+
+from evalflows.execution.progress import Planned, tally
+from evalflows.execution.running_traces import (
+    described,
+    evaluation_id,
+    forget_traces,
+    prepare_traces,
+    running_traces,
+)
+from evalflows.execution.trace_chunks import KEYS_AT_ONCE, Counts, TraceChunk, trace_chunks
+from evalflows.llm import loop
+from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store.leases.lease import Lease, leased
+from evalflows.store.observations import last_recorded, seal_past_days
+from evalflows.store.open_owners import open_owners
+from evalflows.store.parquet import Store
+from evalflows.store.queries.trace_batches import last_item
+from evalflows.store.queries.trace_filter import condition
+from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, unreached
+from evalflows.store.records import ExperimentState, after, now, to_json
+from evalflows.store.schemas import TRACE_SCORE_TABLES
+from evalflows.store.spool import ENDING_S, recover, spool_folder
+from evalflows.store.trace_records import WatermarkRow
+from evalflows.tasks.provider_limit import check_limits
+from evalflows.tasks.start_columns import flow_run_id, id_of_start
+
+AGAIN_FOR = timedelta(days=7)
+"""How long after it began an item is judged again if its judge could not be reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Items by when they began, whether they are new or not."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    newest_first: bool = False
+    resume: str | None = None  # the batch whose rest is judged
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """A batch in progress: what is left to judge, and what became of the rest."""
+
+    row: WatermarkRow
+    spec: TraceEvaluationSpec
+    condition: str | None
+    window: Window
+    again: list[ItemKey]  # items of earlier batches whose judges could not be reached
+    counts: Counts = field(default_factory=Counts)
+    n_chunks: int = 0
+    is_done: bool = False  # all items of the window were judged
+
+    @property
+    def left(self) -> int | None:
+        """How many more items this start may take; None for all."""
+        return None if self.spec.max_items is None else max(0, self.spec.max_items - self.counts.fetched)
+
+
+def lease_of_evaluation(spec: TraceEvaluationSpec) -> AbstractContextManager[Lease]:
+    """Hold the lease of an evaluation's name during a block. Another start of it waits, then judges what is new."""
+    work = f"trace evaluation {spec.name!r}"
+    return leased(Store(), evaluation_id(spec.name), work, wait=True, on_loss=loop.stop)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> Batch:
+    """Start a batch: of what is new since the evaluation's watermark, or of what began in the time of a backfill.
+
+    Raise InputError for a spec that cannot work, and for a limit that Prefect does not have.
+    """
+    spec = prepare_traces(spec)
+    check_limits(spec.connections)
+    store = Store()
+    seal_past_days(store, now().date().isoformat())
+    identity = evaluation_id(spec.name)
+    for folder in spool_folder(store).glob(f"{identity}-*"):
+        recover(store, folder.name, ENDING_S)
+    window = _new(store, spec, identity) if backfill is None else _began(store, backfill)
+    started_at = after(_newest_start(store, identity))
+    row = WatermarkRow(
+        batch_id=id_of_start("batch"),
+        evaluation_id=identity,
+        name=spec.name,
+        kind="schedule" if backfill is None else "backfill",
+        scope=spec.scope,
+        filter=None if spec.filter is None else to_json(spec.filter),
+        evaluators=to_json(described(spec)),
+        spec=spec.model_dump_json(),
+        since=window.since,
+        resumed_from=backfill.resume if backfill else None,
+        state="running",
+        evalflows_version=version("evalflows"),
+        flow_run_id=flow_run_id(),
+        started_at=started_at,
+        recorded_at=started_at,
+    )
+    _write(store, row)
+    again = _again(store, row, spec) if backfill is None else []
+    return Batch(row=row, spec=spec, condition=condition(spec.filter, spec.scope), window=window, again=again)
+
+
+def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
+    """Return the window from the watermark to the items that have settled, by the time of recording.
+
+    The newest recording counts as now if the clock was set back behind it.
+    """
+    query = """select until, until_id from source.watermarks
+               where evaluation_id = ? and kind = 'schedule' and until is not null order by recorded_at desc limit 1"""
+    found = store.query(query, [identity])
+    since, last = found[0] if found else (None, None)
+    latest = max([now(), *filter(None, [last_recorded(store)])])
+    until = latest - timedelta(seconds=spec.settles_after_s)
+    if last is None:
+        return Window(moment="recorded_at", since=since, until=max(until, since or until))
+    earlier = since - timedelta(microseconds=1)  # the last item's moment is not done with
+    return Window(moment="recorded_at", since=earlier, until=max(until, since), behind=(since, last))
+
+
+def _began(store: Store, backfill: Backfill) -> Window:
+    """Return the window of a backfill, or its rest behind the last item of the batch that it resumes."""
+    since, until = backfill.since, backfill.until
+    if since is not None and until is not None and since >= until:
+        raise InputError(f"backfill: got from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}, wanted a later end")
+    behind = None if backfill.resume is None else last_item(store, backfill.resume)
+    newest = backfill.newest_first
+    return Window(moment="started_at", since=since, until=until or now(), behind=behind, newest_first=newest)
+
+
+def _newest_start(store: Store, identity: str) -> datetime | None:
+    newest = store.query("select max(recorded_at) from source.watermarks where evaluation_id = ?", [identity])
+    return newest[0][0]  # type: ignore[no-any-return]
+
+
+def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[ItemKey]:
+    """Return items of earlier batches whose judges could not be reached."""
+    since = row.started_at - AGAIN_FOR
+    versions = [judge.version for evaluator in running_traces(row).evaluators for judge in evaluator.all]
+    ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    return keys_of_items(store, spec.scope, ids, since)
+
+
+def next_chunks(batch: Batch) -> list[TraceChunk]:
+    """Return the next chunks to judge; none if the batch has ended."""
+    keys = batch.again or _next_keys(batch)
+    batch.again = []
+    if batch.left is not None:
+        keys = keys[: batch.left]
+    chunks = trace_chunks(batch.row, keys, batch.spec.fetch_batch_size, batch.n_chunks)
+    batch.n_chunks += len(chunks)
+    return chunks
+
+
+def _next_keys(batch: Batch) -> list[ItemKey]:
+    """Return the keys of the next items in order, and move the window's start behind them."""
+    limit = KEYS_AT_ONCE if batch.left is None else min(KEYS_AT_ONCE, batch.left)
+    if batch.is_done or limit == 0 or batch.counts.over_budget:
+        return []
+    keys = item_keys(Store(), batch.spec.scope, batch.condition, batch.window, limit)
+    batch.is_done = len(keys) < limit
+    if keys:
+        batch.window = replace(batch.window, behind=(keys[-1].moment, keys[-1].id))
+    return keys
+
+
+def planned_traces(batch: Batch, chunks: Sequence[TraceChunk]) -> Planned:
+    """Return the work planned for some chunks."""
+    items = sum(len(chunk.keys) for chunk in chunks)
+    owners = frozenset(chunk.owner for chunk in chunks)
+    return Planned(owners=owners, judgements=items * len(batch.spec.evaluators), stage="judging traces")
+
+
+def note_progress(batch: Batch, steps: Sequence[PrefectFuture[Counts]]) -> None:
+    """Count what became of judged chunks, and move the watermark behind them. Raise what a chunk raised."""
+    for step in steps:
+        batch.counts += step.result()
+    _write(Store(), _counted(batch, "running"))
+
+
+def finish_batch(batch: Batch) -> str | None:
+    """Write a batch's last row, and seal the scores of past days. Return what is wrong with it, in words."""
+    store, reason = Store(), _problem(batch)
+    forget_traces(batch.row.batch_id)
+    row = replace(_counted(batch, "incomplete" if reason else "completed"), reason=reason, ended_at=now())
+    _write(store, row)
+    today = now().date().isoformat()
+    owners = open_owners(store, "scores", f"{row.evaluation_id}-")
+    tally.forget(frozenset(owners))
+    for owner in owners:
+        if owner[-10:] < today:
+            store.seal(owner, TRACE_SCORE_TABLES)
+    store.seal(row.evaluation_id, ["watermarks"])
+    return None if reason is None else f"trace evaluation {row.name!r} ({row.batch_id}): {reason}"
+
+
+def raise_problem(batch: Batch, problem: str | None) -> None:
+    """Raise IncompleteError if something is wrong with a batch."""
+    if problem is not None:
+        raise IncompleteError(problem, batch=batch.row.batch_id)
+
+
+def _problem(batch: Batch) -> str | None:
+    counts = batch.counts
+    if counts.over_budget:
+        return f"the budget is used up: {counts.over_budget} judgements were not made; the next start makes them"
+    if counts.unreached:
+        return f"{counts.unreached} judgements failed: a model could not be reached; the next start tries them again"
+    return None
+
+
+def _counted(batch: Batch, state: ExperimentState) -> WatermarkRow:
+    counts, window = batch.counts, batch.window
+    moment, last = window.behind or (batch.row.since, None)
+    return replace(
+        batch.row,
+        until=window.until if batch.is_done else moment,
+        until_id=None if batch.is_done else last,
+        state=state,
+        items_fetched=counts.fetched,
+        items_processed=counts.processed,
+        items_failed=counts.failed,
+        scores_created=counts.scores,
+        composite_scores_created=counts.composites,
+        calls=counts.usage.calls,
+        calls_cached=counts.usage.calls_cached,
+        cost_usd=counts.usage.cost_usd,
+        recorded_at=after(batch.row.recorded_at),
+    )
+
+
+def _write(store: Store, row: WatermarkRow) -> None:
+    store.reopen(row.evaluation_id, ["watermarks"])
+    store.append("watermarks", row.evaluation_id, row.batch_id, [row])

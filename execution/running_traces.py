@@ -23,14 +23,14 @@ from evalflows.execution.running_experiment import (
     endpoints_of,
     judging_workers,
 )
-from evalflows.execution.trace_runs import Mapper, load_mapper
+from evalflows.execution.trace_runs import Mapper, load_mapper, mapper_version
 from evalflows.execution.workers import Workers
 from evalflows.llm.budget import Budget
 from evalflows.llm.caller import Endpoint
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.specs.reference import load, parts_of, version_of
+from evalflows.specs.reference import load, parts_of
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
@@ -47,6 +47,7 @@ class RunningTraceEvaluation:
     spec: TraceEvaluationSpec
     evaluators: Sequence[RunnableEvaluator]
     mapper: Mapper
+    mapper_version: str | None
     judging: Workers
     judging_on: Sequence[Endpoint]
     budget: Budget
@@ -92,9 +93,9 @@ def described(spec: TraceEvaluationSpec) -> list[dict[str, Any]]:
         {"name": composite.name, "version": composite_version(composite, spec), "scope": "composite"}
         for composite in spec.composites
     ]
-    if isinstance(spec.mapper, str):
-        mapper = load(spec.mapper)
-        found.append({"name": "mapper", "version": version_of(mapper), "scope": "mapper", "code": parts_of(mapper)})
+    if spec.mapper is not None:
+        code = parts_of(load(spec.mapper)) if isinstance(spec.mapper, str) else spec.mapper
+        found.append({"name": "mapper", "version": mapper_version(spec.mapper), "scope": "mapper", "code": code})
     return found
 
 
@@ -126,6 +127,7 @@ def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
         spec=spec,
         evaluators=evaluators,
         mapper=load_mapper(spec.mapper),
+        mapper_version=mapper_version(spec.mapper),
         judging=judging_workers(spec, connections_of(prepared)),
         judging_on=endpoints_of(evaluators),
         budget=budget,

@@ -26,6 +26,7 @@ class TraceJudging(Judging):
     def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item], *args: Any) -> None:
         super().__init__(evaluation.evaluators, evaluation.judging, *args)
         self._kind = KINDS[evaluation.spec.scope]
+        self._mapper_version = evaluation.mapper_version
         self._items = {item_id(item): item for item in items}
 
     def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[Run]:
@@ -40,6 +41,7 @@ class TraceJudging(Judging):
             output,
             result,
             kind=self._kind,
+            mapper_version=self._mapper_version,
             evaluator=evaluator.bound.name,
             version=evaluator.version,
             declared_version=evaluator.spec.version,
@@ -52,6 +54,7 @@ def item_score(
     result: EvaluationResult,
     *,
     kind: SubjectKind,
+    mapper_version: str | None,
     evaluator: str,
     version: str,
     declared_version: str | None = None,
@@ -59,7 +62,7 @@ def item_score(
 ) -> ScoreRow:
     """Return the score row of one item."""
     return ScoreRow(
-        score_id=derived_id(kind, output.run_id, result.turn, result.metric, version),
+        score_id=derived_id(kind, output.run_id, result.turn, result.metric, version, mapper_version),
         subject_kind=kind,
         subject_id=output.run_id,
         subject_at=output.started_at,
@@ -68,6 +71,7 @@ def item_score(
         evaluator_version=version,
         declared_version=declared_version,
         sampling_rate=sampling_rate,
+        mapper_version=mapper_version,
         **score_columns(result),
     )
 
@@ -82,9 +86,16 @@ def composite_scores(
         version = composite_version(composite, spec)
         metrics = {metric: spec.direction(metric) for metric in composite.metrics}
         for output, result, rate in composite_results(composite, metrics, outputs, of_run):
-            kind = KINDS[spec.scope]
-            of = {"kind": kind, "evaluator": composite.name, "version": version, "sampling_rate": rate}
-            rows.append(item_score(output, result, **of))  # type: ignore[arg-type]
+            row = item_score(
+                output,
+                result,
+                kind=KINDS[spec.scope],
+                mapper_version=evaluation.mapper_version,
+                evaluator=composite.name,
+                version=version,
+                sampling_rate=rate,
+            )
+            rows.append(row)
     return rows
 
 

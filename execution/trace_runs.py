@@ -8,7 +8,7 @@ from typing import Any
 from evalflows.execution.judging import Run
 from evalflows.llm.wrapped import plain
 from evalflows.specs.errors import InputError
-from evalflows.specs.reference import load
+from evalflows.specs.reference import load, version_of
 from evalflows.specs.trace_evaluation import MAPPED
 from evalflows.specs.user_frames import fault_text
 from evalflows.store.records import ExampleRow, OutputRow, to_json
@@ -51,6 +51,16 @@ def load_mapper(given: str | dict[str, str] | None) -> Mapper:
     return lambda item: EvaluatorInputs(
         **{name: at_path(item, paths[name]) if name in paths else None for name in MAPPED}
     )
+
+
+def mapper_version(given: str | dict[str, str] | None) -> str | None:
+    """Return the version of a mapper, which is that of its code or its paths; None for the default.
+
+    The same evaluator judges an item again if it sees it through another mapper.
+    """
+    if given is None:
+        return None
+    return version_of(load(given)) if isinstance(given, str) else version_of(at_path, sorted(given.items()))
 
 
 def _by_argument(function: Callable[..., Any]) -> Mapper:

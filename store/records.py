@@ -260,6 +260,7 @@ class ScoreRow:
     latency_s: float | None = None
     metadata: Json | None = None
     subject_at: datetime | None = None  # when the judged trace, observation or session began; None for others
+    mapper_version: str | None = None  # of what mapped the judged item to inputs and outputs; None if nothing did
     recorded_at: datetime = field(default_factory=now)
 
 

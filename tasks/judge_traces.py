@@ -38,7 +38,7 @@ def judge_traces(chunk: TraceChunk) -> Counts:
     evaluation, last = running_traces(chunk.batch), is_last_attempt()
     await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in evaluation.evaluators])
     store, spec = evaluation.store, evaluation.spec
-    before = scores_of_items(store, KINDS[spec.scope], chunk.keys, _versions(evaluation))
+    before = scores_of_items(store, KINDS[spec.scope], chunk.keys, _versions(evaluation), evaluation.mapper_version)
     pending = _pending(evaluation, chunk.keys, before)
     tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
     items = _items(store, chunk, pending)

@@ -156,6 +156,10 @@ class SessionView:
     traces: list[TraceView] = field(default_factory=list)
 
     @property
+    def session_id(self) -> str:
+        return self.id
+
+    @property
     def input(self) -> Any:
         return self.traces[0].input if self.traces else None
 

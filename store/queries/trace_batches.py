@@ -39,7 +39,9 @@ def last_item(store: Store, batch_id: str) -> tuple[datetime, str]:
 
 def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
     """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first."""
-    versions = [described["version"] for described in json.loads(row.evaluators)]
+    parts = json.loads(row.evaluators)
+    versions = [described["version"] for described in parts if described.get("scope") != "mapper"]
+    mapper_version = next((described["version"] for described in parts if described.get("scope") == "mapper"), None)
     behind = None if row.resumed_from is None else last_item(store, row.resumed_from)
     window = Window(moment="started_at", since=row.since, until=row.started_at, behind=behind, newest_first=True)
     found: list[ScoreRow] = []
@@ -49,7 +51,7 @@ def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
         keys = item_keys(store, row.scope, only, window, min(left, ITEMS_AT_ONCE))
         if not keys:
             break
-        found += scores_of_items(store, kind, keys, versions)
+        found += scores_of_items(store, kind, keys, versions, mapper_version)
         left -= len(keys)
         window = replace(window, behind=(keys[-1].moment, keys[-1].id))
     return found

@@ -155,15 +155,24 @@ def unreached(
     return [identity for (identity,) in store.query(query, values)]
 
 
-def scores_of_items(store: Store, kind: str, keys: Sequence[ItemKey], versions: Iterable[str]) -> list[ScoreRow]:
-    """Return the scores that evaluators of these versions have given to items, in any trace evaluation."""
+def scores_of_items(
+    store: Store, kind: str, keys: Sequence[ItemKey], versions: Iterable[str], mapper_version: str | None
+) -> list[ScoreRow]:
+    """Return the scores that evaluators of these versions have given to items by a mapper, in any trace evaluation."""
     data = ask_arrow(
         store,
         """select * from source.scores
            where starts_with(experiment_id, 'eval-') and right(experiment_id, 10) between ? and ?
                  and subject_kind = ? and evaluator_version in (select unnest(?))
-                 and subject_id in (select unnest(?))""",
-        [min(key.day for key in keys), max(key.day for key in keys), kind, sorted(versions), [key.id for key in keys]],
+                 and mapper_version is not distinct from ? and subject_id in (select unnest(?))""",
+        [
+            min(key.day for key in keys),
+            max(key.day for key in keys),
+            kind,
+            sorted(versions),
+            mapper_version,
+            [key.id for key in keys],
+        ],
     )
     return to_rows("scores", data)
 

@@ -75,7 +75,9 @@ class WatchSpec(BaseModel):
         "of skewed scores cover less often than stated",
     )
     minimum: float | None = Field(None, description="threshold: the mean should be at least this")
-    maximum: float | None = Field(None, description="threshold: the mean should be at most this; failure_share: as well")
+    maximum: float | None = Field(
+        None, description="threshold: the mean should be at most this; failure_share: as well"
+    )
     against: str | None = Field(
         None,
         description=f"fall: `{PREVIOUS}` for the previous window (the default), or the name of an experiment for its "

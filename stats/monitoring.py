@@ -8,7 +8,7 @@ import numpy as np
 
 from evalflows.stats.arrays import FloatArray, checked_confidence_level
 from evalflows.stats.clusters import ROUNDING
-from evalflows.stats.distributions import clipped, log_normal_cdf, t_interval, t_quantile
+from evalflows.stats.distributions import clipped, log_normal_cdf, normal_quantile, t_interval, t_quantile
 from evalflows.stats.mean import MeanEstimate
 from evalflows.stats.proportions import constant_interval, score_interval
 
@@ -51,18 +51,20 @@ def window_mean(
     The standard error is cluster-robust with the correction G / (G - 1), as in `stats.clusters.standard_error`
     (Cameron & Miller 2015), of the ratio S / N, so that values may have weights. For 0 and 1 the interval is Wilson's
     for the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015), otherwise Student's t, clipped to
-    `bounds`. The degrees of freedom are those of as many clusters of equal size as tell as much (Kish 1965), less one.
+    `bounds`. With clusters the quantile is that of t; the degrees of freedom are those of as many clusters of equal size as tell as much (Kish 1965), less one.
     If the values do not vary, the interval follows from the bounds (`stats.proportions.constant_interval`). There is
     none for fewer than two clusters.
     """
     confidence_level, mean = checked_confidence_level(confidence_level), sums.mean
     kind = "cluster-robust " if sums.clusters < sums.n else ""
-    error = _standard_error(sums)
+    error = mean_standard_error(sums)
     interval, reason = None, None
     if mean is None or sums.clusters < 2:
         reason = "too few values: an interval needs at least 2, in 2 clusters"
     elif sums.is_binary:
-        quantile = t_quantile(confidence_level, _degrees_of_freedom(sums))
+        quantile = normal_quantile(confidence_level)
+        if sums.clusters < sums.n:
+            quantile = t_quantile(confidence_level, _degrees_of_freedom(sums))
         interval = score_interval(min(max(mean, 0.0), 1.0), _effective_size(sums, mean, error), quantile)
     elif error:
         interval = t_interval(mean, error, df=_degrees_of_freedom(sums), confidence_level=confidence_level)
@@ -85,7 +87,7 @@ def window_mean(
     )
 
 
-def _standard_error(sums: WindowSums) -> float:
+def mean_standard_error(sums: WindowSums) -> float:
     """Return the cluster-robust standard error of the mean; 0.0 if it is only rounding, or cannot be estimated."""
     mean = sums.mean
     if mean is None or sums.clusters < 2:

@@ -105,7 +105,9 @@ def traces_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[Window
                quantile_cont(latency_s, 0.95), sum(cost_usd)
         from sliced group by start, slice order by 1, 2"""
     names = WindowTraces.__slots__
-    return [WindowTraces(**dict(zip(names, (_moment(start), *rest), strict=True))) for start, *rest in _rows(store, sql)]
+    return [
+        WindowTraces(**dict(zip(names, (_moment(start), *rest), strict=True))) for start, *rest in _rows(store, sql)
+    ]
 
 
 def first_day(store: Store, evaluation_id: str) -> date | None:
@@ -137,10 +139,11 @@ def _traces(wanted: WindowsWanted, day: date) -> str:
 def _items(wanted: WindowsWanted, day: date) -> str:
     """Return the views of the judgements and measures of a day, each with its window, cluster and slices."""
     versions = ", ".join(map(quoted, sorted(wanted.versions))) or "null"
-    trace = {"traces": "subject_id", "observations": "split_part(subject_id, '/', 1)", "sessions": "subject_id"}
-    joined = {"sessions": "t.cluster = s.subject_id"}.get(wanted.scope, f"t.trace_id = s.{trace[wanted.scope]}")
-    if wanted.scope == "observations":
-        joined = "t.trace_id = split_part(s.subject_id, '/', 1)"
+    joined = {
+        "traces": "t.trace_id = s.subject_id",
+        "observations": "t.trace_id = split_part(s.subject_id, '/', 1)",
+        "sessions": "t.cluster = s.subject_id",
+    }[wanted.scope]
     kind = wanted.scope.removesuffix("s")
     measured = ", ".join(f"{{'metric': '{name}', 'value': {_COLUMNS[name]}}}" for name in MEASURED)
     fields = "cluster, tags, version, models, environment"

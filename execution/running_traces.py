@@ -54,6 +54,11 @@ class RunningTraceEvaluation:
     budget: Budget
     made_at: datetime
 
+    @property
+    def versions(self) -> list[str]:
+        """The versions of all evaluators, with their tiers and fallbacks."""
+        return [judge.version for evaluator in self.evaluators for judge in evaluator.all]
+
 
 _running: dict[str, RunningTraceEvaluation] = {}
 _lock = threading.Lock()

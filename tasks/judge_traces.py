@@ -22,7 +22,7 @@ from evalflows.store.records import ScoreRow
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import await_breakers, is_last_attempt, is_retry, only_transient, retry_later
 
 
 @task(
@@ -37,8 +37,8 @@ def judge_traces(chunk: TraceChunk) -> Counts:
     """
     evaluation, last = running_traces(chunk.batch), is_last_attempt()
     await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in evaluation.evaluators])
-    store, spec = evaluation.store, evaluation.spec
-    before = scores_of_items(store, KINDS[spec.scope], chunk.keys, _versions(evaluation), evaluation.mapper_version)
+    store = evaluation.store
+    before = _before(evaluation, chunk)
     pending = _pending(evaluation, chunk.keys, before)
     tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
     items = items_of(store, chunk.batch.scope, pending)
@@ -65,8 +65,13 @@ def reopened(store: Store, owner: str) -> None:
     store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
 
 
-def _versions(evaluation: RunningTraceEvaluation) -> list[str]:
-    return [judge.version for evaluator in evaluation.evaluators for judge in evaluator.all]
+def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[ScoreRow]:
+    """Return the scores that the chunk's items have: those from before the batch, and in a retry, also its own."""
+    keys = chunk.keys if is_retry() else [key for key in chunk.keys if key.id in chunk.scored]
+    if not keys:
+        return []
+    kind = KINDS[evaluation.spec.scope]
+    return scores_of_items(evaluation.store, kind, keys, evaluation.versions, evaluation.mapper_version)
 
 
 def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:

@@ -19,6 +19,7 @@ from evalflows.execution.running_traces import (
     running_traces,
 )
 from evalflows.execution.trace_chunks import KEYS_AT_ONCE, Counts, TraceChunk, trace_chunks
+from evalflows.execution.trace_judging import KINDS
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
@@ -28,7 +29,7 @@ from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_batches import last_item
 from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, unreached
+from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, scored_items, unreached
 from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder
@@ -151,8 +152,7 @@ def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[I
                and state <> 'completed'"""
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
-    versions = [judge.version for evaluator in running_traces(row).evaluators for judge in evaluator.all]
-    ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    ids = unreached(store, row.evaluation_id, running_traces(row).versions, UNREACHABLE, since, KEYS_AT_ONCE)
     return keys_of_items(store, spec.scope, ids, since)
 
 
@@ -162,7 +162,10 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     batch.again = []
     if batch.left is not None:
         keys = keys[: batch.left]
-    chunks = trace_chunks(batch.row, keys, batch.spec.fetch_batch_size, batch.n_chunks)
+    evaluation = running_traces(batch.row)
+    of = (KINDS[batch.spec.scope], keys, evaluation.versions, evaluation.mapper_version)
+    scored = scored_items(evaluation.store, *of) if keys else frozenset()
+    chunks = trace_chunks(batch.row, keys, scored, batch.spec.fetch_batch_size, batch.n_chunks)
     batch.n_chunks += len(chunks)
     return chunks
 

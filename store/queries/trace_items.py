@@ -155,26 +155,32 @@ def unreached(
     return [identity for (identity,) in store.query(query, values)]
 
 
+def scored_items(
+    store: Store, kind: str, keys: Sequence[ItemKey], versions: Iterable[str], mapper_version: str | None
+) -> frozenset[str]:
+    """Return the ids of the items that have any score of which `scores_of_items` would give the whole row."""
+    query = f"select distinct subject_id from source.scores where {_SCORES_OF_ITEMS}"
+    return frozenset(identity for (identity,) in store.query(query, _of_items(kind, keys, versions, mapper_version)))
+
+
 def scores_of_items(
     store: Store, kind: str, keys: Sequence[ItemKey], versions: Iterable[str], mapper_version: str | None
 ) -> list[ScoreRow]:
     """Return the scores that evaluators of these versions have given to items by a mapper, in any trace evaluation."""
-    data = ask_arrow(
-        store,
-        """select * from source.scores
-           where starts_with(experiment_id, 'eval-') and right(experiment_id, 10) between ? and ?
-                 and subject_kind = ? and evaluator_version in (select unnest(?))
-                 and mapper_version is not distinct from ? and subject_id in (select unnest(?))""",
-        [
-            min(key.day for key in keys),
-            max(key.day for key in keys),
-            kind,
-            sorted(versions),
-            mapper_version,
-            [key.id for key in keys],
-        ],
-    )
-    return to_rows("scores", data)
+    query = f"select * from source.scores where {_SCORES_OF_ITEMS}"
+    return to_rows("scores", ask_arrow(store, query, _of_items(kind, keys, versions, mapper_version)))
+
+
+_SCORES_OF_ITEMS = """
+    starts_with(experiment_id, 'eval-') and right(experiment_id, 10) between ? and ? and subject_kind = ?
+    and evaluator_version in (select unnest(?)) and mapper_version is not distinct from ?
+    and subject_id in (select unnest(?))"""
+
+
+def _of_items(kind: str, keys: Sequence[ItemKey], versions: Iterable[str], mapper_version: str | None) -> list[object]:
+    """Return the values of _SCORES_OF_ITEMS."""
+    days = [key.day for key in keys]
+    return [min(days), max(days), kind, sorted(versions), mapper_version, [key.id for key in keys]]
 
 
 def keys_of_items(store: Store, scope: TraceScope, ids: Sequence[str], since: datetime) -> list[ItemKey]:

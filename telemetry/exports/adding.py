@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, describe
 from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.observations import seal_past_days, write_observations
 from evalflows.store.parquet import Store
@@ -86,8 +86,9 @@ def _part(record: Record, read: Reader | None, added: Added) -> Iterator[Telemet
         return
     try:
         part = read(record.value)
-    except (InputError, ValueError, TypeError) as error:
-        added.reject(f"{added.path}: {record.place}: {' '.join(str(error).split())}")
+    except (InputError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        problem = str(error) if isinstance(error, InputError) else describe(error)
+        added.reject(f"{added.path}: {record.place}: {problem}")
         return
     added.records += 1
     added.ignored += part.ignored

@@ -15,7 +15,7 @@ from evalflows.telemetry.exports.records import Record, read_records
 from evalflows.telemetry.otlp_json import merged
 from evalflows.telemetry.parsed import Telemetry
 
-BATCH_ROWS, BATCH_CHARACTERS = 10_000, 64 << 20
+BATCH_ROWS, BATCH_CHARACTERS = 5_000, 32 << 20
 """How much is in memory at once."""
 SHOWN = 20
 """Lines about rejected records that a report has; the others are counted."""

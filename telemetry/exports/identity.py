@@ -61,7 +61,11 @@ def _of_number(number: float) -> datetime:
 
 
 def _of_text(value: Any) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
+    if not isinstance(value, datetime):
+        raise TypeError
+    moment = value
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -40,6 +40,8 @@ NEEDED: dict[str, set[str]] = {
     "baseline ls": STORE,
     "labels ls": STORE,
     "labels judges": STORE,
+    "traces ls": STORE,
+    "traces --help": STORE,
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
     "export preferences kept": STORE,

@@ -31,6 +31,7 @@ COMMANDS = {
         "trace_evaluations:evaluate_traces",
         "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
     ),
+    "receive": ("receive:receive", "Receive production traces over HTTP, from OpenTelemetry's exporters."),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
+from evalflows.store.last_recorded import last_recorded
 from evalflows.store.leases.lease import leased
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
@@ -70,15 +71,9 @@ def write_observations(
     if not by_owner:
         return
     with leased(store, LEASE, "writing observations", wait=True):
-        moment = after(last_recorded(store))
+        moment = after(last_recorded(store, "observations"))
         for (table, owner), rows in by_owner.items():
             _add(store, table, owner, [replace(row, recorded_at=moment) for row in rows])
-
-
-def last_recorded(store: Store) -> datetime | None:
-    """Return when the newest observation was recorded; None if there are none."""
-    newest = store.query("select max(recorded_at) from source.observations")
-    return cast("datetime | None", newest[0][0])
 
 
 def _add(store: Store, table: str, owner: str, rows: Sequence[object]) -> None:

@@ -39,13 +39,15 @@ def receive(host: str, port: int, token: str | None, max_body: float, verbose: b
         body = int(max_body * MEGABYTE)
         with listen(host, port, has_token=bool(token)) as listener:
             store = Store()
+            url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             receiver = Receiver(store, token or None, Limits(body=body, held=max(Limits().held, 4 * body)))
-            number = listener.getsockname()[1]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{number}"
-            echo(f"receiving traces and logs of OpenTelemetry at {url}, into {store.layout.root}")
-            echo("in the application's environment:")
-            echo(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")
-            if token:
-                echo('  export OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer%20TOKEN"')
-            serve(receiver, listener)
+            serve(receiver, listener, lambda: _announce(url, store.layout.root, has_token=bool(token)))
         echo("stopped; all that was accepted is in the store")
+
+
+def _announce(url: str, root: str, *, has_token: bool) -> None:
+    echo(f"receiving traces and logs of OpenTelemetry at {url}, into {root}")
+    echo("in the application's environment:")
+    echo(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")
+    if has_token:
+        echo('  export OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer%20TOKEN"')

@@ -61,7 +61,6 @@ class Receiver:
         self._intake, self._folding = Intake(self._journal), Folding(store, self._journal)
         self._held = 0  # bytes of requests that are not answered yet
         self._failed = False  # whether the last write failed
-        self.error: StorageError | None = None
 
     def application(self) -> Starlette:
         routes = [
@@ -76,14 +75,14 @@ class Receiver:
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
         self._intake.start()
         self._folding.start()
+        yield
+
+    def stop(self) -> None:
+        """Write what was accepted to the store. Raise StorageError if that fails; it is kept for the next start."""
+        self._intake.stop()
         try:
-            yield
+            self._folding.stop()
         finally:
-            self._intake.stop()
-            try:
-                self._folding.stop()
-            except StorageError as error:
-                self.error = error
             self._journal.close()
 
     async def _traces(self, request: Request) -> Response:

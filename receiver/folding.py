@@ -65,6 +65,8 @@ class Folding:
     def stop(self) -> None:
         """Fold the rest and end the thread. Raise StorageError if the rest could not be written; it is kept."""
         self._stopping.set()
+        if self._thread.ident is None:  # stopped before it was started
+            self.start()
         self._thread.join()
         if self.error is not None and self._journal.pending:
             raise StorageError(f"{self.error}; what was accepted is kept for the next start")

@@ -4,6 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from evalflows.receiver.journal import Entry, Journal
@@ -36,9 +37,10 @@ class Intake:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, and end the thread."""
-        self._queue.put(None)
-        self._thread.join()
+        """Write what waits, and end the thread, if it was started."""
+        if self._loop is not None:
+            self._queue.put(None)
+            self._thread.join()
 
     async def keep(self, entry: Entry) -> None:
         """Return when the entry is on disk. Raise StorageError if it cannot be written."""
@@ -52,7 +54,9 @@ class Intake:
         while is_open:
             batch, is_open = self._next()
             if batch:
-                self._loop.call_soon_threadsafe(_answer, batch, self._write(batch))
+                error = self._write(batch)
+                with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                    self._loop.call_soon_threadsafe(_answer, batch, error)
 
     def _next(self) -> tuple[list[_Waiting], bool]:
         """Return the entries that wait, at least one, and whether more may come."""

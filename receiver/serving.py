@@ -3,7 +3,7 @@
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -38,10 +38,11 @@ def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     return listener
 
 
-def serve(receiver: Receiver, listener: socket.socket) -> None:
+def serve(receiver: Receiver, listener: socket.socket, announce: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT, then finish what was accepted. A second signal ends open requests at once.
 
-    Raise StorageError if what was accepted could not be written to the store; it is kept for the next start.
+    `announce` is called when a signal may come. Raise StorageError if what was accepted could not be written to the
+    store; it is kept for the next start.
     """
     config = uvicorn.Config(
         receiver.application(),
@@ -53,9 +54,9 @@ def serve(receiver: Receiver, listener: socket.socket) -> None:
     )
     server = uvicorn.Server(config)
     with _stopping(server):
+        announce()
         server.run(sockets=[listener])
-    if receiver.error is not None:
-        raise receiver.error
+        receiver.stop()
 
 
 @contextmanager

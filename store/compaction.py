@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from contextlib import suppress
 
 from evalflows.store.leases.lease import leased
-from evalflows.store.observations import LEASE
+from evalflows.store.observations import LEASE, PATIENCE_S
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
@@ -52,7 +52,7 @@ class Compaction:
     def _merge(self, day: str, parts: list[str]) -> bool:
         """Write the rows of parts as one, each key once. Return False if another process has merged or sealed them."""
         store = self._store
-        with leased(store, LEASE, "merging observations", wait=True):
+        with leased(store, LEASE, "merging observations", wait=True, patience_s=PATIENCE_S):
             if store.is_sealed(TABLE, day) or not {*parts} <= store.open_parts(TABLE, day).keys():
                 return False
             store.merge_parts(TABLE, day, new_id("part"), parts)

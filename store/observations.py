@@ -19,6 +19,8 @@ from evalflows.store.records import Json, LabelRow, ScoreRow, after, new_id, to_
 from evalflows.store.trace_records import ObservationRow
 
 LEASE = "observations"
+PATIENCE_S = 10.0
+"""Seconds of waiting for the lease before that is printed: writers hold it for a moment each."""
 SHORT = 1000
 """Characters of a text that stays among the short attributes, which queries read without the long ones."""
 FIRST_DAY, LAST_DAY = "1970-01-01", "2100-01-01"
@@ -70,7 +72,7 @@ def write_observations(
         by_owner["labels", label.batch_id].append(label)
     if not by_owner:
         return
-    with leased(store, LEASE, "writing observations", wait=True):
+    with leased(store, LEASE, "writing observations", wait=True, patience_s=PATIENCE_S):
         moment = after(last_recorded(store, "observations"))
         for (table, owner), rows in by_owner.items():
             _add(store, table, owner, [replace(row, recorded_at=moment) for row in rows])

@@ -32,6 +32,7 @@ COMMANDS = {
         "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
     ),
     "traces": ("traces:traces", "Add, list and show the traces of production."),
+    "receive": ("receive:receive", "Receive production traces over HTTP, from OpenTelemetry's exporters."),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

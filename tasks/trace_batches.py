@@ -23,8 +23,9 @@ from evalflows.execution.trace_judging import KINDS
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store.last_recorded import last_recorded
 from evalflows.store.leases.lease import Lease, leased
-from evalflows.store.observations import last_recorded, seal_past_days
+from evalflows.store.observations import seal_past_days
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_batches import last_item
@@ -122,7 +123,7 @@ def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
                where evaluation_id = ? and kind = 'schedule' and until is not null order by recorded_at desc limit 1"""
     found = store.query(query, [identity])
     since, last = found[0] if found else (None, None)
-    latest = max([now(), *filter(None, [last_recorded(store)])])
+    latest = max([now(), *filter(None, [last_recorded(store, "observations")])])
     until = latest - timedelta(seconds=spec.settles_after_s)
     if last is None:
         return Window(moment="recorded_at", since=since, until=max(until, since or until))

@@ -31,6 +31,8 @@ COMMANDS = {
         "trace_evaluations:evaluate_traces",
         "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
     ),
+    "alerts": ("alerts:alerts", "List, show and acknowledge the incidents that watch rules found in production."),
+    "windows": ("windows:windows", "Show the metrics of a trace EVALUATION by hour or day, and by slice."),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

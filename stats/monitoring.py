@@ -51,7 +51,8 @@ def window_mean(
     The standard error is cluster-robust with the correction G / (G - 1), as in `stats.clusters.standard_error`
     (Cameron & Miller 2015), of the ratio S / N, so that values may have weights. For 0 and 1 the interval is Wilson's
     for the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015), otherwise Student's t, clipped to
-    `bounds`. With clusters the quantile is that of t; the degrees of freedom are those of as many clusters of equal size as tell as much (Kish 1965), less one.
+    `bounds`. With clusters the quantile is that of t; the degrees of freedom are those of as many clusters of equal
+    size as tell as much (Kish 1965), less one.
     If the values do not vary, the interval follows from the bounds (`stats.proportions.constant_interval`). There is
     none for fewer than two clusters.
     """
@@ -104,6 +105,8 @@ def _degrees_of_freedom(sums: WindowSums) -> float:
 
 def _effective_size(sums: WindowSums, share: float, error: float) -> float:
     """Return how many independent 0 and 1 have the same standard error; the number of clusters if none vary."""
+    if sums.clusters == sums.n:
+        return sums.weight**2 / sums.weight_squares
     effective = share * (1 - share) / error**2 if error else float(sums.clusters)
     return min(float(sums.n), effective)
 

@@ -90,9 +90,7 @@ def ack(incident: str, by: str | None, note: str | None, close: bool, verbose: b
 
 @alerts.command("automate")
 @click.option("--webhook", metavar="URL", help="Post each alert to this URL, as JSON.")
-@click.option(
-    "--deployment", metavar="FLOW/NAME", help="Run this deployment, with each alert as its parameter `alert`."
-)
+@click.option("--deployment", metavar="FLOW/NAME", help="Run this deployment, with the alert as its parameter `alert`.")
 @click.option("--name", help="Only alerts of this trace evaluation.")
 @VERBOSE_RUN
 def automate(webhook: str | None, deployment: str | None, name: str | None, verbose: bool) -> None:

@@ -1,7 +1,9 @@
 """Automations in Prefect that react to alerts: call a webhook, or run a deployment."""
 
 from datetime import timedelta
+from typing import cast
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from prefect.automations import AutomationCore, EventTrigger
 from prefect.blocks.webhook import Webhook
@@ -30,9 +32,9 @@ def automate_webhook(client: SyncPrefectClient, url: str, *, evaluation: str | N
             f"--webhook: got {parts.scheme or 'no scheme'!r}, wanted a URL such as https://example.com/alerts"
         )
     name = _name("webhook", evaluation)
-    block = Webhook(method="POST", url=url, headers={"Content-Type": "application/json"})  # type: ignore[arg-type]
+    block = Webhook(method="POST", url=url, headers={"Content-Type": "application/json"})
     slug = BLOCK if evaluation is None else f"{BLOCK}-{_slug(evaluation)}"
-    identity = block.save(slug, overwrite=True, client=client, _sync=True)  # type: ignore[call-arg]
+    identity = cast("UUID", block.save(slug, overwrite=True))
     return _replace(client, name, evaluation, CallWebhook(block_document_id=identity, payload=PAYLOAD))
 
 
@@ -58,8 +60,8 @@ def _replace(client: SyncPrefectClient, name: str, evaluation: str | None, actio
         description="Created by `evalflows alerts automate`.",
         trigger=EventTrigger(
             expect={EVENT},
-            match={"prefect.resource.id": "evalflows.incident.*"},  # type: ignore[arg-type]
-            match_related=of_one,  # type: ignore[arg-type]
+            match={"prefect.resource.id": "evalflows.incident.*"},
+            match_related=of_one,
             posture=Posture.Reactive,
             threshold=1,
             within=timedelta(0),

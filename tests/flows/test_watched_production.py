@@ -96,7 +96,7 @@ def test_an_alarm_calls_the_webhook_and_so_does_the_recovery(
     await_length(received, 1)
     assert [(one["event"], one["rule"], one["n"]) for one in received] == [("alarm", "threshold short", 50)]
     assert received[0]["text"].startswith(
-        f"short 0.40 [0.28, 0.54] on {start + timedelta(days=2):%Y-%m-%d}, below 0.80"
+        f"short 0.40 [0.26, 0.55] on {start + timedelta(days=2):%Y-%m-%d}, below 0.80"
     )
     assert received[0]["incident_id"] == incidents(store)[0].incident_id
     write_day(store, make, start + timedelta(days=3), 0.9)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from evalflows.stats import mean_estimate, share_estimate
+from evalflows.stats import mean_estimate
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.monitoring import EFFECT, WindowSums, change_evidence, difference_interval, window_mean
-from evalflows.stats.proportions import newcombe_interval
+from evalflows.stats.proportions import clopper_pearson_interval, newcombe_interval
 
 
 def sums(values: FloatArray, clusters: FloatArray | None = None, weights: FloatArray | None = None) -> WindowSums:
@@ -30,12 +30,21 @@ def sums(values: FloatArray, clusters: FloatArray | None = None, weights: FloatA
     )
 
 
-def test_the_interval_of_yes_and_no_is_wilsons() -> None:
-    values = (np.random.default_rng(0).random(150) < 0.8).astype(float)
-    ours, theirs = window_mean(sums(values)), share_estimate(values)
-    assert (ours.mean, ours.low, ours.high, ours.method) == pytest.approx(
-        (theirs.share, theirs.low, theirs.high, "wilson")
-    )
+def test_the_interval_of_yes_and_no_is_exact() -> None:
+    values = np.repeat([1.0, 0.0], [120, 30])
+    ours = window_mean(sums(values), confidence_level=0.99)
+    exact = clopper_pearson_interval(120, 150, confidence_level=0.99)
+    assert (ours.mean, ours.low, ours.high, ours.method) == pytest.approx((0.8, *exact, "exact"))
+    for share in (0.0, 1.0):
+        all_same = window_mean(sums(np.full(40, share)))
+        assert (all_same.low, all_same.high) == clopper_pearson_interval(int(40 * share), 40, confidence_level=0.95)
+
+
+def test_clusters_of_equal_values_count_once() -> None:
+    values = np.repeat(np.repeat([1.0, 0.0], [30, 10]), 5)
+    ours = window_mean(sums(values, np.repeat(np.arange(40.0), 5)))
+    low, high = clopper_pearson_interval(30, 40, confidence_level=0.95)
+    assert (ours.low, ours.high) == pytest.approx((low, high), abs=0.01) and ours.method == "cluster-robust exact"
 
 
 def test_the_standard_error_is_that_of_the_values() -> None:
@@ -67,7 +76,7 @@ def test_values_that_do_not_vary_need_a_range() -> None:
 
 def test_a_difference_of_shares_is_newcombes() -> None:
     first, second = (np.repeat([1.0, 0.0], [yes, 60 - yes]) for yes in (30, 45))
-    found = difference_interval(window_mean(sums(first)), window_mean(sums(second)))
+    found = difference_interval(mean_estimate(first, binary=True), mean_estimate(second, binary=True))
     assert found == pytest.approx(newcombe_interval(30, 60, 45, 60, confidence_level=0.95))
 
 

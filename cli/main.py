@@ -33,6 +33,8 @@ COMMANDS = {
     ),
     "traces": ("traces:traces", "Add, list and show the traces of production."),
     "receive": ("receive:receive", "Receive production traces over HTTP, from OpenTelemetry's exporters."),
+    "alerts": ("alerts:alerts", "List, show and acknowledge the incidents that watch rules found in production."),
+    "windows": ("windows:windows", "Show the metrics of a trace EVALUATION by hour or day, and by slice."),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

@@ -37,6 +37,15 @@ def last_item(store: Store, batch_id: str) -> tuple[datetime, str]:
     return found[0][0], found[0][1]
 
 
+def processed_with_earlier(store: Store, row: WatermarkRow) -> int:
+    """Return how many items a batch processed, with those of the batches that it resumed."""
+    processed = row.items_processed
+    while row.resumed_from is not None:
+        row = batch_row(store, row.resumed_from)
+        processed += row.items_processed
+    return processed
+
+
 def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
     """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first."""
     parts = json.loads(row.evaluators)

@@ -70,7 +70,7 @@ def others() -> Iterator[ObservationRow]:
 
 def test_production_is_evaluated_as_in_langfuse(run: Run, store: Store) -> None:
     write_observations(store, [*answers(), *others()])
-    judged = [n for n in range(N_ANSWERS)][-1000:]  # those that began last
+    judged = list(range(N_ANSWERS))[-1000:]  # those that began last
     length = [0.5 if n % 4 == 0 else 1.0 for n in judged]
     correctness = [float(n % 10 != 0) for n in judged]
     quality = sum(0.2 * a + 0.5 * b + 0.3 for a, b in zip(length, correctness, strict=True)) / len(judged)
@@ -193,8 +193,8 @@ def calls(source: str) -> Iterator[tuple[str, int, list[str]]]:
         if isinstance(node.func, ast.Name) and node.func.id in imported:
             yield node.func.id, len(node.args), names
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            if node.func.value.id in ALIASES:
-                yield f"{ALIASES[node.func.value.id]}.{node.func.attr}", len(node.args), names
+            owner = ALIASES.get(node.func.value.id)
+            yield from [(f"{owner}.{node.func.attr}", len(node.args), names)] if owner else []
 
 
 def theirs() -> Mapping[str, Any]:

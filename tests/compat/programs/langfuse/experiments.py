@@ -1,3 +1,4 @@
+# ruff: noqa: A002 Langfuse's names
 """Experiments on local items and on a dataset, with a task that calls tools."""
 
 from dataclasses import dataclass, field

@@ -1,3 +1,4 @@
+# ruff: noqa: A002 Langfuse's names
 """Evaluate model calls of production, as in Langfuse from version 5 on: items are observations with text."""
 
 import json
@@ -35,7 +36,8 @@ def kind(*, input, output, expected_output=None, metadata=None, **kwargs):
 
 
 def passed(*, input, output, expected_output, metadata, evaluations):
-    return Evaluation(name="passed", value=all(e.value for e in evaluations if e.name == "brevity"), data_type="BOOLEAN")
+    is_brief = all(evaluation.value for evaluation in evaluations if evaluation.name == "brevity")
+    return Evaluation(name="passed", value=is_brief, data_type="BOOLEAN")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+# ruff: noqa: A002 Langfuse's names
 """Evaluate the answers of an assistant in production: their length, correctness and use of tools."""
 
 from evalflows.compat.langfuse import Evaluation, EvaluatorInputs, Langfuse

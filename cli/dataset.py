@@ -1,4 +1,4 @@
-"""The datasets in the store: add, ls, show, diff. No command here loads Prefect."""
+"""The datasets in the store: add, from-traces, ls, show, diff. No command here loads Prefect."""
 
 import click
 
@@ -6,6 +6,7 @@ from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo
+from evalflows.cli.trace_datasets import from_traces
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, short
@@ -25,6 +26,9 @@ SHOWN = 5
 @click.group()
 def dataset() -> None:
     """Add, list, show and compare datasets."""
+
+
+dataset.add_command(from_traces)
 
 
 def _fields(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, str] | None:

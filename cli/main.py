@@ -31,6 +31,7 @@ COMMANDS = {
         "trace_evaluations:evaluate_traces",
         "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
     ),
+    "traces": ("traces:traces", "Add, list and show the traces of production."),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

@@ -1,13 +1,11 @@
 """Judge production traces from the command line."""
 
-from datetime import UTC, datetime
-
 import click
 
 from evalflows.cli.errors import one_line_errors
+from evalflows.cli.moments import moment
 from evalflows.cli.show import CHANGES, VERBOSE_RUN
 from evalflows.cli.terminal import Text, console
-from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_batches import batch_row
 from evalflows.store.trace_records import WatermarkRow
@@ -39,7 +37,7 @@ def evaluate_traces(
         from evalflows.specs.trace_evaluation import load_trace_evaluation
 
         loaded = load_trace_evaluation(spec, changes)
-        bounds = {"backfill_from": _moment("--from", since), "backfill_to": _moment("--to", until)}
+        bounds = {"backfill_from": moment("--from", since), "backfill_to": moment("--to", until)}
         with prepared(verbose, loaded.name) as watch:
             from evalflows import evaluate_traces as run_flow
 
@@ -59,14 +57,3 @@ def show_batch(row: WatermarkRow) -> None:
         out.print(Text("evalflows sql \"select error, count(*) from trace_scores where status = 'failed' group by 1\""))
     if row.until_id is not None:
         out.print(Text(f"stopped before the last item; --resume {row.batch_id} judges the rest, or the next start"))
-
-
-def _moment(option: str, text: str | None) -> datetime | None:
-    """Return a moment that an option gives; in UTC unless it says otherwise. Raise InputError if it is none."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(f"{option}: got {text!r}, wanted a date or time such as 2026-11-01T08:00") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evalflows.flows.api.experiment_result import ExperimentResult, ItemOutcome
     from evalflows.flows.api.experiments import aevaluate, evaluate, gate, run
     from evalflows.flows.api.planning import plan
+    from evalflows.flows.api.trace_datasets import TraceDataset, dataset_from_traces
     from evalflows.flows.api.trace_evaluations import evaluate_traces, run_batched_evaluation
     from evalflows.reports.progress import Progress
 
@@ -29,11 +30,13 @@ __all__ = [
     "ExperimentResult",
     "ItemOutcome",
     "Progress",
+    "TraceDataset",
     "aevaluate",
     "aevaluate_comparative",
     "approve",
     "backtest_gate",
     "compare",
+    "dataset_from_traces",
     "decide_again",
     "decide_on",
     "evaluate",
@@ -61,6 +64,7 @@ __getattr__, __dir__ = lazy_names(
         "execution.trace_runs": ("EvaluatorInputs",),
         "flows.api.batch_result": ("BatchEvaluationResult",),
         "flows.api.planning": ("plan",),
+        "flows.api.trace_datasets": ("TraceDataset", "dataset_from_traces"),
         "flows.api.trace_evaluations": ("evaluate_traces", "run_batched_evaluation"),
         "reports.progress": ("Progress",),
     },

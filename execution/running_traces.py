@@ -32,6 +32,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.reference import load, parts_of
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.specs.watching import MEASURED, TRACES
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
 from evalflows.store.records import now
@@ -76,6 +77,7 @@ def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
         for judge in evaluator.all:
             check_judge(judge, spec)
     _check_composites(spec, prepared)
+    _check_watch(spec, prepared)
     condition(spec.filter, spec.scope)
     load_mapper(spec.mapper)
     if isinstance(spec.mapper, str):
@@ -148,3 +150,15 @@ def _check_composites(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEval
         if unknown := composite.metrics - known:
             got, wanted = min(unknown), ", ".join(sorted(known))
             raise InputError(f"composite {composite.name!r}: no evaluator gives {got!r}, wanted one of {wanted}")
+
+
+def _check_watch(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
+    """Raise InputError for a watch rule on a metric that nothing gives; evaluators of users may give any."""
+    if not all(evaluator.is_ours for evaluator in prepared):
+        return
+    known = {metric for evaluator in prepared for metric in evaluator.metrics}
+    known |= {composite.name for composite in spec.composites} | {*MEASURED}
+    for rule in spec.watch:
+        wanted = {*known, TRACES} if rule.kind == "failure_share" else known
+        if rule.metric not in wanted:
+            raise InputError(f"watch: no evaluator gives {rule.metric!r}, wanted one of {', '.join(sorted(wanted))}")

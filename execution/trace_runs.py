@@ -82,7 +82,9 @@ def _accepts(function: Callable[..., Any], *arguments: object, **named: object) 
 
 def _as_it_is(item: Item) -> EvaluatorInputs:
     """Map an item to its own input and output; of a session, to the whole conversation if it was captured."""
-    metadata = {name: getattr(item, name) for name in ("session_id", "user_id", "tags", "version", "environment")}
+    session = item.id if isinstance(item, SessionView) else item.session_id
+    others = {name: getattr(item, name) for name in ("user_id", "tags", "version", "environment")}
+    metadata = {"session_id": session, **others}
     if isinstance(item, SessionView):
         messages = [message for trace in item.traces for message in _new_messages(trace)]
         return EvaluatorInputs(input={}, output={"messages": messages} if messages else None, metadata=metadata)
@@ -102,23 +104,29 @@ def _new_messages(trace: TraceView) -> list[dict[str, Any]]:
 async def run_of(item: Item, mapper: Mapper, owner: str) -> Run:
     """Return an item as evaluators judge it. If it cannot be mapped, its answer has failed, with the reason."""
     try:
-        mapped = mapper(item)
-        fields = _fields(await mapped if isinstance(mapped, Awaitable) or isawaitable(mapped) else mapped)
-        example = _example(item, fields)
-        return example, _output(item, fields["output"], owner)
+        example, output = await mapped(item, mapper)
+        return example, _output(item, output, owner)
     except Exception as error:  # whatever the user's mapper raises
         failed = f"mapper: {fault_text(error)}"
         return _example(item, dict.fromkeys(MAPPED)), _answer(item, owner, status="failed", error=failed)
 
 
-def _fields(mapped: Any) -> dict[str, Any]:
-    if isinstance(mapped, Mapping):
-        fields = {name: mapped.get(name) for name in MAPPED}
+async def mapped(item: Item, mapper: Mapper) -> tuple[ExampleRow, Any]:
+    """Return an item as an example, and its output; None if it was not captured. Raise what the mapper raises."""
+    given = mapper(item)
+    fields = _fields(await given if isinstance(given, Awaitable) or isawaitable(given) else given)
+    return _example(item, fields), fields["output"]
+
+
+def _fields(given: Any) -> dict[str, Any]:
+    fields: dict[str, Any]
+    if isinstance(given, Mapping):
+        fields = {name: given[name] for name in MAPPED if name in given}
     else:
-        fields = {name: getattr(mapped, name, None) for name in MAPPED}
-    if all(value is None for value in fields.values()):
-        raise InputError(f"got {type(mapped).__name__}, wanted EvaluatorInputs, or a mapping with {', '.join(MAPPED)}")
-    return fields
+        fields = {name: getattr(given, name) for name in MAPPED if hasattr(given, name)}
+    if not fields:
+        raise InputError(f"got {type(given).__name__}, wanted EvaluatorInputs, or a mapping with {', '.join(MAPPED)}")
+    return dict.fromkeys(MAPPED) | fields
 
 
 def _example(item: Item, fields: Mapping[str, Any]) -> ExampleRow:

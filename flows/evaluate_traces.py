@@ -24,6 +24,7 @@ from evalflows.tasks.trace_batches import (
     raise_problem,
     start_batch,
 )
+from evalflows.tasks.watch import watch_windows
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
@@ -36,7 +37,8 @@ def evaluate_traces(
     newest_first: bool = False,
     resume: str | None = None,
 ) -> str:
-    """Judge the traces, observations or sessions that are new since the last start, and return the batch's id.
+    """Judge the traces, observations or sessions that are new since the last start, let the watch rules look at the
+    windows that have closed, and return the batch's id.
 
     Args:
         spec: Which items to judge, and by which evaluators.
@@ -56,5 +58,7 @@ def evaluate_traces(
                 wait_with_progress(steps, planned_traces(batch, chunks))
                 note_progress(batch, steps)
         lease.check()
-        raise_problem(batch, finish_batch(batch))
+        problem = finish_batch(batch)
+        watch_windows(batch.spec)
+        raise_problem(batch, problem)
         return batch.row.batch_id

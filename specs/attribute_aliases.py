@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 2
+VERSION = 3
 """Raised when a name is added or moved."""
 
 NOT_CAPTURED = "__REDACTED__"
@@ -39,7 +39,7 @@ Alias = str | Within | OfResource
 FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
     "trace_name": {
         "otlp": ("langfuse.trace.name", "langsmith.trace.name"),
-        "langfuse": ("trace_name",),
+        "langfuse": ("trace_name", "traceName"),
         "langsmith": (),
         "rows": (),
     },
@@ -95,8 +95,12 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "embedding.model_name",
             "langfuse.observation.model.name",
         ),
-        "langfuse": ("model", "providedModelName"),
-        "langsmith": (Within("extra", ("metadata", "ls_model_name")),),
+        "langfuse": ("model", "providedModelName", "provided_model_name"),
+        "langsmith": (
+            Within("extra", ("metadata", "ls_model_name")),
+            Within("outputs", ("model",)),
+            Within("extra", ("invocation_params", "model")),
+        ),
         "rows": ("model",),
     },
     "provider": {
@@ -120,8 +124,18 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             Within("langfuse.observation.usage_details", ("prompt_tokens",)),
             Within("langsmith.metadata.usage_metadata", ("input_tokens",)),
         ),
-        "langfuse": (Within("usageDetails", ("input",)), Within("usage", ("input",)), "promptTokens"),
-        "langsmith": ("prompt_tokens", Within("extra", ("metadata", "usage_metadata", "input_tokens"))),
+        "langfuse": (
+            Within("usageDetails", ("input",)),
+            Within("usage_details", ("input",)),
+            Within("usage", ("input",)),
+            "promptTokens",
+            "inputUsage",
+        ),
+        "langsmith": (
+            "prompt_tokens",
+            Within("extra", ("metadata", "usage_metadata", "input_tokens")),
+            Within("outputs", ("usage_metadata", "input_tokens")),
+        ),
         "rows": ("tokens_in",),
     },
     "tokens_out": {
@@ -133,13 +147,28 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             Within("langfuse.observation.usage_details", ("completion_tokens",)),
             Within("langsmith.metadata.usage_metadata", ("output_tokens",)),
         ),
-        "langfuse": (Within("usageDetails", ("output",)), Within("usage", ("output",)), "completionTokens"),
-        "langsmith": ("completion_tokens", Within("extra", ("metadata", "usage_metadata", "output_tokens"))),
+        "langfuse": (
+            Within("usageDetails", ("output",)),
+            Within("usage_details", ("output",)),
+            Within("usage", ("output",)),
+            "completionTokens",
+            "outputUsage",
+        ),
+        "langsmith": (
+            "completion_tokens",
+            Within("extra", ("metadata", "usage_metadata", "output_tokens")),
+            Within("outputs", ("usage_metadata", "output_tokens")),
+        ),
         "rows": ("tokens_out",),
     },
     "cost_usd": {
         "otlp": ("llm.cost.total", Within("langfuse.observation.cost_details", ("total",)), "operation.cost"),
-        "langfuse": ("totalCost", "calculatedTotalCost", Within("costDetails", ("total",))),
+        "langfuse": (
+            "totalCost",
+            "calculatedTotalCost",
+            Within("costDetails", ("total",)),
+            Within("cost_details", ("total",)),
+        ),
         "langsmith": ("total_cost",),
         "rows": ("cost_usd",),
     },
@@ -231,6 +260,7 @@ TYPES: Mapping[str, str] = {
     "embedding": "embedding",
     "embeddings": "embedding",
     "evaluator": "evaluator",
+    "evaluate": "evaluator",
     "guardrail": "guardrail",
     "event": "event",
     "span": "span",

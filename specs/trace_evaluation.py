@@ -21,6 +21,7 @@ from evalflows.specs.running import (
 )
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.specs.spec_file import load_spec
+from evalflows.specs.watching import MEASURED, TRACES, WatchSpec
 
 TraceScope = Literal["traces", "observations", "sessions"]
 Filter = str | dict[str, Any] | list[dict[str, Any]]
@@ -67,6 +68,10 @@ class TraceEvaluationSpec(BaseModel):
     score_configs: dict[str, ScoreConfigSpec] = Field(
         default_factory=dict, description="Allowed values of scores that name one of these configs as their `config_id`"
     )
+    watch: Annotated[list[WatchSpec], BeforeValidator(_as_list)] = Field(
+        default_factory=list,
+        description="Rules that alarm when a metric gets worse; a metric alone stands for a `change` of it",
+    )
     settle_s: float | None = Field(
         None,
         ge=0,
@@ -95,6 +100,13 @@ class TraceEvaluationSpec(BaseModel):
         for evaluator in self.evaluators:
             if evaluator.controls is not None:
                 raise ValueError(f"evaluators: {evaluator.metric!r}: got controls, wanted them only in experiments")
+        titles = [rule.title for rule in self.watch]
+        for title in titles:
+            if titles.count(title) > 1:
+                raise ValueError(f"watch: two rules are called {title!r}, wanted unique names")
+        for rule in self.watch:
+            if rule.metric in (TRACES, *MEASURED) and self.scope != "traces":
+                raise ValueError(f"watch: {rule.title!r}: got scope {self.scope!r}, wanted traces for {rule.metric!r}")
         if isinstance(self.mapper, dict) and (unknown := self.mapper.keys() - {*MAPPED}):
             raise ValueError(f"mapper: got {min(unknown)!r}, wanted any of {', '.join(MAPPED)}")
         return self

@@ -12,6 +12,11 @@ def normal_quantile(confidence_level: float) -> float:
     return -float(_special().ndtri((1 - confidence_level) / 2))
 
 
+def log_normal_cdf(values: FloatArray) -> FloatArray:
+    """Return the logarithms of the probabilities that a standard normal variable is below `values`."""
+    return np.asarray(_special().log_ndtr(values), dtype=np.float64)
+
+
 def t_quantile(confidence_level: float, df: float) -> float:
     """Return t such that Student's t with `df` degrees of freedom lies within -t to t with that probability."""
     return -float(_special().stdtrit(df, (1 - confidence_level) / 2))

@@ -20,6 +20,8 @@ from evalflows.store.trace_records import ObservationRow
 LEASE = "observations"
 SHORT = 1000
 """Characters of a text that stays among the short attributes, which queries read without the long ones."""
+FEEDBACK = "feedback-"
+"""How the owners of feedback begin, in the tables of scores and labels; a day follows."""
 FIRST_DAY, LAST_DAY = "1970-01-01", "2100-01-01"
 
 
@@ -88,9 +90,20 @@ def _add(store: Store, table: str, owner: str, rows: Sequence[object]) -> None:
 
 
 def seal_past_days(store: Store, today: str) -> None:
-    """Merge the files of each day before `today`, so that queries read them faster."""
-    days = [day for day in open_owners(store, "observations") if day < today]
-    if days:
+    """Merge the files of each day before `today`, and of its feedback, so that queries read them faster."""
+    past = [("observations", day) for day in open_owners(store, "observations") if day < today]
+    for table in ("scores", "labels"):
+        past += [(table, owner) for owner in open_owners(store, table) if _is_past_feedback(owner, today)]
+    if past:
         with leased(store, LEASE, "writing observations", wait=True):
-            for day in days:
-                store.seal(day, ["observations"])
+            for table, owner in past:
+                store.seal(owner, [table])
+
+
+def feedback_owner(at: datetime) -> str:
+    """Return the owner of the feedback that came with observations, by the day on which it was given."""
+    return f"{FEEDBACK}{day_of(at)}"
+
+
+def _is_past_feedback(owner: str, today: str) -> bool:
+    return owner.startswith(FEEDBACK) and owner.removeprefix(FEEDBACK) < today

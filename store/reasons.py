@@ -44,6 +44,12 @@ ReasonCode = Literal[
     "margin_too_wide",  # as wide as the metric's range
     "no_finished_batch",
     "not_for_batches",
+    # a watch rule
+    "no_reference",  # no previous window, or no such experiment
+    "learning",  # the change detector has too few windows before
+    "rule_removed",  # of an incident: its rule is no longer in the spec
+    "evaluator_changed",  # of an incident: its metric is no longer judged by the same version
+    "closed_by_person",
 ]
 """Codes that code and queries branch on, instead of the text."""
 

@@ -15,7 +15,8 @@ TraceSource = Literal["otlp", "langfuse", "langsmith", "rows"]
 SpanStatus = Literal["ok", "error", "unset"]
 TraceScope = Literal["traces", "observations", "sessions"]
 BatchKind = Literal["schedule", "backfill"]
-AlertEvent = Literal["alarm", "recovered", "acknowledged"]
+AlertEvent = Literal["alarm", "recovered", "acknowledged", "closed"]
+WatchOutcome = Literal["holds", "violated", "not_evaluated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +80,57 @@ class WatermarkRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedWindowRow:
+    """The look of one watch rule at one closed window of one slice. It is never repeated, whatever arrives later."""
+
+    look_id: str  # derived from evaluation, rule, slice, evaluator version and window
+    period: str  # the evaluation's id and the window's month
+    evaluation_id: str
+    rule: str
+    kind: str  # threshold, fall, failure_share or change
+    metric: str
+    slice: str  # such as version=1.4, or all
+    evaluator_version: str
+    size: str  # of the window: hour or day
+    window_start: datetime
+    window_end: datetime
+    n: int  # scored traces; of a failure share, all
+    missing: int
+    n_clusters: int | None = None  # sessions
+    value: float | None = None
+    standard_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    confidence_level: float | None = None
+    reference: float | None = None
+    evidence: float | None = None
+    since: datetime | None = None  # of the change detector: when the most likely change began
+    outcome: WatchOutcome
+    reason_code: ReasonCode | None = None  # why it is not evaluated
+    flow_run_id: str | None = None
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRow:
     """One event of an incident: an alarm, its end, or that a person acknowledged it."""
 
     event_id: str
     incident_id: str  # shared by the events of one incident
+    evaluation_id: str
     name: str  # of the trace evaluation
     rule: str
+    kind: str  # of the rule
     metric: str
-    slice: str | None = None  # such as version=1.4; None for all traces
+    slice: str  # such as version=1.4, or all
+    evaluator_version: str | None = None
     event: AlertEvent
     window_start: datetime | None = None  # the window that raised or ended it
     window_end: datetime | None = None
+    since: datetime | None = None  # of the change detector: when the change began, as estimated
     n: int | None = None  # scored traces in the window
     missing: int | None = None
-    value: float | None = None  # the window's mean, or its failure share
+    value: float | None = None  # the window's mean, or its failure share; of the change detector, the mean since then
     ci_low: float | None = None
     ci_high: float | None = None
     confidence_level: float | None = None
@@ -101,6 +138,7 @@ class AlertRow:
     evidence: float | None = None  # of the change detector: its e-value
     text: str
     reason_code: ReasonCode | None = None
-    acknowledged_by: str | None = None
+    acknowledged_by: str | None = None  # or who closed it
+    note: str | None = None
     flow_run_id: str | None = None
     recorded_at: datetime = field(default_factory=now)

@@ -10,19 +10,19 @@ from evalflows.execution.judging import Run, is_final
 from evalflows.execution.progress import tally
 from evalflows.execution.running_traces import RunningTraceEvaluation, running_traces
 from evalflows.execution.trace_chunks import CHUNKS_AT_ONCE, Counts, TraceChunk
+from evalflows.execution.trace_items import items_of
 from evalflows.execution.trace_judging import KINDS, TraceJudging, composite_scores
 from evalflows.execution.trace_runs import Item, run_of
 from evalflows.llm import loop
 from evalflows.llm.usage import NO_USAGE, Usage
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_items import ItemKey, observations_of, scores_of_items
+from evalflows.store.queries.trace_items import ItemKey, scores_of_items
 from evalflows.store.records import ScoreRow
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
-from evalflows.telemetry.reading import observation_view, session_view, trace_view
 
 
 @task(
@@ -41,7 +41,7 @@ def judge_traces(chunk: TraceChunk) -> Counts:
     before = scores_of_items(store, KINDS[spec.scope], chunk.keys, _versions(evaluation), evaluation.mapper_version)
     pending = _pending(evaluation, chunk.keys, before)
     tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
-    items = _items(store, chunk, pending)
+    items = items_of(store, chunk.batch.scope, pending)
     runs: list[Run] = loop.run(_runs(evaluation, items, chunk.owner))
     reopened(store, chunk.owner)
     with (
@@ -77,21 +77,6 @@ def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before
         if is_final(row):
             judged.setdefault(row.subject_id, set()).add(row.evaluator)
     return [key for key in keys if not names <= judged.get(key.id, set())]
-
-
-def _items(store: Store, chunk: TraceChunk, keys: Sequence[ItemKey]) -> list[Item]:
-    """Return the items as mappers get them, in the order of their keys."""
-    by_trace = observations_of(store, keys)
-    traces = {identity: rows for identity, rows in by_trace.items() if rows}
-    match chunk.batch.scope:
-        case "observations":
-            spans = {f"{row.trace_id}/{row.span_id}": row for rows in traces.values() for row in rows}
-            return [observation_view(spans[key.id]) for key in keys if key.id in spans]
-        case "sessions":
-            of_session = [[trace_view(traces[one]) for one in key.trace_ids if one in traces] for key in keys]
-            return [session_view(found) for found in of_session if found]
-        case "traces":
-            return [trace_view(traces[key.id]) for key in keys if key.id in traces]
 
 
 async def _runs(evaluation: RunningTraceEvaluation, items: Iterable[Item], owner: str) -> list[Run]:

@@ -37,7 +37,7 @@ from evalflows.tasks.provider_limit import check_limits
 from evalflows.tasks.start_columns import flow_run_id, id_of_start
 
 AGAIN_FOR = timedelta(days=7)
-"""How long after it began an item is judged again if its judge could not be reached."""
+"""How long after it was recorded an item is judged again if its judge could not be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +147,10 @@ def _newest_start(store: Store, identity: str) -> datetime | None:
 def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[ItemKey]:
     """Return items of earlier batches whose judges could not be reached."""
     since = row.started_at - AGAIN_FOR
+    query = """select count(*) from source.watermarks where evaluation_id = ? and batch_id <> ? and started_at >= ?
+               and state <> 'completed'"""
+    if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
+        return []
     versions = [judge.version for evaluator in running_traces(row).evaluators for judge in evaluator.all]
     ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
     return keys_of_items(store, spec.scope, ids, since)

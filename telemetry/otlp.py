@@ -15,6 +15,7 @@ from evalflows.store.observations import day_of, split_attributes
 from evalflows.store.records import Json, derived_id, to_json
 from evalflows.store.trace_records import ObservationRow, SpanStatus
 from evalflows.telemetry.attribute_values import Attributes, attributes_of, value_of
+from evalflows.telemetry.evaluation_results import RESULT, add_results_of_record, add_results_of_span
 from evalflows.telemetry.parsed import Telemetry
 
 KINDS = (None, "internal", "server", "client", "producer", "consumer")
@@ -26,6 +27,8 @@ GENAI = "gen_ai."
 """How the names of events about model calls begin; other log records are ignored."""
 BODY = "body"
 """The attribute under which a log record's body is stored."""
+OF_NO_SPAN = b"1" * 8
+"""The id of a span in place of that of a result that is about a whole trace."""
 TIME = "time_unix_nano"
 """The attribute with a log record's time in ns: records of one model call often share a microsecond."""
 
@@ -35,16 +38,23 @@ def parse_json(text: bytes) -> Any:
 
     Raise InputError, in one line, if it is neither.
     """
+    try:
+        return request_of(orjson.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"not OTLP in JSON: {describe(error)}") from error
+
+
+def request_of(fields: dict[str, Any]) -> Any:
+    """Return a request of traces or of logs from its fields in OTLP's JSON.
+
+    Raise ValueError or TypeError if they are invalid.
+    """
     # late: the package takes 40 ms to import
     from opentelemetry.proto_json.collector.logs.v1.logs_service import ExportLogsServiceRequest
     from opentelemetry.proto_json.collector.trace.v1.trace_service import ExportTraceServiceRequest
 
-    try:
-        request = orjson.loads(text)
-        message = ExportLogsServiceRequest if "resourceLogs" in request else ExportTraceServiceRequest
-        return message.from_dict(request)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"not OTLP in JSON: {describe(error)}") from error
+    message = ExportLogsServiceRequest if "resourceLogs" in fields else ExportTraceServiceRequest
+    return message.from_dict(fields)
 
 
 def rows_of_traces(request: Any) -> Telemetry:
@@ -58,27 +68,33 @@ def rows_of_traces(request: Any) -> Telemetry:
                 if problem := _id_problem(span.trace_id, span.span_id):
                     parsed.rejected.append(f"span {short(span.name)}: {problem}")
                 else:
-                    parsed.observations.append(_row_of_span(span, resource, scope))
+                    row = _row_of_span(span, resource, scope)
+                    parsed.observations.append(row)
+                    add_results_of_span(parsed, row)
     return parsed
 
 
 def rows_of_logs(request: Any) -> Telemetry:
     """Return the GenAI events of an ExportLogsServiceRequest as observations of kind `log`, under their span.
 
-    Other log records, and those that belong to no span, are counted and ignored.
+    The result of an evaluation is a score, or a label, of its span or trace. Other log records, and those that belong
+    to no span, are counted and ignored.
     """
     parsed = Telemetry()
-    ignored = 0
     for record, resource, scope in _records(request):
         attributes = attributes_of(record.attributes)
         name = getattr(record, "event_name", None) or attributes.get("event.name")
-        if not (isinstance(name, str) and name.startswith(GENAI) and record.trace_id and record.span_id):
-            ignored += 1
-        elif problem := _id_problem(record.trace_id, record.span_id):
+        is_result = name == RESULT
+        if not (isinstance(name, str) and name.startswith(GENAI) and record.trace_id and (record.span_id or is_result)):
+            parsed.ignored += 1
+        elif problem := _id_problem(record.trace_id, record.span_id or OF_NO_SPAN):
             parsed.rejected.append(f"log record {short(name)}: {problem}")
+        elif is_result:
+            ids = record.trace_id.hex(), record.span_id.hex() or None
+            add_results_of_record(parsed, attributes, ids, _at(record), scope)
         else:
             parsed.observations.append(_row_of_record(record, name, attributes, resource, scope))
-    return Telemetry(observations=parsed.observations, rejected=parsed.rejected, ignored=ignored)
+    return parsed
 
 
 def _records(request: Any) -> Iterator[tuple[Any, Json | None, str | None]]:
@@ -134,7 +150,7 @@ def _row_of_span(span: Any, resource: Json | None, scope: str | None) -> Observa
 def _row_of_record(
     record: Any, name: str, attributes: Attributes, resource: Json | None, scope: str | None
 ) -> ObservationRow:
-    at = _moment(record.time_unix_nano) or _moment(record.observed_time_unix_nano) or EPOCH
+    at = _at(record)
     body = {} if (content := value_of(record.body)) is None else {BODY: content}
     sent_at = record.time_unix_nano or record.observed_time_unix_nano
     short_ones, contents = split_attributes(attributes | body | {TIME: sent_at})
@@ -154,6 +170,10 @@ def _row_of_record(
         attributes=short_ones,
         contents=contents,
     )
+
+
+def _at(record: Any) -> datetime:
+    return _moment(record.time_unix_nano) or _moment(record.observed_time_unix_nano) or EPOCH
 
 
 def _moment(nanoseconds: int) -> datetime | None:

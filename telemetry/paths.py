@@ -15,10 +15,10 @@ def parsed_path(path: str) -> list[tuple[str, list[str]]]:
     steps, rest = [], path
     while rest:
         found = _STEP.match(rest)
-        if not found or (rest[found.end() :] and rest[found.end()] != "."):
+        dot, rest = (rest[found.end() : found.end() + 1], rest[found.end() + 1 :]) if found else ("", rest)
+        if not found or dot not in ("", ".") or (dot and not rest):
             raise InputError(f"path {path!r}: wanted fields such as output, or observations[type=tool].output")
         steps.append((found[1], _BRACKETS.findall(found[2])))
-        rest = rest[found.end() + 1 :]
     if not steps:
         raise InputError("path: got an empty text, wanted a field such as output")
     return steps

@@ -16,7 +16,9 @@ from evalflows.specs.comparison import CompareSpec, ComparisonSpec, load_compari
 from evalflows.specs.evaluator import TierSpec
 from evalflows.specs.gate import GateSpec, RecalibrationSpec
 from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
 from evalflows.store.catalog import SQL, view_files
+from evalflows.store.queries.trace_filter import condition
 from evalflows.store.schemas import TABLES
 
 ROOT = Path(__file__).parent.parent
@@ -75,6 +77,23 @@ FIELDS = {
 @pytest.mark.parametrize("field", sorted(FIELDS))
 def test_every_field_of_a_spec_is_described(field: str) -> None:
     assert f"`{field}`" in text("docs/specs.md")
+
+
+def test_every_field_of_a_trace_evaluation_is_described() -> None:
+    told = text("docs/production.md")
+    assert [field for field in TraceEvaluationSpec.model_fields if f"`{field}`" not in told] == []
+
+
+def test_the_filters_that_are_shown_are_filters() -> None:
+    shown = [part for block in blocks("docs/production.md", "yaml") for part in yaml.safe_load_all(block)]
+    whole, *filters = shown
+    assert TraceEvaluationSpec.model_validate(whole).composites
+    assert len([condition(one["filter"], "traces") for one in filters]) == 3
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "data" / "trace_evaluations").glob("*.yaml")), ids=lambda one: one.name)
+def test_the_trace_evaluations_that_ship_are_specs(path: Path) -> None:
+    assert load_trace_evaluation(path).name
 
 
 def test_a_comparison_s_fields_are_told_apart_from_an_experiment_s() -> None:

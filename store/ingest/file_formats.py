@@ -54,7 +54,7 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
     if reader is None:
         raise InputError(f"{path}: got {suffix(where) or 'no suffix'}, wanted one of {', '.join(READERS)}")
     try:
-        with _opened(where) as file:
+        with opened(where) as file:
             yield from reader(file, str(path))
     except OSError as error:  # gzip's own has no strerror
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -76,7 +76,8 @@ def _without_gz(path: Path) -> Path:
     return path.with_suffix("") if path.suffix == ".gz" else path
 
 
-def _opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
+    """Open a file, unpacking it if its name ends in .gz. Reading raises ValueError if it unpacks to far too much."""
     check_regular(path)
     if path.suffix != ".gz":
         return path.open("rb")

@@ -142,16 +142,16 @@ def _time(moment: datetime) -> str:
 def unreached(
     store: Store, evaluation_id: str, versions: Iterable[str], kinds: Iterable[str], since: datetime, limit: int
 ) -> list[str]:
-    """Return the items begun since then whose judgements failed with an error of these kinds, or were not attempted.
+    """Return the items whose judgements failed since then with an error of these kinds, or were not attempted.
 
     `versions` are those of the evaluators; what others have failed to judge stays so.
     """
     query = """select distinct subject_id from source.scores
-               where starts_with(experiment_id, ?) and right(experiment_id, 10) >= ? and subject_at >= ?
+               where starts_with(experiment_id, ?) and recorded_at >= ?
                      and evaluator_version in (select unnest(?))
                      and (status = 'not_attempted' or error_kind in (select unnest(?)))
                order by 1 limit ?"""
-    values = [f"{evaluation_id}-", day_of(since), since, sorted(versions), sorted(kinds), limit]
+    values = [f"{evaluation_id}-", since, sorted(versions), sorted(kinds), limit]
     return [identity for (identity,) in store.query(query, values)]
 
 
@@ -178,8 +178,8 @@ def scores_of_items(
 
 
 def keys_of_items(store: Store, scope: TraceScope, ids: Sequence[str], since: datetime) -> list[ItemKey]:
-    """Return the keys of items by their ids, of those that began since then and are still stored."""
+    """Return the keys of items by their ids, of those that were recorded since then and are still stored."""
     if not ids:
         return []
     listed = f"{_IDS[scope]} in ({', '.join(map(quoted, ids))})"
-    return item_keys(store, scope, listed, Window(moment="started_at", since=since, until=LATEST), len(ids))
+    return item_keys(store, scope, listed, Window(moment="recorded_at", since=since, until=LATEST), len(ids))

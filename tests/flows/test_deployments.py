@@ -18,14 +18,17 @@ from running_up import EVALFLOWS, MARK, Up, ask, prefect_yaml, running_up, until
 
 from evalflows.execution.server.settings import SERVER_SETTINGS
 from evalflows.flows.compare_experiments import compare_experiments
-from evalflows.flows.deployments import comparison_spec_of, prefect_file, spec_of
+from evalflows.flows.deployments import comparison_spec_of, prefect_file, spec_of, trace_evaluation_spec_of
+from evalflows.flows.evaluate_traces import evaluate_traces
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "experiments" / "demo.yaml"
 DEMO_PAIRS = ROOT / "data" / "comparisons" / "demo.yaml"
+PRODUCTION = ROOT / "data" / "trace_evaluations" / "production.yaml"
 SPEC = {
     "name": "small",
     "description": "{{ $HOME }}, {{ spec }} and {{x}} are not templates",
@@ -55,7 +58,9 @@ def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
 def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str]) -> None:
     said = deploy(ROOT, prefect_environment)
     experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
-    names = ["compare_experiments/compare", "gate_release/gate", *experiments, f"from {ROOT / 'prefect.yaml'}"]
+    production = "evaluate_traces/production (5 * * * * UTC, paused)"
+    others = ["compare_experiments/compare", production, "gate_release/gate"]
+    names = [*others, *experiments, f"from {ROOT / 'prefect.yaml'}"]
     assert said == names
     demo, nightly, compare, gate = (
         deployment(prefect_environment, name) for name in ("demo", "nightly", "compare", "gate")
@@ -70,7 +75,9 @@ def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str
     assert night.dataset == given.dataset
     assert ComparisonSpec.model_validate(compare["parameters"]["spec"]) == load_comparison(DEMO_PAIRS)
     assert gate["parameters"]["spec"] == demo["parameters"]["spec"]
-    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare, gate))
+    watched = deployment(prefect_environment, "production")
+    assert TraceEvaluationSpec.model_validate(watched["parameters"]["spec"]) == load_trace_evaluation(PRODUCTION)
+    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare, gate, watched))
 
     assert deploy(ROOT, prefect_environment) == names
     again = deployment(prefect_environment, "nightly")
@@ -171,10 +178,18 @@ def test_the_second_part_of_the_demo_pays_for_no_answer_again() -> None:
     assert judge.dataset.sample is not None and judge.dataset.sample < (demo.dataset.sample or 0)
 
 
-def test_every_field_of_the_form_is_described() -> None:
-    schema = parameter_schema(compare_experiments).model_dump()
-    fields = schema["definitions"]["ComparisonSpec"]["properties"] | schema["properties"]
-    assert {*ComparisonSpec.model_fields, "spec", "resume"} == fields.keys()
+def test_a_step_reads_a_trace_evaluation_whole_and_changed() -> None:
+    spec = trace_evaluation_spec_of(str(PRODUCTION), ["max_items=3"])["spec"]
+    assert (spec["max_items"], spec.keys()) == (3, TraceEvaluationSpec.model_fields.keys())
+
+
+@pytest.mark.parametrize(
+    ("flow", "model"), [(compare_experiments, ComparisonSpec), (evaluate_traces, TraceEvaluationSpec)]
+)
+def test_every_field_of_the_form_is_described(flow: Any, model: Any) -> None:
+    schema = parameter_schema(flow).model_dump()
+    fields = schema["definitions"][model.__name__]["properties"] | schema["properties"]
+    assert {*model.model_fields, "spec", "resume"} <= fields.keys()
     assert [name for name, field in fields.items() if not field.get("description")] == []
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from endpoint import Endpoint, Reply, completion, serving
+from made_traces import traces, write
 
 from evalflows.execution.secret_blocks import key_for
+from evalflows.flows.evaluate_traces import evaluate_traces
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.llm.connect import completer
 from evalflows.llm.connections import resolve
@@ -18,6 +20,7 @@ from evalflows.specs import permitted, permitted_environment
 from evalflows.specs.connection import EndpointConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.parquet import Store
 from evalflows.tasks import deployed_run
 from evalflows.tasks.deployed_run import restrict_deployed_run
@@ -150,3 +153,22 @@ def test_only_a_deployments_run_is_restricted(
     assert permitted_environment.may_receive("https://x.example.com", permitted_environment.variable("SECRET")) is (
         not of_a_deployment
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mapper": "os:getcwd"}, "'os:getcwd'"),
+        ({"evaluators": ["subprocess:getoutput"]}, "'subprocess:getoutput'"),
+        ({"filter": "trace_id in (select content from read_text('/etc/hostname'))"}, "filter: "),
+    ],
+)
+@pytest.mark.usefixtures("prefect_api", "folder")
+def test_a_trace_evaluation_names_no_code_and_reads_no_file_from_elsewhere(
+    store: Store, changes: dict[str, Any], message: str
+) -> None:
+    write(store, traces(1))
+    given = {"name": "watch", "evaluators": ["json_valid"], "settle_s": 0} | changes
+    with pytest.raises(InputError, match=message):
+        evaluate_traces(TraceEvaluationSpec.model_validate(given))
+    assert store.query("select count(*) from source.scores") == [(0,)]

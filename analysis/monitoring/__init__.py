@@ -1,0 +1,1 @@
+"""Watching production: rules look at closed windows, and incidents begin and end."""

@@ -1,0 +1,89 @@
+"""Which production traces or sessions become the examples of a dataset, and how."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from evalflows.specs.trace_evaluation import MAPPED, Filter
+
+SelectedScope = Literal["traces", "sessions"]
+SelectionOrder = Literal["newest", "worst", "uncertain", "random"]
+RANKED: tuple[SelectionOrder, ...] = ("worst", "uncertain")
+"""Orders by the scores of a metric."""
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Moment = Annotated[datetime, AfterValidator(_in_utc)]
+"""A moment; in UTC unless it says otherwise."""
+
+
+class TraceSelection(BaseModel):
+    """Which traces or sessions become examples: in which time and order, with which inputs, and what is masked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scope: SelectedScope = Field("traces", description="What one example comes from: a trace, or a whole session")
+    filter: Filter | None = Field(
+        None, description="Only those that meet a condition: SQL, or JSON as in trace evaluations"
+    )
+    since: Moment | None = Field(None, description="Only those that began since then")
+    until: Moment | None = Field(None, description="Only those that began until then")
+    limit: int | None = Field(
+        None, ge=1, description="Maximum number of different inputs, including those that the dataset already has"
+    )
+    order: SelectionOrder = Field(
+        "newest",
+        description="Which come first: the newest, those with the worst scores of a metric, those whose scores are the "
+        "least certain, or a random sample",
+    )
+    metric: str | None = Field(None, description="The metric of the orders worst and uncertain")
+    seed: int = Field(0, description="Seed of the random order")
+    mapper: str | dict[str, str] | None = Field(
+        None,
+        description='What an example gets: a function "module:name", or paths for input, expected_output and metadata, '
+        "as in trace evaluations; default: the input of the trace, or the conversation of the session",
+    )
+    turns: Literal["whole", "next"] | None = Field(
+        None,
+        description="For sessions without a mapper: `whole` makes an example of each conversation, answered from its "
+        "opening, `next` of each turn of the assistant; default: whole",
+    )
+    keep_output_as_reference: bool = Field(
+        False, description="Whether the application's answer becomes the reference, unless the mapper gives one"
+    )
+    mask: dict[str, str] = Field(
+        default_factory=dict, description="Further secrets to mask, as name: regular expression"
+    )
+
+    @field_validator("mask")
+    @classmethod
+    def _patterns_work(cls, mask: dict[str, str]) -> dict[str, str]:
+        for name, pattern in mask.items():
+            if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+                raise ValueError(f"got the name {name!r}, wanted lower-case letters, digits and hyphens: ticket-number")
+            try:
+                matches_nothing = re.compile(pattern).match("") is not None
+            except re.error as error:
+                raise ValueError(f"{name}: got {pattern!r}, wanted a regular expression: {error}") from error
+            if matches_nothing:
+                raise ValueError(f"{name}: got {pattern!r}, which matches an empty text, wanted one that does not")
+        return mask
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "TraceSelection":
+        if self.order in RANKED and self.metric is None:
+            raise ValueError(f"order: got {self.order} without a metric, wanted metric too")
+        if self.order not in RANKED and self.metric is not None:
+            raise ValueError(f"metric: got {self.metric!r} with the order {self.order}, wanted {' or '.join(RANKED)}")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise ValueError(f"until: got {self.until:%Y-%m-%d %H:%M}, wanted a moment after since")
+        if self.turns is not None and (self.scope != "sessions" or self.mapper is not None):
+            raise ValueError("turns: wanted only with the scope sessions, and without a mapper")
+        if isinstance(self.mapper, dict) and (unknown := self.mapper.keys() - {*MAPPED}):
+            raise ValueError(f"mapper: got {min(unknown)!r}, wanted any of {', '.join(MAPPED)}")
+        return self

@@ -1,0 +1,226 @@
+"""Watching a mean over windows of time: its interval from sums, and a detector of lasting changes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evalflows.stats.arrays import FloatArray, checked_confidence_level
+from evalflows.stats.clusters import ROUNDING
+from evalflows.stats.distributions import clipped, log_normal_cdf, normal_quantile, t_interval, t_quantile
+from evalflows.stats.mean import MeanEstimate
+from evalflows.stats.proportions import constant_interval, score_interval
+
+EFFECT = 0.15
+"""Scale of the effects that the change detector bets on, in standard deviations of one value: a typical change of a
+yes/no metric near 80 % is then 6 points. A wrong scale costs delay, not false alarms."""
+
+MIN_BASELINE = 5
+"""Windows before a possible change that the detector needs, to estimate how much windows vary beyond their samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSums:
+    """Sums over the values of one window, of which each cluster (a session) is one sampling unit.
+
+    S and N are the sums of weights times values, and of weights, of one cluster; weights are inverse sampling rates.
+    """
+
+    n: int  # values
+    clusters: int
+    weight: float  # sum of N
+    total: float  # sum of S
+    total_squares: float  # sum of S * S
+    products: float  # sum of S * N
+    weight_squares: float  # sum of N * N
+    lowest: float | None  # value; None without values
+    highest: float | None
+    is_binary: bool  # all values are 0 or 1
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.weight if self.n else None
+
+
+def window_mean(
+    sums: WindowSums, *, confidence_level: float = 0.95, bounds: tuple[float, float] | None = None
+) -> MeanEstimate:
+    """Return the mean of a window with a two-sided interval, from its sums alone.
+
+    The standard error is cluster-robust with the correction G / (G - 1), as in `stats.clusters.standard_error`
+    (Cameron & Miller 2015), of the ratio S / N, so that values may have weights. For 0 and 1 the interval is Wilson's
+    for the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015), otherwise Student's t, clipped to
+    `bounds`. With clusters the quantile is that of t; the degrees of freedom are those of as many clusters of equal size as tell as much (Kish 1965), less one.
+    If the values do not vary, the interval follows from the bounds (`stats.proportions.constant_interval`). There is
+    none for fewer than two clusters.
+    """
+    confidence_level, mean = checked_confidence_level(confidence_level), sums.mean
+    kind = "cluster-robust " if sums.clusters < sums.n else ""
+    error = mean_standard_error(sums)
+    interval, reason = None, None
+    if mean is None or sums.clusters < 2:
+        reason = "too few values: an interval needs at least 2, in 2 clusters"
+    elif sums.is_binary:
+        quantile = normal_quantile(confidence_level)
+        if sums.clusters < sums.n:
+            quantile = t_quantile(confidence_level, _degrees_of_freedom(sums))
+        interval = score_interval(min(max(mean, 0.0), 1.0), _effective_size(sums, mean, error), quantile)
+    elif error:
+        interval = t_interval(mean, error, df=_degrees_of_freedom(sums), confidence_level=confidence_level)
+    else:
+        interval = constant_interval(mean, sums.clusters, bounds, confidence_level=confidence_level)
+        reason = None if interval else "all values are equal, and no range is declared"
+    if interval and bounds:
+        interval = clipped(interval, *bounds)
+    return MeanEstimate(
+        mean=mean,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        confidence_level=confidence_level,
+        method=f"{kind}wilson" if sums.is_binary else f"{kind}t",
+        n=sums.n,
+        n_clusters=sums.clusters,
+        reason=reason,
+        reason_code=None if reason is None else "too_few" if sums.clusters < 2 else "no_spread",
+        standard_error=error if interval else None,
+    )
+
+
+def mean_standard_error(sums: WindowSums) -> float:
+    """Return the cluster-robust standard error of the mean; 0.0 if it is only rounding, or cannot be estimated."""
+    mean = sums.mean
+    if mean is None or sums.clusters < 2:
+        return 0.0
+    squares = sums.total_squares - 2 * mean * sums.products + mean * mean * sums.weight_squares
+    if squares <= ROUNDING * sums.total_squares or sums.lowest == sums.highest:
+        return 0.0
+    return math.sqrt(squares * sums.clusters / (sums.clusters - 1)) / sums.weight
+
+
+def _degrees_of_freedom(sums: WindowSums) -> float:
+    return max(1.0, sums.weight**2 / sums.weight_squares - 1)
+
+
+def _effective_size(sums: WindowSums, share: float, error: float) -> float:
+    """Return how many independent 0 and 1 have the same standard error; the number of clusters if none vary."""
+    effective = share * (1 - share) / error**2 if error else float(sums.clusters)
+    return min(float(sums.n), effective)
+
+
+def difference_interval(window: MeanEstimate, reference: MeanEstimate) -> tuple[float, float] | None:
+    """Return the interval of a mean minus an independent one, at their confidence level; None if one has none.
+
+    Method of variance estimates recovery (Zou & Donner 2008); for two Wilson intervals it is Newcombe's (1998) method
+    10.
+    """
+    ends = (window.mean, window.low, window.high, reference.mean, reference.low, reference.high)
+    mean, low, high, other, other_low, other_high = (math.nan if end is None else end for end in ends)
+    if any(end is None for end in ends):
+        return None
+    difference = mean - other
+    return (
+        difference - math.hypot(mean - low, other_high - other),
+        difference + math.hypot(high - mean, other - other_low),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEvidence:
+    """The change detector's evidence after each window, shape (windows,). nan where it is still learning."""
+
+    e_values: FloatArray
+    starts: FloatArray  # place of the first window of the most likely change
+    levels: FloatArray  # mean since then
+    level_errors: FloatArray  # their standard errors
+    baselines: FloatArray  # mean before
+
+
+def change_evidence(
+    means: Sequence[float] | FloatArray,
+    sizes: Sequence[float] | FloatArray,
+    variances: Sequence[float] | FloatArray,
+    *,
+    horizon: int,
+    first: int = 0,
+    margin: float = 0.0,
+    width: float | None = None,
+) -> ChangeEvidence:
+    """Return the evidence after each window that the mean has fallen by more than `margin` and stayed there.
+
+    `means`, `sizes` (numbers of values) and `variances` (of one value: size times the squared standard error) have
+    shape (windows,), in order of time. Changes may begin at the windows from `first` on; each is compared with at most
+    `horizon` windows before it, and is followed for at most `horizon` windows. `width` is that of the values' range, if
+    it is known.
+
+    The detector is a mixture e-CUSUM (Shin, Ramdas & Rinaldo 2024, "E-detectors"): the maximum, over the windows at
+    which a change may have begun, of an e-process. An alarm at the first e-value of at least c has an average run
+    length of at least c windows: the sum of the e-processes, which is not smaller than their maximum, grows by at most
+    1 a window in expectation. So c windows without a change raise one false alarm at most, on average, although the
+    detector looks after every window.
+
+    The e-process of one start is the likelihood ratio of the difference D between the means since and before, with
+    variance V: both means are estimated, so V has both their variances, and the ratio is that of the maximal invariant
+    of an unknown level (Perez-Ortiz, Lardy, de Heide & Gruenwald 2024). The effect has a half-normal prior with a scale
+    of EFFECT standard deviations of a value. Means of windows count as normal. The variance of a value is that of the
+    windows before, with one value at each end of the range added, so that it is never 0; and windows may vary by more
+    than their samples explain (DerSimonian & Laird 1986), as weekdays do.
+    """
+    x, n, u = (np.asarray(array, dtype=np.float64) for array in (means, sizes, variances))
+    found = np.full((5, x.size), np.nan)
+    starts = range(max(first, MIN_BASELINE), x.size)
+    if not starts:
+        return _evidence(found)
+    spans = [slice(max(0, start - horizon), start) for start in starts]
+    before = np.array([_baseline(x[span], n[span], u[span], width) for span in spans])
+    level, precision, value_variance, between = before.T
+    since_weight, since_sum = np.zeros(len(starts)), np.zeros(len(starts))
+    for t in range(starts[0], x.size):
+        places = slice(max(0, t - starts[0] - horizon + 1), t - starts[0] + 1)
+        weight = _precision(value_variance[places], n[t], between[places])
+        since_weight[places] += weight
+        since_sum[places] += weight * x[t]
+        since = since_sum[places] / np.where(since_weight[places] > 0, since_weight[places], 1.0)
+        variance = 1 / precision[places] + 1 / np.where(since_weight[places] > 0, since_weight[places], np.nan)
+        log_e = _log_e_value(since - level[places] + margin, variance, EFFECT**2 * value_variance[places])
+        if np.isfinite(log_e).any():
+            best = int(np.nanargmax(log_e))
+            start = places.start + best
+            error = math.sqrt(1 / since_weight[start])
+            found[:, t] = math.exp(min(log_e[best], 700.0)), starts[start], since[best], error, level[start]
+    return _evidence(found)
+
+
+def _evidence(found: FloatArray) -> ChangeEvidence:
+    e_values, starts, levels, level_errors, baselines = found
+    return ChangeEvidence(
+        e_values=e_values, starts=starts, levels=levels, level_errors=level_errors, baselines=baselines
+    )
+
+
+def _baseline(x: FloatArray, n: FloatArray, u: FloatArray, width: float | None) -> tuple[float, float, float, float]:
+    """Return the mean of the windows before, its precision, the variance of a value, and that between windows."""
+    total = float(n.sum())
+    value_variance = float(n @ u) / total
+    if width is not None:
+        value_variance = (total * value_variance + width**2 / 2) / (total + 2)
+    if not value_variance > 0:
+        return math.nan, math.nan, math.nan, math.nan
+    excess = float(n @ (x - n @ x / total) ** 2) / value_variance - (x.size - 1)
+    between = max(0.0, value_variance * excess / (total - float(n @ n) / total))
+    weights = _precision(value_variance, n, between)
+    return float(weights @ x / weights.sum()), float(weights.sum()), value_variance, between
+
+
+def _precision(value_variance: FloatArray | float, n: FloatArray | float, between: FloatArray | float) -> FloatArray:
+    """Return the inverse variance of a window's mean."""
+    return np.asarray(1 / (value_variance / n + between), dtype=np.float64)
+
+
+def _log_e_value(difference: FloatArray, variance: FloatArray, effect_variance: FloatArray) -> FloatArray:
+    """Return the log likelihood ratio of a fall, with a half-normal prior, against no difference."""
+    total = variance + effect_variance
+    ratio = difference / np.sqrt(variance * total) * np.sqrt(effect_variance)
+    return np.asarray(
+        math.log(2) + np.log(variance / total) / 2 + ratio**2 / 2 + log_normal_cdf(-ratio), dtype=np.float64
+    )

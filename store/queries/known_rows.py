@@ -1,0 +1,61 @@
+"""Which rows of production the store has already, so that a file that is read again adds nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalflows.store.catalog import ask_arrow
+from evalflows.store.parquet import Store
+from evalflows.store.records import LabelRow, ScoreRow
+from evalflows.store.schemas import to_rows
+from evalflows.store.trace_records import ObservationRow
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Rows that the store has not, or not like this."""
+
+    new: list[Any]
+    changed: list[Any]
+
+    @property
+    def rows(self) -> list[Any]:
+        return self.new + self.changed
+
+
+def unknown_observations(store: Store, rows: Sequence[ObservationRow]) -> Unknown:
+    """Return the observations that are not stored, and those that are stored with other values."""
+    by_key = {(row.trace_id, row.span_id): row for row in rows}
+    if not by_key:
+        return Unknown([], [])
+    query = "select * from source.observations where day in (select unnest(?)) and trace_id in (select unnest(?))"
+    values = [sorted({row.day for row in rows}), sorted({trace for trace, _ in by_key})]
+    known = {(row.trace_id, row.span_id): row for row in to_rows("observations", ask_arrow(store, query, values))}
+    return _compared(by_key, known)
+
+
+def unknown_scores(store: Store, rows: Sequence[ScoreRow]) -> Unknown:
+    """Return the scores that are not stored, and those that are stored with other values."""
+    return _unknown(store, "scores", {row.score_id: row for row in rows}, [row.experiment_id or "" for row in rows])
+
+
+def unknown_labels(store: Store, rows: Sequence[LabelRow]) -> Unknown:
+    """Return the labels that are not stored, and those that are stored with other values."""
+    return _unknown(store, "labels", {row.label_id: row for row in rows}, [row.batch_id for row in rows])
+
+
+def _unknown(store: Store, table: str, by_id: dict[str, Any], owners: list[str]) -> Unknown:
+    if not by_id:
+        return Unknown([], [])
+    key, owner = ("score_id", "experiment_id") if table == "scores" else ("label_id", "batch_id")
+    query = f"select * from source.{table} where {owner} in (select unnest(?)) and {key} in (select unnest(?))"
+    data = ask_arrow(store, query, [sorted(set(owners)), sorted(by_id)])
+    return _compared(by_id, {getattr(row, key): row for row in to_rows(table, data)})
+
+
+def _compared(rows: dict[Any, Any], known: dict[Any, Any]) -> Unknown:
+    new = [row for key, row in rows.items() if key not in known]
+    changed = [
+        row for key, row in rows.items() if key in known and row != replace(known[key], recorded_at=row.recorded_at)
+    ]
+    return Unknown(new, changed)

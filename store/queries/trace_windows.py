@@ -1,0 +1,215 @@
+"""Windows of production: sums of each metric by hour or day and slice, computed in DuckDB a day at a time.
+
+What comes back does not grow with the number of traces, and neither does the memory: a day is read at once, and only
+the columns that are needed.
+"""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.trace_evaluation import TraceScope
+from evalflows.specs.watching import ALL, DIMENSIONS, MEASURED, TRACES, WindowSize
+from evalflows.store.catalog import select_from, view_text
+from evalflows.store.layout import quoted
+from evalflows.store.parquet import Store
+
+Of = Literal["value", "failure"]
+"""Whether sums are over the values that were scored, or over 1 for each failed and 0 for each scored item."""
+
+MEASURED_VERSION = "measured"
+"""The evaluator version of what needs no evaluator: latency, cost and tokens of traces, and their errors."""
+
+LONGEST_TRACE = timedelta(days=1)
+"""Observations are read of so long before and after a day, for traces that go on over midnight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowsWanted:
+    """Whose windows: the items that the evaluators of one trace evaluation judged."""
+
+    evaluation_id: str
+    scope: TraceScope
+    versions: Collection[str]  # of its evaluators and composites
+    condition: str | None  # the evaluation's filter, for what is measured of traces
+    size: WindowSize
+    dimensions: Collection[str] = ()  # slices by tag, version, model or environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One metric in one window of one slice, as sums for `stats.monitoring.WindowSums`."""
+
+    start: datetime
+    slice: str
+    metric: str
+    evaluator_version: str
+    of: Of
+    n: int
+    missing: int
+    clusters: int
+    weight: float
+    total: float
+    total_squares: float
+    products: float
+    weight_squares: float
+    lowest: float | None
+    highest: float | None
+    is_binary: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTraces:
+    """The traces of one window of one slice."""
+
+    start: datetime
+    slice: str
+    traces: int
+    errors: int
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    cost_usd: float | None
+
+
+def windows_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[Window]:
+    """Return the windows of one UTC day, in order of time. Raise InputError if DuckDB rejects the filter."""
+    sql = f"""with {_traces(wanted, day)}, {_items(wanted, day)},
+        sliced as (select *, unnest({_slices(wanted)}) as slice from items),
+        clustered as (
+            select start, slice, metric, evaluator_version, sums, cluster, count(value) as n,
+                   count(*) filter (failed) as missing, sum(weight * value) as s,
+                   sum(weight) filter (value is not null) as w, min(value) as lowest, max(value) as highest,
+                   bool_and(value in (0, 1)) as is_binary
+            from sliced group by all
+        )
+        select epoch_us(start), slice, metric, evaluator_version, sums, sum(n)::bigint, sum(missing)::bigint,
+               count(w), coalesce(sum(w), 0), coalesce(sum(s), 0), coalesce(sum(s * s), 0), coalesce(sum(s * w), 0),
+               coalesce(sum(w * w), 0), min(lowest), max(highest), coalesce(bool_and(is_binary), false)
+        from clustered group by start, slice, metric, evaluator_version, sums order by 1, 2, 3, 4, 5"""
+    names = Window.__slots__
+    return [Window(**dict(zip(names, (_moment(start), *rest), strict=True))) for start, *rest in _rows(store, sql)]
+
+
+def traces_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[WindowTraces]:
+    """Return what the traces of one UTC day took, in order of time. Raise InputError if DuckDB rejects the filter."""
+    sql = f"""with {_traces(wanted, day)},
+        sliced as (
+            select {_start(wanted.size, "started_at")} as start, unnest({_slices(wanted)}) as slice, *
+            from measured as t
+        )
+        select epoch_us(start), slice, count(*), count(*) filter (status = 'error'), quantile_cont(latency_s, 0.5),
+               quantile_cont(latency_s, 0.95), sum(cost_usd)
+        from sliced group by start, slice order by 1, 2"""
+    names = WindowTraces.__slots__
+    return [
+        WindowTraces(**dict(zip(names, (_moment(start), *rest), strict=True))) for start, *rest in _rows(store, sql)
+    ]
+
+
+def first_day(store: Store, evaluation_id: str) -> date | None:
+    """Return the first day of which an evaluation judged something; None if it judged nothing."""
+    query = """select min(right(experiment_id, 10)) from source.scores
+               where starts_with(experiment_id, ?) and subject_at is not null"""
+    ((first,),) = store.query(query, [f"{evaluation_id}-"])
+    return None if first is None else date.fromisoformat(first)
+
+
+def _traces(wanted: WindowsWanted, day: date) -> str:
+    """Return the views of the day's traces: `about` with what slices them, `measured` those that the filter names."""
+    near = [(day + sign * LONGEST_TRACE).isoformat() for sign in (-1, 1)]
+    starts = f"started_at >= {_utc(day)} and started_at < {_utc(day + timedelta(days=1))}"
+    is_of_traces = wanted.scope == "traces"
+    filtered = f" and {wanted.condition}" if is_of_traces and wanted.condition else ""
+    return f"""observations as (select * from main.observations where day between '{near[0]}' and '{near[1]}'),
+        traces as ({view_text("traces")}),
+        about as (
+            select trace_id, coalesce(session_id, trace_id) as cluster, tags, version, models, environment from traces
+        ),
+        measured as (
+            select trace_id, started_at, status, latency_s, cost_usd, coalesce(tokens_in, 0) + tokens_out as tokens,
+                   coalesce(session_id, trace_id) as cluster, tags, version, models, environment
+            from traces where {starts}{filtered}
+        )"""
+
+
+def _items(wanted: WindowsWanted, day: date) -> str:
+    """Return the views of the judgements and measures of a day, each with its window, cluster and slices."""
+    versions = ", ".join(map(quoted, sorted(wanted.versions))) or "null"
+    joined = {
+        "traces": "t.trace_id = s.subject_id",
+        "observations": "t.trace_id = split_part(s.subject_id, '/', 1)",
+        "sessions": "t.cluster = s.subject_id",
+    }[wanted.scope]
+    kind = wanted.scope.removesuffix("s")
+    measured = ", ".join(f"{{'metric': '{name}', 'value': {_COLUMNS[name]}}}" for name in MEASURED)
+    fields = "cluster, tags, version, models, environment"
+    return f"""of_session as (select distinct on (cluster) * from about order by cluster, trace_id),
+        judged as (
+            select {_start(wanted.size, "s.subject_at")} as start, s.metric, s.evaluator_version,
+                   case when s.status = 'scored' then s.value end as value, s.status <> 'scored' as failed,
+                   1 / coalesce(s.sampling_rate, 1) as weight, coalesce(t.cluster, s.subject_id) as cluster, t.tags,
+                   t.version, t.models, t.environment
+            from source.scores s left join {"of_session" if kind == "session" else "about"} t on {joined}
+            where s.experiment_id = {quoted(f"{wanted.evaluation_id}-{day.isoformat()}")} and s.turn is null
+                  and s.subject_kind = '{kind}' and s.evaluator_version in ({versions})
+                  and s.status in ('scored', 'failed', 'not_attempted')
+        ),
+        taken as (
+            select {_start(wanted.size, "started_at")} as start, unnest([{measured}]) as one,
+                   {fields} from measured
+        ),
+        items as (
+            select start, metric, evaluator_version, 'value' as sums, value, failed, weight, {fields} from judged
+            where failed or value is not null
+            union all by name
+            select start, metric, evaluator_version, 'failure' as sums, failed::int::double as value, failed, weight,
+                   {fields} from judged
+            union all by name
+            select start, one.metric as metric, '{MEASURED_VERSION}' as evaluator_version, 'value' as sums,
+                   one.value::double as value, false as failed, 1.0::double as weight, {fields} from taken
+            where one.value is not null
+            union all by name
+            select {_start(wanted.size, "started_at")} as start, '{TRACES}' as metric,
+                   '{MEASURED_VERSION}' as evaluator_version, 'failure' as sums,
+                   (status = 'error')::int::double as value, status = 'error' as failed, 1.0::double as weight,
+                   {fields} from measured
+        )"""
+
+
+_COLUMNS: Mapping[str, str] = {"latency": "latency_s", "cost": "cost_usd::double", "tokens": "tokens::double"}
+
+_VALUES: Mapping[str, str] = {
+    "tag": "list_transform(coalesce(tags, []), lambda one: 'tag=' || one)",
+    "version": "case when version is null then [] else ['version=' || version] end",
+    "model": "list_transform(coalesce(models, []), lambda one: 'model=' || one)",
+    "environment": "case when environment is null then [] else ['environment=' || environment] end",
+}
+
+
+def _slices(wanted: WindowsWanted) -> str:
+    """Return SQL for the slices of an item: all, and one for each value of each dimension."""
+    parts = [_VALUES[dimension] for dimension in DIMENSIONS if dimension in wanted.dimensions]
+    return f"flatten([{', '.join([f'[{quoted(ALL)}]', *parts])}])"
+
+
+def _start(size: WindowSize, column: str) -> str:
+    return f"date_trunc('{size}', {column} at time zone 'UTC')"
+
+
+def _utc(day: date) -> str:
+    return f"'{day.isoformat()} 00:00:00+00'::timestamptz"
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
+def _rows(store: Store, sql: str) -> Sequence[tuple[Any, ...]]:
+    try:
+        return store.steady(lambda: select_from(store, sql).fetchall())
+    except InputError as error:
+        raise InputError(f"windows: {error}") from error

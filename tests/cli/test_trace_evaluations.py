@@ -1,0 +1,69 @@
+"""`evalflows evaluate-traces`: what it prints, and its exit codes."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from made_traces import BEGAN, traces, write
+
+from evalflows.cli.trace_evaluations import evaluate_traces
+from evalflows.store.parquet import Store
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+SPEC = """
+name: production
+evaluators:
+  - {use: length_between, name: answered, args: {least: 1, most: 4000}}
+  - {use: json_valid}
+settle_s: 0
+composites: [{name: both, weights: {answered: 1, json_valid: 1}}]
+"""
+
+
+def command(folder: Path, *arguments: str) -> Result:
+    path = folder / "watch.yaml"
+    if not path.exists():
+        path.write_text(SPEC)
+    return CliRunner().invoke(evaluate_traces, [str(path), *arguments])
+
+
+def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
+    write(store, traces(3) + traces(1, first=3, output=None))
+    done = command(tmp_path, "--set", "max_items=3")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("production (batch-") and lines[0].endswith("): 3 new items, 6 scores")
+    assert lines[1:2] == ["3 composite scores"]
+    assert lines[2].startswith("stopped before the last item; --resume batch-")
+    done = command(tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("): 1 new items, 0 scores")
+    assert lines[1].startswith("1 items could not be judged by any evaluator: evalflows sql ")
+    assert command(tmp_path).stdout.splitlines()[0].endswith("): 0 new items, 0 scores")
+
+
+def test_a_backfill_judges_what_began_then(store: Store, tmp_path: Path) -> None:
+    write(store, traces(5, apart_s=3600.0))
+    since, until = (f"{BEGAN + timedelta(hours=hours):%Y-%m-%dT%H:%M}" for hours in (1, 3))
+    done = command(tmp_path, "--from", since, "--to", until)
+    assert done.stdout.splitlines()[0].endswith("): 3 items, 6 scores")
+    assert command(tmp_path, "--backfill").stdout.splitlines()[0].endswith("): 5 items, 4 scores")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--from", "tomorrow"], "--from: got 'tomorrow', wanted a date or time such as 2026-11-01T08:00"),
+        (["--from", "2026-03-02", "--to", "2026-03-01"], "backfill: got from 2026-03-02 00:00 to 2026-03-01 00:00"),
+        (["--resume", "batch-x"], "resume: got 'batch-x', wanted a batch that stopped before its last item"),
+        (["--set", "filter=colour = 1"], "filter: "),
+        (["--set", "nothing=1"], "nothing: no such field"),
+    ],
+)
+def test_what_cannot_work_is_one_line(store: Store, tmp_path: Path, arguments: list[str], message: str) -> None:
+    write(store, traces(1))
+    done = command(tmp_path, *arguments)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert message in done.stderr

@@ -1,0 +1,127 @@
+"""Trace evaluations with judges that are paid: their budget, their failures, a kill, and retries at the next start."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from catalog_rows import one, rows
+from endpoint import Endpoint, serving
+from failing_service import Service, connection
+from interrupted_runs import when_called
+from made_traces import traces, write
+
+from evalflows import evaluate_traces
+from evalflows.specs.errors import IncompleteError
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store import Store, connect
+
+pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
+
+N = 30
+
+
+def spec(endpoint: Endpoint, **changes: Any) -> TraceEvaluationSpec:
+    fields: dict[str, Any] = {
+        "name": "paid",
+        "evaluators": [{"use": "judges:says_correct", "connection": "judge"}],
+        "connections": {"judge": connection(endpoint)},
+        "settle_s": 0,
+        "fetch_batch_size": 10,
+        "chunk_retries": 0,
+        "breaker_pause_s": 0.01,
+    }
+    return TraceEvaluationSpec.model_validate(fields | changes)
+
+
+def statuses() -> list[tuple[Any, ...]]:
+    return rows("select status, error_kind, count(*) from trace_scores group by all order by all")
+
+
+def test_a_budget_stops_a_batch_and_the_next_start_judges_the_rest(store: Store) -> None:
+    write(store, traces(N))
+    with serving(Endpoint(answer=Service())) as endpoint:
+        with pytest.raises(IncompleteError, match="the budget is used up: 5 judgements were not made") as caught:
+            evaluate_traces(spec(endpoint, max_calls=25))
+        assert endpoint.calls == 25
+        state = one("select state, calls, items_fetched from watermarks where batch_id = ?", caught.value.batch)
+        assert state == ("incomplete", 25, N)
+        evaluate_traces(spec(endpoint, max_calls=25))
+    assert (endpoint.calls, endpoint.repeated()) == (N, 0)
+    assert statuses() == [("scored", None, N)]
+
+
+def test_what_a_judge_could_not_be_reached_for_is_judged_at_the_next_start(store: Store) -> None:
+    write(store, traces(N))
+    service = Service(breaks_after=N // 2)
+    with serving(Endpoint(answer=service)) as endpoint:
+        with pytest.raises(IncompleteError, match="a model could not be reached; the next start tries them again"):
+            evaluate_traces(spec(endpoint))
+        assert one("select count(*) from trace_scores where status = 'scored'") == (N // 2,)
+        service.mend()
+        calls = endpoint.calls
+        evaluate_traces(spec(endpoint))
+        assert endpoint.calls == calls + N - N // 2
+        evaluate_traces(spec(endpoint))
+        assert endpoint.calls == calls + N - N // 2, "nothing is new"
+    assert statuses() == [("scored", None, N)]
+
+
+def test_another_evaluation_finds_paid_calls_in_the_ledger(store: Store) -> None:
+    write(store, traces(N))
+    with serving(Endpoint(answer=Service())) as endpoint:
+        evaluate_traces(spec(endpoint))
+        evaluate_traces(spec(endpoint, name="other", mapper={"metadata": "tags"}))  # judged again, with equal requests
+    assert (endpoint.calls, endpoint.repeated()) == (N, 0)
+    assert rows("select calls, calls_cached from watermarks order by started_at") == [(N, 0), (0, N)]
+
+
+def test_a_sample_pays_for_itself_only(store: Store) -> None:
+    write(store, traces(200))
+    judge = {"use": "judges:says_correct", "connection": "judge", "sample_rate": 0.2}
+    with serving(Endpoint(answer=Service())) as endpoint:
+        evaluate_traces(spec(endpoint, evaluators=[judge]))
+        drawn = endpoint.calls
+        evaluate_traces(spec(endpoint, evaluators=[judge]), newest_first=True)
+    assert endpoint.calls == drawn and 20 <= drawn <= 60
+    assert rows("select status, sampling_rate, count(*) from trace_scores group by all") == [("scored", 0.2, drawn)]
+
+
+@pytest.mark.slow
+def test_killed_while_judging_loses_nothing_and_pays_for_no_more_than_was_in_flight(
+    store: Store, tmp_path: Path, prefect_environment: dict[str, str]
+) -> None:
+    count, in_flight = 300, 10
+    write(store, traces(count))
+    with serving(Endpoint(latency_s=0.03, answer=Service())) as endpoint:
+        limited = connection(endpoint) | {"max_in_flight": in_flight}
+        given = spec(endpoint, connections={"judge": limited}, fetch_batch_size=40)
+        path = tmp_path / "watch.yaml"
+        path.write_text(yaml.safe_dump(given.model_dump(mode="json")))
+        for moment in (37, 121, 230):
+            process = start(path, prefect_environment)
+            when_called(process, endpoint, moment)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        output, _ = start(path, prefect_environment).communicate(timeout=120)
+    print(f"the endpoint saw {endpoint.calls} calls for {count}, {endpoint.repeated()} of them again: {output!r}")
+    assert endpoint.calls - endpoint.repeated() == count
+    assert endpoint.repeated() <= 3 * in_flight
+    assert statuses() == [("scored", None, count)]
+    with connect(store.layout.root) as catalog:
+        states = catalog.execute("select state from watermarks order by started_at").fetchall()
+    assert states[-1] == ("completed",) and len(states) == 4
+
+
+def start(path: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [str(Path(sys.executable).with_name("evalflows")), "evaluate-traces", str(path)],
+        cwd=path.parent,
+        env=os.environ | environment | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )

@@ -1,0 +1,129 @@
+"""Filters of traces: Langfuse's two JSON forms, and SQL that sees no more than the store."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_traces import BEGAN, observation, write
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.trace_evaluation import TraceScope
+from evalflows.store.parquet import Store
+from evalflows.store.queries.trace_filter import condition
+from evalflows.store.queries.trace_items import LATEST, Window, item_keys
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    later = BEGAN + timedelta(days=2)
+    write(
+        store,
+        [
+            observation(
+                "a",
+                attributes={
+                    "tag.tags": ["production", "beta"],
+                    "user.id": "u1",
+                    "session.id": "s1",
+                    "langfuse.version": "1.4",
+                    "langfuse.trace.metadata.plan": "paid",
+                },
+            ),
+            observation("a", "llm", parent="root", name="call", type="llm", attributes={"llm.model_name": "m-1"}),
+            observation("b", name="other", began=later, seconds=9.0, attributes={"tag.tags": ["production"]}),
+            observation("c", status="error", attributes={"user.id": "it's", "session.id": "s1"}),
+        ],
+    )
+    return store
+
+
+def found(store: Store, given: Any, scope: TraceScope = "traces") -> list[str]:
+    window = Window(moment="started_at", until=LATEST)
+    return sorted(key.id for key in item_keys(store, scope, condition(given, scope), window, 100))
+
+
+@pytest.mark.parametrize(
+    ("given", "traces"),
+    [
+        (None, "abc"),
+        ("", "abc"),
+        ({}, "abc"),
+        ({"tags": ["production"]}, "ab"),
+        ({"tags": ["production", "beta"]}, "a"),
+        ({"tags": "production", "name": "user-query"}, "a"),
+        ({"name": ["other", "nothing"]}, "b"),
+        ({"userId": "u1"}, "a"),
+        ({"user_id": "it's"}, "c"),
+        ({"user_id": None}, "b"),
+        ({"sessionId": "s1", "version": "1.4"}, "a"),
+        ({"metadata": {"plan": "paid"}}, "a"),
+        ({"fromTimestamp": "2026-03-03T00:00:00Z"}, "b"),
+        ({"toTimestamp": "2026-03-03T00:00:00Z"}, "ac"),
+        ({"model": "m-1"}, "a"),
+        ({"status": "error"}, "c"),
+        ([], "abc"),
+        ([{"column": "name", "operator": "=", "value": "other", "type": "string"}], "b"),
+        ([{"column": "name", "operator": "<>", "value": "other", "type": "string"}], "ac"),
+        ([{"column": "tags", "operator": "any of", "value": ["beta", "x"], "type": "arrayOptions"}], "a"),
+        ([{"column": "tags", "operator": "none of", "value": ["beta"], "type": "arrayOptions"}], "bc"),
+        ([{"column": "tags", "operator": "all of", "value": ["production", "beta"], "type": "arrayOptions"}], "a"),
+        ([{"column": "timestamp", "operator": ">=", "value": "2026-03-03", "type": "datetime"}], "b"),
+        ([{"column": "latency", "operator": ">", "value": 5, "type": "number"}], "b"),
+        ([{"column": "userId", "operator": "is null", "type": "null"}], "b"),
+        ([{"column": "name", "operator": "contains", "value": "quer", "type": "string"}], "ac"),
+        ([{"column": "name", "operator": "does not contain", "value": "quer", "type": "string"}], "b"),
+        ([{"column": "name", "operator": "starts with", "value": "oth", "type": "string"}], "b"),
+        ([{"column": "name", "operator": "ends with", "value": "er", "type": "string"}], "b"),
+        ([{"column": "metadata", "key": "plan", "operator": "=", "value": "paid", "type": "stringObject"}], "a"),
+        ("name = 'other'", "b"),
+        ("list_contains(tags, 'beta') or latency_s > 5 -- a comment", "ab"),
+        ("started_at < '2026-03-03' and errors = 0", "a"),
+    ],
+)
+def test_a_filter_finds_its_traces(filled: Store, given: Any, traces: str) -> None:
+    assert found(filled, given) == list(traces)
+    if isinstance(given, dict | list):
+        assert found(filled, json.dumps(given)) == list(traces)
+
+
+def test_filters_of_observations_and_sessions(filled: Store) -> None:
+    assert found(filled, {"type": "generation"}, "observations") == ["a/a-llm"]
+    assert found(filled, {"model": "m-1"}, "observations") == ["a/a-llm"]
+    assert found(filled, "traces > 1", "sessions") == ["s1"]
+    assert found(filled, {"user_id": "u1"}, "sessions") == ["s1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"colour": "red"}, "filter: got the column 'colour' for traces, wanted one of .*tags"),
+        ('{"name": ', "filter: got .*, wanted JSON or a condition in SQL"),
+        ([{"column": "name"}], "filter: got .*, wanted {column, operator, value, type}"),
+        (
+            [{"column": "name", "operator": "like", "value": "x"}],
+            "filter: name: got the operator 'like', wanted one of",
+        ),
+        (
+            [{"column": "tags", "operator": "=", "value": "x"}],
+            "filter: tags: got the operator '=', wanted one of any of",
+        ),
+        ({"name": {"deep": 1}}, "filter: name: got .*, wanted a text, a number, or a list of these"),
+        ("nothing = 1", "filter: .*nothing"),
+        ("name = 'x') or (1 = 1; drop table x", "filter: "),
+        ("trace_id in (select content from read_text('{path}'))", "filter: "),
+    ],
+)
+def test_a_filter_that_cannot_work_is_refused(filled: Store, tmp_path: Path, given: Any, message: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a")
+    given = given.replace("{path}", str(secret)) if isinstance(given, str) else given
+    with pytest.raises(InputError, match=message) as caught:
+        found(filled, given)
+    assert "\n" not in str(caught.value)
+
+
+def test_quotes_in_values_stay_values(filled: Store) -> None:
+    assert found(filled, {"name": "x' or '1' = '1"}) == []
+    assert found(filled, {"metadata": {"pl\"an'": "x"}}) == []

@@ -128,15 +128,15 @@ class Fields(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return with_attributes(self[name])
+            return self[name]
         except KeyError:
             raise AttributeError(f"{name!r}: wanted one of {', '.join(self)}") from None
 
 
 def with_attributes(value: Any) -> Any:
-    """Return a value whose mappings have attributes, also those in lists."""
+    """Return a value whose mappings, at any depth, have their fields as attributes too."""
     if isinstance(value, dict):
-        return Fields(value)
+        return Fields({name: with_attributes(one) for name, one in value.items()})
     return [with_attributes(one) for one in value] if isinstance(value, list) else value
 
 

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -47,6 +47,7 @@ class RunningTraceEvaluation:
     store: Store
     spec: TraceEvaluationSpec
     evaluators: Sequence[RunnableEvaluator]
+    composite_versions: Mapping[str, str]
     mapper: Mapper
     mapper_version: str | None
     judging: Workers
@@ -56,8 +57,9 @@ class RunningTraceEvaluation:
 
     @property
     def versions(self) -> list[str]:
-        """The versions of all evaluators, with their tiers and fallbacks."""
-        return [judge.version for evaluator in self.evaluators for judge in evaluator.all]
+        """The versions of all evaluators, with their tiers and fallbacks, and of the composites."""
+        versions = [judge.version for evaluator in self.evaluators for judge in evaluator.all]
+        return [*versions, *self.composite_versions.values()]
 
 
 _running: dict[str, RunningTraceEvaluation] = {}
@@ -92,18 +94,37 @@ def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
 
 def described(spec: TraceEvaluationSpec) -> list[dict[str, Any]]:
     """Return the evaluators, composites and the mapper as stored with each batch."""
+    prepared = _prepared(spec)
     found = [
         {**described_evaluator(evaluator, spec), "sample": evaluator.spec.model_dump(mode="json", include=SAMPLE)}
-        for evaluator in _prepared(spec)
+        for evaluator in prepared
     ]
+    versions = {one["name"]: one["version"] for one in found}
+    for one, evaluator in zip(found, prepared, strict=True):
+        if any(judge.bound.asks_for("evaluations", "scores") for judge in evaluator.all):
+            one["version"] = _version_with(versions, one["version"], but=one["name"])
+    versions = {one["name"]: one["version"] for one in found}
     found += [
-        {"name": composite.name, "version": composite_version(composite, spec), "scope": "composite"}
+        {
+            "name": composite.name,
+            "version": _version_with(versions, composite_version(composite, spec)),
+            "scope": "composite",
+        }
         for composite in spec.composites
     ]
     if spec.mapper is not None:
         code = parts_of(load(spec.mapper)) if isinstance(spec.mapper, str) else spec.mapper
         found.append({"name": "mapper", "version": mapper_version(spec.mapper), "scope": "mapper", "code": code})
     return found
+
+
+def _version_with(versions: Mapping[str, str], own: str, *, but: str | None = None) -> str:
+    """Return the version of what is made of the scores of evaluators: theirs count for it.
+
+    Otherwise a changed evaluator would leave a composite of its old scores.
+    """
+    others = sorted(version for name, version in versions.items() if name != but)
+    return hashlib.sha256(repr([own, others]).encode()).hexdigest()[:16]
 
 
 def running_traces(batch: WatermarkRow) -> RunningTraceEvaluation:
@@ -127,12 +148,16 @@ def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
     budget = Budget(usd=spec.budget_usd, calls=spec.max_calls)
     factory = EvaluatorFactory(spec, Ledger(store, batch.evaluation_id, fresh=not spec.use_cache), budget)
     prepared = _prepared(spec)
-    evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared]
+    parts = json.loads(batch.evaluators)
+    versions = {one["name"]: one["version"] for one in parts if one.get("scope") != "mapper"}
+    made = [factory.evaluator(evaluator, None) for evaluator in prepared]
+    evaluators = [replace(one, version=versions[one.bound.name]) if one.asks_for_scores else one for one in made]
     return RunningTraceEvaluation(
         batch=batch,
         store=store,
         spec=spec,
         evaluators=evaluators,
+        composite_versions={composite.name: versions[composite.name] for composite in spec.composites},
         mapper=load_mapper(spec.mapper),
         mapper_version=mapper_version(spec.mapper),
         judging=judging_workers(spec, connections_of(prepared)),

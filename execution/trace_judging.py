@@ -1,13 +1,12 @@
 """Judging production items: those in an evaluator's sample, with scores that name the item and when it began."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from evalflows.execution.composite_scores import composite_results
 from evalflows.execution.evaluation_result import EvaluationResult, score_columns
 from evalflows.execution.judging import Judging, Run
-from evalflows.execution.resolve import composite_version
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.running_traces import RunningTraceEvaluation
 from evalflows.execution.trace_runs import Item, item_id
@@ -77,15 +76,19 @@ def item_score(
 
 
 def composite_scores(
-    evaluation: RunningTraceEvaluation, outputs: Sequence[OutputRow], judging: TraceJudging
+    evaluation: RunningTraceEvaluation,
+    outputs: Sequence[OutputRow],
+    judging: TraceJudging,
+    before: Collection[tuple[str, str]],
 ) -> list[ScoreRow]:
-    """Return the composite scores of items, from all their judgements."""
+    """Return the composite scores of items, from all their judgements, except those `before`: of an item, by a name."""
     spec, rows = evaluation.spec, []
     of_run = {output.run_id: judging.scores_of(output.run_id) for output in outputs}
     for composite in spec.composites:
-        version = composite_version(composite, spec)
+        version = evaluation.composite_versions[composite.name]
         metrics = {metric: spec.direction(metric) for metric in composite.metrics}
-        for output, result, rate in composite_results(composite, metrics, outputs, of_run):
+        left = [output for output in outputs if (output.run_id, composite.name) not in before]
+        for output, result, rate in composite_results(composite, metrics, left, of_run):
             row = item_score(
                 output,
                 result,

@@ -8,11 +8,11 @@ from typing import Any
 from evalflows.execution.judging import Run
 from evalflows.llm.wrapped import plain
 from evalflows.specs.errors import InputError
-from evalflows.specs.reference import load, version_of
+from evalflows.specs.reference import load, name_of, version_of
 from evalflows.specs.trace_evaluation import MAPPED
 from evalflows.specs.user_frames import fault_text
 from evalflows.store.records import ExampleRow, OutputRow, to_json
-from evalflows.targets import length_of
+from evalflows.targets import as_fields, length_of
 from evalflows.telemetry.paths import at_path, parsed_path
 from evalflows.telemetry.views import ObservationView, SessionView, ToolCall, TraceView
 
@@ -65,8 +65,19 @@ def mapper_version(given: str | dict[str, str] | None) -> str | None:
 
 def _by_argument(function: Callable[..., Any]) -> Mapper:
     """Call a user's mapper with the item as `item`, Langfuse's name, or as its first argument."""
-    takes_item = "item" in signature(function).parameters
-    return lambda item: function(item=item) if takes_item else function(item)
+    if _accepts(function, item=None):
+        return lambda item: function(item=item)
+    if not _accepts(function, None):
+        raise InputError(f"mapper {name_of(function)!r}: got other parameters, wanted one item, as `item` or the first")
+    return function
+
+
+def _accepts(function: Callable[..., Any], *arguments: object, **named: object) -> bool:
+    try:
+        signature(function).bind(*arguments, **named)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _as_it_is(item: Item) -> EvaluatorInputs:
@@ -176,7 +187,7 @@ def item_id(item: Item) -> str:
 
 
 def _as_mapping(value: Any, only: str) -> dict[str, Any]:
-    simple = plain(value)
+    simple = plain(as_fields(value))
     return simple if isinstance(simple, dict) else {} if simple is None else {only: simple}
 
 

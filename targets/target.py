@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from evalflows.store.records import to_json
@@ -60,8 +60,20 @@ def length_of(outputs: Mapping[str, Any]) -> int:
 
 def as_outputs(returned: object) -> dict[str, Any]:
     """Return what a target returned as a mapping; anything but a mapping becomes `{"output": …}`."""
-    if isinstance(returned, Mapping):
-        return {str(key): value for key, value in returned.items()}
-    dump = getattr(returned, "model_dump", None)
-    plain = dump(mode="json") if callable(dump) else returned
-    return plain if isinstance(plain, dict) else {"output": plain}
+    fields = as_fields(returned)
+    return fields if isinstance(fields, dict) else {"output": fields}
+
+
+def as_fields(value: Any) -> Any:
+    """Return a value whose dataclasses and pydantic models, also those inside, are mappings of their fields."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): as_fields(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_fields(item) for item in value]
+    if isinstance(value, type):
+        return value
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
+    return {one.name: as_fields(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value

@@ -1,5 +1,6 @@
 """Judge production items: read a chunk of them, map it, and let every evaluator judge what it has not judged yet."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -23,6 +24,9 @@ from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, is_retry, only_transient, retry_later
+
+MISSING = ("failed", "not_attempted")
+"""Statuses of judgements that an item lacks."""
 
 
 @task(
@@ -48,9 +52,11 @@ def judge_traces(chunk: TraceChunk) -> Counts:
         within_provider_limits(evaluation.judging_on, len(runs) * len(evaluation.evaluators), CHUNKS_AT_ONCE),
         Spool(store, chunk.owner, chunk.part) as spool,
     ):
-        judging = TraceJudging(evaluation, items, spool, before, partial(tally.add, chunk, "judgements"))
+        of_evaluators = [row for row in before if row.evaluator not in evaluation.composite_versions]
+        judging = TraceJudging(evaluation, items, spool, of_evaluators, partial(tally.add, chunk, "judgements"))
         loop.run(judging.judge(runs))
-        composites = composite_scores(evaluation, [output for _, output in runs], judging)
+        combined = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
+        composites = composite_scores(evaluation, [output for _, output in runs], judging, combined)
         for score in composites:
             spool.add("scores", score, flush=False)
     if judging.transient and not last:
@@ -75,8 +81,8 @@ def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[Score
 
 
 def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:
-    """Return the items that an evaluator has not judged yet."""
-    names = {evaluator.bound.name for evaluator in evaluation.evaluators}
+    """Return the items that an evaluator has not judged yet, or that lack a composite."""
+    names = {evaluator.bound.name for evaluator in evaluation.evaluators} | {*evaluation.composite_versions}
     judged: dict[str, set[str]] = {}
     for row in before:
         if is_final(row):
@@ -96,9 +102,13 @@ def _counts(
     before: Sequence[ScoreRow],
 ) -> Counts:
     known = {row.score_id for row in before if is_final(row)}
-    of_items = [[r for r in judging.scores_of(run.run_id) if r.score_id not in known] for _, run in runs]
-    rows = [row for made in of_items for row in made]
-    failed = sum(bool(made) and all(row.status != "scored" for row in made) for made in of_items)
+    now_judged = {run.run_id: judging.scores_of(run.run_id) for _, run in runs}
+    rows = [row for found in now_judged.values() for row in found if row.score_id not in known]
+    of_items = defaultdict(list, now_judged)
+    for row in before:
+        if row.subject_id not in now_judged:
+            of_items[row.subject_id].append(row)
+    failed = sum(all(row.status in MISSING for row in found) for found in of_items.values() if found)
     return Counts(
         fetched=len(chunk.keys),
         processed=len(chunk.keys) - failed,

@@ -176,8 +176,9 @@ def _next_keys(batch: Batch) -> list[ItemKey]:
     limit = KEYS_AT_ONCE if batch.left is None else min(KEYS_AT_ONCE, batch.left)
     if batch.is_done or limit == 0 or batch.counts.over_budget:
         return []
-    keys = item_keys(Store(), batch.spec.scope, batch.condition, batch.window, limit)
-    batch.is_done = len(keys) < limit
+    keys = item_keys(Store(), batch.spec.scope, batch.condition, batch.window, limit + 1)  # one more: is it the end?
+    batch.is_done = len(keys) <= limit
+    keys = keys[:limit]
     if keys:
         batch.window = replace(batch.window, behind=(keys[-1].moment, keys[-1].id))
     return keys

@@ -22,7 +22,10 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "execution": ("evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("execution", "reports", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "tasks": ("analysis", "execution", "reports", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
-    "flows": ("tasks", "analysis", "execution", "reports", "evaluators.foreign", "telemetry", "store", "specs"),
+    "flows": (
+        *("tasks", "analysis", "execution", "reports", "telemetry", "store", "specs"),
+        *("evaluators.foreign", "evaluators.subject"),
+    ),
     "compat": ("flows", "execution", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "cli": (
         "flows",

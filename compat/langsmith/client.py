@@ -8,9 +8,9 @@ from evalflows.compat.langsmith.comparison import ComparativeExperimentResults
 from evalflows.compat.langsmith.dataset_methods import DatasetMethods
 from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
 from evalflows.compat.langsmith.example_methods import ExampleMethods
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.run_methods import RunMethods
 from evalflows.compat.langsmith.schemas import Identity
+from evalflows.compat.refusal import refusing
 
 _NO_REDACTION = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 

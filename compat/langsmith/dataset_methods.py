@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 from evalflows.compat.langsmith import dataset_changes, datasets
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.schemas import Dataset, Example, Fields, Identity
+from evalflows.compat.refusal import refusing
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 

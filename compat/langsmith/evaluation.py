@@ -13,10 +13,10 @@ from evalflows.compat.langsmith.datasets import as_data
 from evalflows.compat.langsmith.existing import aevaluate_existing, evaluate_existing, is_experiment
 from evalflows.compat.langsmith.experiments import refuse_target_only
 from evalflows.compat.langsmith.functions import as_evaluator, as_target
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.results import EvaluationResults, ExperimentResultRow, ExperimentResults
 from evalflows.compat.langsmith.schemas import ComparisonEvaluationResult, EvaluationResult, Example, Run
 from evalflows.compat.langsmith.string_evaluators import LangChainStringEvaluator
+from evalflows.compat.refusal import refusing
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import name_of
 from evalflows.store.parquet import Store

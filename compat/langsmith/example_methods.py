@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langsmith import dataset_changes, datasets
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.schemas import Dataset, DatasetDiffInfo, DatasetVersion, Example, Fields, Identity
 from evalflows.compat.langsmith.views import example_of
+from evalflows.compat.refusal import refusing
 from evalflows.specs.errors import InputError, short
 from evalflows.store.ingest.file_formats import READERS, plain, read_rows, stem
 from evalflows.store.parquet import Store

@@ -8,9 +8,9 @@ from typing import Any
 
 from evalflows.compat.langsmith.experiments import experiment_of
 from evalflows.compat.langsmith.functions import as_evaluator
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.results import ExperimentResults
 from evalflows.compat.langsmith.schemas import Identity, TracerSession
+from evalflows.compat.refusal import refusing
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store

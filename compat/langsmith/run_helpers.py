@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.run_trees import RunTree, get_current_run_tree, stepping
+from evalflows.compat.refusal import refusing
 from evalflows.llm.recorder import current
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.reference import is_async, name_of

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import Any
 
 from evalflows.compat.langsmith import runs
-from evalflows.compat.langsmith.refusal import refusing
 from evalflows.compat.langsmith.schemas import Feedback, Fields, Identity, Run, TracerSession
 from evalflows.compat.langsmith.views import dataset_id, run_key
+from evalflows.compat.refusal import refusing
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any
 
-from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.refusal import refusing
 from evalflows.llm.wrapped import begin_step, current_step, plain, step
 from evalflows.specs.errors import InputError
 

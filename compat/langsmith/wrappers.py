@@ -3,7 +3,7 @@
 from typing import Any
 
 from evalflows.compat.langsmith.absent import absent_names
-from evalflows.compat.langsmith.refusal import refusing
+from evalflows.compat.refusal import refusing
 from evalflows.llm.wrapped import SomeClient, wrap
 
 

@@ -10,7 +10,7 @@ from evalflows.evaluators.subject import Evaluation
 from evalflows.execution.trace_judging import KINDS
 from evalflows.execution.views import evaluations_view
 from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_batches import batch_row, batch_scores
+from evalflows.store.queries.trace_batches import batch_row, batch_scores, processed_with_earlier
 from evalflows.store.records import ScoreRow, from_json
 from evalflows.store.trace_records import WatermarkRow
 
@@ -26,7 +26,7 @@ class EvaluatorStats:
     total_scores_created: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: Langfuse's users save vars(token) as JSON
 class BatchEvaluationResumeToken:
     """Where a batch stopped: pass it as `resume_from` to judge the rest."""
 
@@ -34,7 +34,7 @@ class BatchEvaluationResumeToken:
     cursor: str | None  # the batch's id
     last_processed_timestamp: str
     last_processed_id: str
-    items_processed: int
+    items_processed: int  # with those of the batches that were resumed
     last_page_ids: Sequence[str] | None = None
 
 
@@ -49,6 +49,11 @@ class BatchEvaluationResult:
     @property
     def batch_id(self) -> str:
         return self._row.batch_id
+
+    @property
+    def composites(self) -> frozenset[str]:
+        """The names of the composites among the evaluators."""
+        return self._composites
 
     @property
     def total_items_fetched(self) -> int:
@@ -100,7 +105,7 @@ class BatchEvaluationResult:
             cursor=row.batch_id,
             last_processed_timestamp=row.until.isoformat(),
             last_processed_id=row.until_id,
-            items_processed=row.items_processed,
+            items_processed=processed_with_earlier(self._store, row),
         )
 
     @property

@@ -1,5 +1,6 @@
 """Evaluate traces of production from a program, a notebook or the command line."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
@@ -16,7 +17,7 @@ from evalflows.flows.api.experiments import evaluator_fields
 from evalflows.flows.api.flow_settings import flow_settings
 from evalflows.flows.api.raised_errors import RaisedToCaller
 from evalflows.reports.progress import Watch, shown_progress
-from evalflows.specs.errors import IncompleteError, InputError, first_problem
+from evalflows.specs.errors import IncompleteError, InputError, first_problem, short
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metric import CompositeSpec
 from evalflows.specs.reference import refer
@@ -89,7 +90,7 @@ def run_batched_evaluation(
         fetch_batch_size: Items read at once; the next ones are read while these are judged.
         sample_rate: Share of the traces to judge, for evaluators without their own.
         max_retries: Number of retries of items whose judge could not be reached.
-        resume_from: The token of an earlier result, whose rest is judged.
+        resume_from: The token of an earlier result, whose rest is judged, with the same filter.
         verbose: Show progress on standard error.
         name: Name of the evaluation.
         metadata: Metadata to store with it.
@@ -107,7 +108,7 @@ def run_batched_evaluation(
             name=name,
             metadata=dict(metadata or {}),
             scope=scope,
-            filter=filter,
+            filter=_filter_of(filter, resume_from),
             mapper=refer(mapper) if callable(mapper) else dict(mapper) if isinstance(mapper, Mapping) else mapper,
             evaluators=[*judges, *combining],
             composites=weighted,
@@ -129,6 +130,22 @@ def run_batched_evaluation(
             batch = error.batch
     own = [*(one.metric for one in spec.evaluators[len(judges) :]), *(one.name for one in spec.composites)]
     return BatchEvaluationResult(batch, composites=own)
+
+
+def _filter_of(given: Filter | None, resume_from: BatchEvaluationResumeToken | None) -> Filter | None:
+    """Return the filter of a batch, which is that of the batch that it resumes."""
+    if resume_from is None:
+        return given
+    if given is not None and _parsed(given) != _parsed(resume_from.filter):
+        raise InputError(f"resume_from: got the filter {short(given)}, wanted none, or that of its batch")
+    return resume_from.filter
+
+
+def _parsed(given: object) -> object:
+    try:
+        return json.loads(given) if isinstance(given, str) else given
+    except ValueError:  # a condition in SQL
+        return given
 
 
 def _named(evaluator: Any) -> Any:

@@ -37,21 +37,31 @@ def last_item(store: Store, batch_id: str) -> tuple[datetime, str]:
     return found[0][0], found[0][1]
 
 
+def processed_with_earlier(store: Store, row: WatermarkRow) -> int:
+    """Return how many items a batch processed, with those of the batches that it resumed."""
+    processed = row.items_processed
+    while row.resumed_from is not None:
+        row = batch_row(store, row.resumed_from)
+        processed += row.items_processed
+    return processed
+
+
 def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
-    """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first."""
+    """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first.
+
+    Those are the items from where it began to its last one. What has come between them since has no scores.
+    """
     parts = json.loads(row.evaluators)
     versions = [described["version"] for described in parts if described.get("scope") != "mapper"]
     mapper_version = next((described["version"] for described in parts if described.get("scope") == "mapper"), None)
     behind = None if row.resumed_from is None else last_item(store, row.resumed_from)
     window = Window(moment="started_at", since=row.since, until=row.started_at, behind=behind, newest_first=True)
+    only = condition(from_json(row.filter), row.scope)
     found: list[ScoreRow] = []
-    left = row.items_fetched
-    while left:
-        only = condition(from_json(row.filter), row.scope)
-        keys = item_keys(store, row.scope, only, window, min(left, ITEMS_AT_ONCE))
-        if not keys:
-            break
-        found += scores_of_items(store, kind, keys, versions, mapper_version)
-        left -= len(keys)
+    while keys := item_keys(store, row.scope, only, window, ITEMS_AT_ONCE):
         window = replace(window, behind=(keys[-1].moment, keys[-1].id))
+        taken = [key for key in keys if row.until_id is None or (key.moment, key.id) >= (row.until, row.until_id)]
+        found += scores_of_items(store, kind, taken, versions, mapper_version) if taken else []
+        if len(taken) < len(keys):
+            break
     return found

@@ -77,6 +77,7 @@ def _equals(name: str, value: Any, scope: TraceScope) -> str:
     if _key(name) == "metadata" and isinstance(value, Mapping):
         return " and ".join(f"{_metadata(str(key))} = {_literal(_text(one), name)}" for key, one in value.items())
     column = _column(name, scope)
+    value = _cased(column, value)
     if column in ("tags", "models"):
         listed = value if isinstance(value, list) else [value]
         return f"list_has_all(coalesce({column}, []), {_list(listed, name)})"
@@ -92,6 +93,7 @@ def _one(part: Any, scope: TraceScope) -> str:
     name, operator, value = str(part["column"]), str(part["operator"]).lower(), part.get("value")
     is_metadata = _key(name) == "metadata"
     column = _metadata(str(part.get("key", ""))) if is_metadata else _column(name, scope)
+    value = _cased(column, value)
     if operator in ("is null", "is not null"):
         return f"{column} {operator}"
     if operator in _TEXTS:
@@ -120,6 +122,15 @@ _LISTS: Mapping[str, Callable[[str, str], str]] = {
     "all of": lambda column, values: f"list_has_all({column}, {values})",
 }
 _OPERATORS = (*_COMPARED, *_TEXTS, *_LISTS, "is null", "is not null")
+
+
+def _cased(column: str, value: Any) -> Any:
+    """Return types in lower case, as the views have them; Langfuse's are in upper case."""
+    if column != "type":
+        return value
+    if isinstance(value, list):
+        return [_cased(column, one) for one in value]
+    return value.lower() if isinstance(value, str) else value
 
 
 def _column(name: str, scope: TraceScope) -> str:

@@ -1,4 +1,4 @@
-"""Reject LangSmith's options that are not supported here, instead of ignoring them."""
+"""Reject options of another project that are not supported here, instead of ignoring them."""
 
 import inspect
 from collections.abc import Callable

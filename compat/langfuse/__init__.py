@@ -1,0 +1,26 @@
+"""Langfuse's API: `from evalflows.compat.langfuse import Evaluation, EvaluatorInputs, Langfuse, get_client`."""
+
+from evalflows.compat.langfuse import batch_evaluation, experiment
+from evalflows.compat.langfuse.absent import absent_names
+from evalflows.compat.langfuse.batch_evaluation import (
+    BatchEvaluationResult,
+    BatchEvaluationResumeToken,
+    EvaluatorInputs,
+    EvaluatorStats,
+)
+from evalflows.compat.langfuse.client import Langfuse, get_client
+from evalflows.compat.langfuse.evaluations import Evaluation
+
+__all__ = [
+    "BatchEvaluationResult",
+    "BatchEvaluationResumeToken",
+    "Evaluation",
+    "EvaluatorInputs",
+    "EvaluatorStats",
+    "Langfuse",
+    "batch_evaluation",
+    "experiment",
+    "get_client",
+]
+
+__getattr__ = absent_names(__name__)

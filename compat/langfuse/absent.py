@@ -1,0 +1,57 @@
+"""Names of Langfuse's package that do not exist here, and what to use instead."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_TRACES = "keep Langfuse's SDK, or any other of OpenTelemetry, for tracing, and send its spans to `evalflows receive`"
+_PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"
+_MEDIA = "put files into a dataset as attachments: docs/specs.md"
+_NO_PAGE = "there is no server; `evalflows show` and `evalflows traces show` print what is stored"
+
+NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("observe", "propagate_attributes", "openai", "langchain"), _TRACES),
+    **dict.fromkeys(("LangfuseSpan", "LangfuseGeneration", "LangfuseEvent", "LangfuseAgent", "LangfuseTool"), _TRACES),
+    **dict.fromkeys(("LangfuseChain", "LangfuseEmbedding", "LangfuseEvaluator", "LangfuseRetriever"), _TRACES),
+    **dict.fromkeys(("LangfuseGuardrail", "LangfuseOtelSpanAttributes", "span_filter"), _TRACES),
+    **dict.fromkeys(("is_default_export_span", "is_genai_span", "is_known_llm_instrumentor"), _TRACES),
+    **dict.fromkeys(("is_langfuse_span", "ObservationTypeLiteral"), _TRACES),
+    **dict.fromkeys(("LangfuseMedia", "LangfuseMediaReference", "media"), _MEDIA),
+    **dict.fromkeys(("RegressionError", "RunnerContext"), "declare gates in a spec: docs/gates.md"),
+    "create_evaluator_from_autoevals": "give run_experiment the scorer itself: docs/moving.md",
+}
+"""Names of modules, and what to use instead."""
+
+METHODS: Mapping[str, str] = {
+    **dict.fromkeys(("start_observation", "start_as_current_observation", "start_span", "create_event"), _TRACES),
+    **dict.fromkeys(("start_as_current_span", "start_generation", "start_as_current_generation"), _TRACES),
+    **dict.fromkeys(("update_current_span", "update_current_generation", "update_current_trace"), _TRACES),
+    **dict.fromkeys(("get_current_trace_id", "get_current_observation_id", "create_trace_id", "run"), _TRACES),
+    **dict.fromkeys(("score_current_span", "score_current_trace", "resolve_media_references"), _TRACES),
+    **dict.fromkeys(("create_prompt", "get_prompt", "update_prompt", "clear_prompt_cache"), _PROMPTS),
+    **dict.fromkeys(("get_trace_url", "set_current_trace_as_public", "async_api"), _NO_PAGE),
+    "get_trace": "use api.trace.get",
+    "fetch_traces": "use api.trace.list",
+    "get_traces": "use api.trace.list",
+    "get_dataset_run": "use evalflows.store.connect() and its view experiments",
+    "get_dataset_runs": "use evalflows.store.connect() and its view experiments",
+    "delete_dataset_run": "experiments are kept; start another one",
+    "score": "use create_score",
+}
+"""Methods of the client and of datasets, and what to use instead."""
+
+
+def absent_names(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module: it raises ImportError for a name of Langfuse's that is absent here."""
+
+    def absent(name: str) -> Any:
+        if name in NAMES:
+            raise ImportError(f"{module}.{name}: not supported here: {NAMES[name]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}; docs/langfuse.md lists what is supported")
+
+    return absent
+
+
+def absent_method(owner: str, name: str) -> AttributeError:
+    """Return the error for a method that an object does not have."""
+    remedy = METHODS.get(name, "docs/langfuse.md lists what is supported")
+    return AttributeError(f"{owner}.{name}: not supported here: {remedy}")

@@ -1,0 +1,232 @@
+"""Langfuse's client on top of the store that EVALFLOWS_STORE names."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from evalflows.compat.langfuse import batch_evaluation, datasets, experiment
+from evalflows.compat.langfuse.absent import absent_method
+from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken, Scope
+from evalflows.compat.langfuse.datasets import ONE_RUN, DatasetClient
+from evalflows.compat.langfuse.experiment import ExperimentResult
+from evalflows.compat.langfuse.items import DatasetItem
+from evalflows.compat.refusal import refusing
+
+_UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
+_NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
+_NO_SCHEMA = "check a dataset with expectations: docs/specs.md"
+_NO_SOURCE = "name the trace in the item's metadata"
+
+
+class Langfuse:
+    """Datasets, experiments and evaluations of production. Stateless: every method reads the store's current content.
+
+    Keys, addresses and options of the transport are accepted and ignored: there is no server, and nothing is sent.
+    """
+
+    @refusing(
+        mask=_UNCHANGED,
+        mask_otel_spans=_UNCHANGED,
+        should_export_span=_NO_TRACING,
+        tracer_provider=_NO_TRACING,
+        id_generator=_NO_TRACING,
+        span_exporter=_NO_TRACING,
+    )
+    def __init__(
+        self,
+        *,
+        public_key: str | None = None,
+        secret_key: str | None = None,
+        base_url: str | None = None,
+        host: str | None = None,
+        timeout: int | None = None,
+        httpx_client: Any = None,
+        debug: bool = False,
+        tracing_enabled: bool | None = True,
+        flush_at: int | None = None,
+        flush_interval: float | None = None,
+        environment: str | None = None,
+        release: str | None = None,
+        media_upload_thread_count: int | None = None,
+        sample_rate: float | None = None,
+        mask: Any = None,
+        mask_otel_spans: Any = None,
+        should_export_span: Any = None,
+        additional_headers: dict[str, str] | None = None,
+        tracer_provider: Any = None,
+        id_generator: Any = None,
+        span_exporter: Any = None,
+        otel_compression: str | None = None,
+    ) -> None:
+        pass
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent_method("Langfuse", name)
+
+    @refusing(_add_observation_scores_to_trace="a score is about one item; judge traces with scope='traces'")
+    def run_batched_evaluation(
+        self,
+        *,
+        scope: Scope | None = None,
+        mapper: Any,
+        filter: str | None = None,  # noqa: A002 Langfuse's name
+        fetch_batch_size: int = 50,
+        fields: str | None = "core,basic,io,metadata",
+        fetch_trace_fields: str | None = None,
+        max_items: int | None = None,
+        max_retries: int = 3,
+        evaluators: Sequence[Any],
+        composite_evaluator: Any = None,
+        max_concurrency: int = 5,
+        metadata: Mapping[str, Any] | None = None,
+        _add_observation_scores_to_trace: bool = False,
+        resume_from: BatchEvaluationResumeToken | None = None,
+        verbose: bool = False,
+    ) -> BatchEvaluationResult:
+        """Judge stored traces or observations, those that began last first.
+
+        Args:
+            scope: "traces" or "observations", as in Langfuse before version 5: items have parsed inputs and outputs.
+                Without it they are observations with inputs and outputs as text, as in version 5.
+            mapper: A function of an item that returns EvaluatorInputs, sync or async.
+            filter: JSON: an object such as {"tags": ["production"]}, or a list of conditions.
+            fetch_batch_size: Items read at once.
+            fields: Has no effect: an item has all its fields.
+            fetch_trace_fields: Has no effect either.
+            max_items: Maximum number of items; the result's `resume_token` judges the others.
+            max_retries: Number of retries of items whose judge could not be reached.
+            evaluators: Functions of input, output, expected_output and metadata.
+            composite_evaluator: A function of the same and of `evaluations`; it is not called for an item that an
+                evaluator failed to judge.
+            max_concurrency: Maximum number of items judged concurrently.
+            metadata: Metadata to store with the evaluation.
+            resume_from: The token of an earlier result, whose rest is judged.
+            verbose: Show progress on standard error.
+
+        An item that the same evaluator has judged through the same mapper is not judged again; its scores are in the
+        result. Raise InputError, before anything is called, for arguments that cannot be used.
+        """
+        return batch_evaluation.run(
+            scope=scope,
+            mapper=mapper,
+            evaluators=evaluators,
+            composite_evaluator=composite_evaluator,
+            filter=filter,
+            fetch_batch_size=fetch_batch_size,
+            max_items=max_items,
+            max_retries=max_retries,
+            max_concurrency=max_concurrency,
+            metadata=metadata,
+            resume_from=resume_from,
+            verbose=verbose,
+        )
+
+    @refusing(experiment_id=ONE_RUN, _dataset_version="get_dataset takes the version")
+    def run_experiment(
+        self,
+        *,
+        name: str,
+        run_name: str | None = None,
+        description: str | None = None,
+        data: Any,
+        task: Any,
+        evaluators: Sequence[Any] = (),
+        composite_evaluator: Any = None,
+        run_evaluators: Sequence[Any] = (),
+        max_concurrency: int = 50,
+        metadata: Mapping[str, Any] | None = None,
+        experiment_id: str | None = None,
+        _dataset_version: datetime | None = None,
+    ) -> ExperimentResult:
+        """Run a task on items, evaluate every output, and return what came of it.
+
+        Args:
+            name: The experiment's name.
+            run_name: Its name in the store; by default `name`.
+            description: Its purpose.
+            data: Mappings with `input`, `expected_output` and `metadata`, or items of a dataset.
+            task: A function of `item`, sync or async. What it returns is kept as JSON, also dataclasses and pydantic
+                models.
+            evaluators: Functions of input, output, expected_output and metadata.
+            composite_evaluator: A function of the same and of `evaluations`; it is not called for an item that an
+                evaluator failed to judge.
+            run_evaluators: Functions of `item_results`, the items that the task answered.
+            max_concurrency: Maximum number of items answered, or outputs evaluated, at once.
+            metadata: Metadata to store with the experiment.
+
+        Raise InputError, before anything is called, for arguments that cannot be used, and IncompleteError if no item
+        was answered, or a model could not be reached; what is done is stored even then.
+        """
+        return experiment.run(
+            name=name,
+            run_name=run_name,
+            description=description,
+            data=data,
+            task=task,
+            evaluators=evaluators,
+            composite_evaluator=composite_evaluator,
+            run_evaluators=run_evaluators,
+            max_concurrency=max_concurrency,
+            metadata=metadata,
+        )
+
+    def get_dataset(
+        self, name: str, *, fetch_items_page_size: int | None = 50, version: datetime | None = None
+    ) -> DatasetClient:
+        """Return a dataset with its items, or with those of the version of a time.
+
+        Raise InputError if it does not exist. `fetch_items_page_size` has no effect: all items are read at once.
+        """
+        return datasets.fetch(name, version)
+
+    @refusing(input_schema=_NO_SCHEMA, expected_output_schema=_NO_SCHEMA)
+    def create_dataset(
+        self,
+        *,
+        name: str,
+        description: str | None = None,
+        metadata: Any = None,
+        input_schema: Any = None,
+        expected_output_schema: Any = None,
+    ) -> DatasetClient:
+        """Return the dataset of this name, created if there is none. Raise InputError if it has another description."""
+        return datasets.create(name, description, metadata)
+
+    @refusing(
+        source_trace_id=_NO_SOURCE, source_observation_id=_NO_SOURCE, status="a version has the items that are used"
+    )
+    def create_dataset_item(
+        self,
+        *,
+        dataset_name: str,
+        input: Any = None,  # noqa: A002 Langfuse's name
+        expected_output: Any = None,
+        metadata: Any = None,
+        source_trace_id: str | None = None,
+        source_observation_id: str | None = None,
+        status: str | None = None,
+        id: str | None = None,  # noqa: A002 Langfuse's name
+    ) -> DatasetItem:
+        """Add an item to a dataset, as a new version of it; an item with the id of another replaces it.
+
+        Without an id, an item with the content of another is the same item.
+        """
+        item = {"input": input, "expected_output": expected_output, "metadata": metadata, "id": id}
+        return datasets.put(dataset_name, item)
+
+    def flush(self) -> None:
+        """Do nothing: everything recorded is already on disk."""
+
+    def shutdown(self) -> None:
+        """Do nothing: no connection is open."""
+
+    def auth_check(self) -> bool:
+        """Return true: no key is needed."""
+        return True
+
+
+def get_client(*, public_key: str | None = None) -> Langfuse:
+    """Return a client; they are all the same."""
+    return Langfuse()

@@ -1,0 +1,173 @@
+"""Langfuse's experiments on top of `evalflows.evaluate`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from evalflows.compat.langfuse.absent import absent_names
+from evalflows.compat.langfuse.evaluations import Evaluation, ExperimentItemResult, evaluations_of
+from evalflows.compat.langfuse.functions import as_evaluators, as_run_evaluator, as_task
+from evalflows.compat.langfuse.items import DatasetItem, as_row, dataset_item, item_of
+from evalflows.evaluators.subject import unwrapped, with_attributes
+from evalflows.execution.views import example_view
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.records import from_json
+from evalflows.store.snapshots import current_snapshot, load_snapshot
+
+if TYPE_CHECKING:
+    from evalflows import ExperimentResult as Stored
+    from evalflows import ItemOutcome
+
+__all__ = ["Evaluation", "ExperimentItemResult", "ExperimentResult"]
+
+__getattr__ = absent_names(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class ExperimentResult:
+    """A finished experiment: the items that the task answered, in the dataset's order."""
+
+    name: str
+    run_name: str
+    description: str | None = None
+    item_results: list[ExperimentItemResult] = field(default_factory=list)
+    run_evaluations: list[Evaluation] = field(default_factory=list)
+    experiment_id: str
+    experiment_url: str | None = None  # there is no web page
+    failed_item_ids: list[str] = field(default_factory=list)  # ours: of items that the task did not answer
+    item_ids: list[str] = field(default_factory=list)  # ours: of item_results, in their order
+
+    @property
+    def dataset_run_id(self) -> str:
+        return self.experiment_id
+
+    @property
+    def dataset_run_url(self) -> str | None:
+        return self.experiment_url
+
+    @property
+    def item_evaluations(self) -> dict[str, list[Evaluation]]:
+        """The evaluations of each item, by the item's id; composites are among them."""
+        results = zip(self.item_ids, self.item_results, strict=True)
+        return {identity: result.evaluations for identity, result in results}
+
+    def format(self, *, include_item_results: bool = False) -> str:
+        """Return the result as text: means, scores of the run, and with `include_item_results` every item."""
+        items = [_shown(number, one) for number, one in enumerate(self.item_results, 1)] if include_item_results else []
+        counted = f"{len(self.item_results)} items"
+        if self.failed_item_ids:
+            counted += f", {len(self.failed_item_ids)} not answered"
+        lines = [*items, f"experiment: {self.name}", f"run: {self.run_name}"]
+        lines += [self.description] if self.description else []
+        lines += [counted, *self._means()]
+        lines += [f"of the run: {_score(one)}" for one in self.run_evaluations]
+        return "\n".join(lines)
+
+    def _means(self) -> Iterable[str]:
+        """Return a line for each name of an evaluation, with its mean and how many items have it."""
+        values: dict[str, list[Any]] = {}
+        for result in self.item_results:
+            for one in result.evaluations:
+                values.setdefault(one.name, []).append(one.value)
+        for name, found in values.items():
+            numbers = [float(value) for value in found if isinstance(value, int | float)]
+            mean = f"{sum(numbers) / len(numbers):.3f}, " if numbers else ""
+            yield f"  {name}: {mean}{len(found)} of {len(self.item_results)} items"
+
+
+def run(
+    *,
+    name: str,
+    run_name: str | None,
+    description: str | None,
+    data: Any,
+    task: Any,
+    evaluators: Sequence[Any],
+    composite_evaluator: Any,
+    run_evaluators: Sequence[Any],
+    max_concurrency: int,
+    metadata: Mapping[str, Any] | None,
+    snapshot: str | None = None,
+) -> ExperimentResult:
+    """Run a task on items, evaluate every output, and return what came of it.
+
+    Raise InputError for arguments that cannot be used, before anything is called, and IncompleteError if no item was
+    answered, or a model could not be reached; what is done is stored even then.
+    """
+    import evalflows  # loads Prefect, which takes seconds
+
+    dataset, examples = as_data(data, snapshot)
+    result = evalflows.evaluate(
+        as_task(task, dataset),
+        examples,
+        as_evaluators(evaluators, composite_evaluator, names_stand=False),
+        summary_evaluators=[as_run_evaluator(evaluator, dataset) for evaluator in run_evaluators],
+        experiment_prefix=run_name or name,
+        description=description,
+        metadata=metadata,
+        max_concurrency=max_concurrency,
+    )
+    return _result(result, name=name, run_name=run_name, description=description, dataset=dataset)
+
+
+def as_data(data: Any, snapshot: str | None = None) -> tuple[str | None, DatasetSpec]:
+    """Return the name of the dataset that items come from, if it is one, and the data as a spec.
+
+    All items of a snapshot, by default the dataset's current one, are that snapshot. Raise InputError for anything but
+    items.
+    """
+    if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+        raise InputError(f"data: got {type(data).__name__}, wanted a list of items, such as get_dataset(…).items")
+    items = list(data)
+    if not items:
+        raise InputError("data: got no items, wanted at least one")
+    rows = [as_row(item, f"data: item {number}") for number, item in enumerate(items, 1)]
+    names = {item.dataset_name if isinstance(item, DatasetItem) else None for item in items}
+    name = names.pop() if len(names) == 1 else None
+    if name is not None and (whole := snapshot or current_snapshot(Store(), name)):
+        is_whole = items == [dataset_item(row, name) for row in load_snapshot(Store(), whole)]
+        return name, DatasetSpec(name=name, snapshot=whole) if is_whole else DatasetSpec(rows=rows)
+    return name, DatasetSpec(rows=rows)
+
+
+def _result(
+    result: "Stored", *, name: str, run_name: str | None, description: str | None, dataset: str | None
+) -> ExperimentResult:
+    (row,) = Store().read("experiments", result.experiment_id)
+    answered = [item for item in result if item.output.status == "ok"]
+    return ExperimentResult(
+        name=name,
+        run_name=run_name or f"{name} - {row.started_at.isoformat()}",
+        description=description,
+        item_results=[_item_result(item, dataset) for item in answered],
+        item_ids=[item.example.example_id for item in answered],
+        failed_item_ids=[item.example.example_id for item in result if item.output.status != "ok"],
+        run_evaluations=evaluations_of(result.summary),
+        experiment_id=result.experiment_id,
+    )
+
+
+def _item_result(item: "ItemOutcome", dataset: str | None) -> ExperimentItemResult:
+    return ExperimentItemResult(
+        item=item_of(example_view(item.example), dataset),
+        output=with_attributes(unwrapped(from_json(item.output.outputs), "output")),
+        evaluations=evaluations_of(item.scores),
+        trace_id=item.output.run_id,
+        experiment_id=item.output.experiment_id,
+    )
+
+
+def _shown(number: int, result: ExperimentItemResult) -> str:
+    lines = [f"item {number}:", f"  input: {result.item.input}"]
+    if result.item.expected_output is not None:
+        lines.append(f"  expected: {result.item.expected_output}")
+    lines.append(f"  output: {result.output}")
+    return "\n".join([*lines, *(f"  {_score(one)}" for one in result.evaluations)])
+
+
+def _score(one: Evaluation) -> str:
+    is_number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
+    value = f"{one.value:.3f}" if is_number else str(one.value)
+    return f"{one.name}: {value}" + (f" ({one.comment})" if one.comment else "")

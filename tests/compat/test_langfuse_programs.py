@@ -1,0 +1,230 @@
+"""Programs written for Langfuse, with other import lines."""
+
+import ast
+import inspect
+import operator
+import re
+import runpy
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from catalog_rows import rows
+from made_traces import BEGAN, observation
+
+from evalflows.store import Store
+from evalflows.store.observations import write_observations
+from evalflows.store.trace_records import ObservationRow
+
+PROGRAMS = Path(__file__).parent / "programs" / "langfuse"
+Run = Callable[[str], list[str]]
+N_ANSWERS = 1_060
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefect_api: dict[str, str]
+) -> Run:
+    """Run a program as `python NAME.py` does, in this process; return the lines that it printed."""
+
+    def run(name: str) -> list[str]:
+        monkeypatch.chdir(tmp_path)
+        capsys.readouterr()
+        runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def answers() -> Iterator[ObservationRow]:
+    """Traces of production that the program's filter finds, older ones first: each fifth looks something up."""
+    for n in range(N_ANSWERS):
+        looks_up = n % 5 == 0
+        call = {"name": "search", "arguments": {"query": f"harbour {n}"}}
+        text = f"Berth {n} is free" + (" today, as the harbour master wrote in his book this morning" * (n % 4 == 0))
+        attributes = {
+            "langfuse.trace.tags": ["production", "web"],
+            "langfuse.user.id": f"user-{n % 7}",
+            "langfuse.trace.metadata.expected": f"berth {n if n % 10 else 'none'} ",
+        }
+        if looks_up:
+            attributes["langfuse.trace.metadata.needs_tool"] = "search"
+        yield observation(
+            f"answer{n}",
+            input=f"Which berth is free, {n}?",
+            output={"text": text, "tool_calls": [call] if looks_up else []},
+            began=BEGAN + timedelta(seconds=n),
+            attributes=attributes,
+        )
+
+
+def others() -> Iterator[ObservationRow]:
+    """Traces that the filter leaves out: by their tags, or by their name."""
+    for n in range(80):
+        yield observation(f"staging{n}", began=BEGAN, attributes={"langfuse.trace.tags": ["staging"]})
+        tags = {"langfuse.trace.tags": ["production"]}
+        yield observation(f"health{n}", name="health-check", began=BEGAN, attributes=tags)
+
+
+def test_production_is_evaluated_as_in_langfuse(run: Run, store: Store) -> None:
+    write_observations(store, [*answers(), *others()])
+    judged = list(range(N_ANSWERS))[-1000:]  # those that began last
+    length = [0.5 if n % 4 == 0 else 1.0 for n in judged]
+    correctness = [float(n % 10 != 0) for n in judged]
+    quality = sum(0.2 * a + 0.5 * b + 0.3 for a, b in zip(length, correctness, strict=True)) / len(judged)
+    assert run("production") == [
+        "items: 1000 of 1000, failed: 0",
+        "scores: 3000, composite: 1000",
+        "length: 1000 of 1000",
+        "correctness: 1000 of 1000",
+        "tool_use: 1000 of 1000",
+        f"quality: {quality:.3f} of 1000",
+        "errors: {}",
+        "more: True",
+        "done",
+    ]
+    names = "select metric, count(*), count(distinct subject_id), round(avg(value), 6) from trace_scores group by 1"
+    assert rows(names + " order by 1") == [
+        ("correctness", 1000, 1000, pytest.approx(sum(correctness) / 1000)),
+        ("length", 1000, 1000, pytest.approx(sum(length) / 1000)),
+        ("quality", 1000, 1000, pytest.approx(quality)),
+        ("tool_use", 1000, 1000, 1.0),
+    ]
+
+
+def test_a_second_start_of_the_program_judges_nothing_again(run: Run, store: Store) -> None:
+    write_observations(store, list(answers())[:20])
+    first, second = run("production"), run("production")
+    assert (first[1], second[1]) == ("scores: 60, composite: 20", "scores: 0, composite: 0")
+    assert first[2:7] == second[2:7]
+    assert (first[-2], second[-2]) == ("more: False", "more: False")
+
+
+def calls_of_a_model(trace: str, n: int) -> Iterator[ObservationRow]:
+    began, tags = BEGAN + timedelta(minutes=n), {"langfuse.trace.tags": ["production"]}
+    yield observation(trace, began=began, attributes=tags)
+    said = [{"role": "user", "content": f"Question {n}?"}]
+    answer = [{"role": "assistant", "content": "short" if n % 3 else "a long answer " * 10}]
+    yield observation(
+        trace,
+        "call",
+        parent="root",
+        name="chat",
+        type="generation",
+        input=None,
+        output=None,
+        began=began,
+        attributes=tags
+        | {
+            "langfuse.observation.type": "generation",
+            "gen_ai.request.model": "mock-1",
+            "gen_ai.input.messages": [{**one, "parts": [{"type": "text", "content": one["content"]}]} for one in said],
+            "gen_ai.output.messages": [
+                {"role": "assistant", "parts": [{"type": "text", "content": one["content"]}]} for one in answer
+            ],
+        },
+    )
+
+
+def test_observations_are_evaluated_as_in_langfuse_5(run: Run, store: Store) -> None:
+    write_observations(store, [row for n in range(20) for row in calls_of_a_model(f"t{n:02}", n)])
+    last = sorted(f"t{n:02}-call" for n in range(4))
+    assert run("observations") == ["8 True True", "8 True True", "4 True False", f"20 {last}"]
+    found = "select metric, count(*), avg(value), any_value(label) from trace_scores where subject_kind = 'observation'"
+    assert rows(found + " group by 1 order by 1") == [
+        ("brevity", 20, pytest.approx(13 / 20), None),
+        ("kind", 20, None, "GENERATION"),
+        ("passed", 20, pytest.approx(13 / 20), None),
+        ("question", 20, pytest.approx(11.5), None),
+    ]
+
+
+def test_experiments_run_as_in_langfuse(run: Run) -> None:
+    lines = run("experiments")
+    assert lines[:9] == [
+        "item 1:",
+        "  input: France",
+        "  expected: Paris",
+        "  output: {'text': 'It is Paris.', 'tool_calls': [{'arguments': {'country': 'France'}, 'name': 'look_up'}]}",
+        "  accuracy: True",
+        "  length: 12.000",
+        "  overall: 1.000",
+        "  tools: 1.000 (look_up)",
+        "item 2:",
+    ]
+    assert "What an assistant knows" in lines
+    for line in (
+        "experiment: Capitals",
+        "4 items",
+        "  accuracy: 0.750, 4 of 4 items",
+        "  length: 13.750, 4 of 4 items",
+        "  overall: 0.750, 4 of 4 items",
+        "of the run: mean_accuracy: 0.750 (4 items)",
+        "capitals 3 France Paris",
+        "[('France', 'It is Paris.', True), ('Spain', 'It is Madrid.', True), ('Italy', 'It is Rome.', True)]",
+    ):
+        assert line in lines
+    stored = rows("select metric, count(*) from scores where subject_kind = 'run' group by 1 order by 1")
+    assert stored == [("accuracy", 7), ("length_score", 4), ("overall", 4), ("tools", 4)]
+
+
+IMPORTED = re.compile(r"^from evalflows\.compat\.langfuse import (.+)$", re.M)
+SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(PROGRAMS.glob("*.py"))}
+ALIASES = {"langfuse": "Langfuse", "dataset": "DatasetClient", "result": "ExperimentResult"}
+"""Classes of variables of the programs."""
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_only_the_import_lines_are_ours(name: str) -> None:
+    source = SOURCES[name]
+    assert len(IMPORTED.findall(source)) == 1
+    assert "evalflows" not in IMPORTED.sub("", source)
+
+
+def calls(source: str) -> Iterator[tuple[str, int, list[str]]]:
+    """The calls of Langfuse's functions and methods: the path, the number of positional arguments, and the names."""
+    imported = {name.strip() for line in IMPORTED.findall(source) for name in line.split(",")}
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        names = [keyword.arg for keyword in node.keywords if keyword.arg is not None]
+        if isinstance(node.func, ast.Name) and node.func.id in imported:
+            yield node.func.id, len(node.args), names
+        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            owner = ALIASES.get(node.func.value.id)
+            yield from [(f"{owner}.{node.func.attr}", len(node.args), names)] if owner else []
+
+
+def theirs() -> Mapping[str, Any]:
+    langfuse = pytest.importorskip("langfuse", reason="langfuse comes with the extra `others`")
+    from langfuse._client.datasets import DatasetClient
+    from langfuse.experiment import ExperimentResult
+
+    return vars(langfuse) | {"DatasetClient": DatasetClient, "ExperimentResult": ExperimentResult}
+
+
+NOT_IN_5 = {"production": {"scope"}}
+"""Arguments of earlier versions of Langfuse."""
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_with_the_other_import_line_every_call_fits_langfuses_signature(name: str) -> None:
+    found, gone = list(calls(SOURCES[name])), set[str]()
+    assert {path for path, _, _ in found} >= {"Evaluation"}
+    for path, n_positional, names in found:
+        first, _, method = path.partition(".")
+        function = theirs()[first]
+        signature = inspect.signature(operator.attrgetter(method)(function) if method else function)
+        gone |= {one for one in names if one not in signature.parameters and first == "Langfuse"}
+        given = dict.fromkeys(one for one in names if one not in NOT_IN_5.get(name, ()))
+        bind = signature.bind if names else signature.bind_partial  # the token's fields come from a file
+        bind(*[None] * (n_positional + bool(method)), **given)
+    assert gone == NOT_IN_5.get(name, set())
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_with_the_other_import_line_every_name_is_langfuses(name: str) -> None:
+    for line in IMPORTED.findall(SOURCES[name]):
+        assert {one.strip() for one in line.split(",")} <= {*theirs()}

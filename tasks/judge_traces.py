@@ -12,7 +12,7 @@ from evalflows.execution.progress import tally
 from evalflows.execution.running_traces import RunningTraceEvaluation, running_traces
 from evalflows.execution.trace_chunks import CHUNKS_AT_ONCE, Counts, TraceChunk
 from evalflows.execution.trace_items import items_of
-from evalflows.execution.trace_judging import KINDS, TraceJudging, composite_scores
+from evalflows.execution.trace_judging import TraceJudging, composite_scores
 from evalflows.execution.trace_runs import Item, run_of
 from evalflows.llm import loop
 from evalflows.llm.usage import NO_USAGE, Usage
@@ -76,8 +76,7 @@ def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[Score
     keys = chunk.keys if is_retry() else [key for key in chunk.keys if key.id in chunk.scored]
     if not keys:
         return []
-    kind = KINDS[evaluation.spec.scope]
-    return scores_of_items(evaluation.store, kind, keys, evaluation.versions, evaluation.mapper_version)
+    return scores_of_items(evaluation.store, keys, evaluation.judged_by)
 
 
 def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:

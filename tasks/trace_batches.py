@@ -19,7 +19,6 @@ from evalflows.execution.running_traces import (
     running_traces,
 )
 from evalflows.execution.trace_chunks import KEYS_AT_ONCE, Counts, TraceChunk, trace_chunks
-from evalflows.execution.trace_judging import KINDS
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
@@ -153,7 +152,7 @@ def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[I
                and state <> 'completed'"""
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
-    ids = unreached(store, row.evaluation_id, running_traces(row).versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    ids = unreached(store, row.evaluation_id, running_traces(row).judged_by.versions, UNREACHABLE, since, KEYS_AT_ONCE)
     return keys_of_items(store, spec.scope, ids, since)
 
 
@@ -164,8 +163,7 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     if batch.left is not None:
         keys = keys[: batch.left]
     evaluation = running_traces(batch.row)
-    of = (KINDS[batch.spec.scope], keys, evaluation.versions, evaluation.mapper_version)
-    scored = scored_items(evaluation.store, *of) if keys else frozenset()
+    scored = scored_items(evaluation.store, keys, evaluation.judged_by) if keys else frozenset()
     chunks = trace_chunks(batch.row, keys, scored, batch.spec.fetch_batch_size, batch.n_chunks)
     batch.n_chunks += len(chunks)
     return chunks

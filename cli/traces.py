@@ -49,7 +49,8 @@ def traces() -> None:
 )
 @click.option(
     "--columns",
-    help="Columns of plain rows, as field=column: input=question,output=answer,started_at=time,tokens_in=usage.input.",
+    metavar="FIELD=COLUMN,…",
+    help="Columns of plain rows: input=question, output=answer, started_at=time, tokens_in=usage.input.",
 )
 @VERBOSE
 def add(files: tuple[str, ...], form: str, columns: str | None, verbose: bool) -> None:

@@ -136,4 +136,7 @@ def _text(value: Any) -> str | None:
 
 def _json(metadata: dict[str, Any]) -> Json | None:
     kept = {name: value for name, value in metadata.items() if value is not None}
-    return to_json(kept, mend=True) if kept else None
+    try:
+        return to_json(kept, mend=True) if kept else None
+    except ValueError:  # NaN, which metadata that is JSON text may contain
+        return to_json({name: str(value) for name, value in kept.items()}, mend=True)

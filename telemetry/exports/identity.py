@@ -56,6 +56,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _of_number(number: float) -> datetime:
+    if not math.isfinite(number):
+        raise ValueError
     unit = next(unit for below, unit in _UNITS if abs(number) < below)
     return EPOCH + timedelta(microseconds=round(number / unit * 1e6))
 

@@ -49,6 +49,8 @@ def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckd
                 store.append(table, f"id-{i}", "p", [doubled])
     of_trace = {"subject_kind": "trace", "subject_id": "id-0", "experiment_id": "eval-1", "score_id": "of a trace"}
     store.append("scores", "eval-1", "p", [make("scores", **of_trace)])
+    said = {"subject_kind": "trace", "subject_id": "id-0", "batch_id": "feedback-1", "label_id": "of a trace"}
+    store.append("labels", "feedback-1", "p", [make("labels", **said)])
     fill_comparison(store, make)
     fill_decisions(store, make)
     fill_labels(store, make)

@@ -128,5 +128,6 @@ def client_of(endpoint: Endpoint) -> openai.OpenAI:
 def ask_within_a_span(exported: Exported, endpoint: Endpoint) -> None:
     """Run the program as a step of an application with spans of its own."""
     tracer = exported.tracer_provider.get_tracer("weather-bot")
-    with tracer.start_as_current_span("answer"), client_of(endpoint) as client:
+    whose = {"session.id": "s1", "user.id": "u1"}  # as OpenTelemetry's conventions name them
+    with tracer.start_as_current_span("answer", attributes=whose), client_of(endpoint) as client:
         ask(client)

@@ -80,9 +80,14 @@ def test_the_format_is_recognised_by_the_first_record(store: Store, tmp_path: Pa
 
 
 def test_a_whole_request_per_file_and_a_list_are_read(store: Store, tmp_path: Path) -> None:
-    whole = tmp_path / "whole.json"
-    whole.write_text(json.dumps(json.loads(line()), indent=2))
-    assert counts(add_traces(store, str(whole))) == (1, 0, 0, 0)
+    for name, text in (
+        ("whole", json.dumps(json.loads(line()), indent=2)),
+        ("wide", line().decode().replace(",", ",\n", 1)),
+    ):
+        whole = tmp_path / f"{name}.json"
+        whole.write_text(text)
+        assert add_traces(store, str(whole)).n_rejected == 0
+    assert one("select count(*) from observations") == (1,)
     for name, text in (("indented", json.dumps([run(), feedback()], indent=2)), ("flat", json.dumps([run()]))):
         path = tmp_path / f"{name}.json"
         path.write_text(text)
@@ -143,6 +148,21 @@ def test_a_bad_line_costs_only_itself(store: Store, tmp_path: Path) -> None:
     assert counts(added) == (2, 0, 0, 3)
     places = [text.removeprefix(f"{path}: ").partition(":")[0] for text in added.rejected]
     assert places == ["line 2", "line 3", "line 4"]
+
+
+@pytest.mark.parametrize("broken", [[b"{"], [b'{"a": ', b'{"b": '], [b"x", b"y"], [b"x" * 3_000]])
+def test_lines_that_are_broken_at_the_beginning_cost_only_themselves(
+    store: Store, tmp_path: Path, broken: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_LINE", 2_000)
+    added = add_traces(store, written(tmp_path / "bad.jsonl", *broken, line(), line(trace_id=SECOND)))
+    assert counts(added) == (2, 0, 0, len(broken))
+
+
+def test_half_a_character_and_nan_are_mended(store: Store, tmp_path: Path) -> None:
+    row = b'{"input": "cut \\ud83d", "output": "x", "tokens_in": NaN, "started_at": "2026-01-01"}'
+    assert counts(add_traces(store, written(tmp_path / "r.jsonl", row))) == (1, 0, 0, 0)
+    assert rows("select input, tokens_in from observations") == [("cut \ufffd", None)]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,19 @@ def test_a_list_of_traces_names_its_parts_only_by_id(tmp_path: Path) -> None:
     assert added(tmp_path, trace(observations=["obs-1"], scores=["score-1"])).new == 1
 
 
+def test_a_table_of_the_ui_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "traces.csv"
+    path.write_text(
+        "id,timestamp,name,userId,sessionId,release,tags,input,output,metadata\n"
+        'my trace,2026-01-01T10:00:00.000Z,user-query,u1,s1,1.4,"[""production""]","{""question"":""hi""}",hello,\n'
+    )
+    done = add_traces(Store(), str(path))
+    assert (done.format, done.new, done.rejected) == ("langfuse", 1, [])
+    found = the_trace()
+    assert (found.name, found.session_id, found.user_id, found.version) == ("user-query", "s1", "u1", "1.4")
+    assert (found.input, found.output, found.tags) == ({"question": "hi"}, "hello", ["production"])
+
+
 def test_ids_that_are_not_hexadecimal_are_stable_and_kept(tmp_path: Path) -> None:
     added(tmp_path, observation(), observation(id="obs-2", parent_observation_id="obs-1"))
     found = rows(

@@ -19,6 +19,7 @@ from evalflows.receiver.folding import Folding
 from evalflows.receiver.intake import Intake
 from evalflows.receiver.journal import Entry, Journal
 from evalflows.specs.errors import StorageError
+from evalflows.store.doctor import examine
 from evalflows.store.observations import day_of, write_observations
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
@@ -134,6 +135,19 @@ def test_past_days_are_sealed_and_today_stays_open(store: Store, served: Callabl
     with served():
         wait_until(lambda: open_owners(store, "observations") == [day_of(now())])
     assert names(store) == ["new", "old"]
+
+
+def test_the_doctor_names_what_waits_and_what_cannot_be_read(store: Store, folder: Path) -> None:
+    journal = Journal(folder)
+    journal.write([ENTRY])
+    taken = journal.take()
+    assert taken is not None
+    taken.set_aside(b"unreadable")
+    problems = {Path(finding.path).suffix: finding.problem for finding in examine(store).findings}
+    assert problems == {
+        ".journal": "spans that a running or killed receiver has accepted",
+        ".damaged": "requests of the receiver's journal that cannot be read",
+    }
 
 
 # a disk that fails

@@ -22,12 +22,10 @@ from evalflows.receiver.journal import Encoding, Entry, Journal, Signal
 from evalflows.receiver.request_bodies import COMPRESSIONS, ENCODINGS, TooLargeError, checked, decompressed
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
-from evalflows.store.spool import spool_folder
+from evalflows.store.spool import RECEIVED, spool_folder
 
 Result = TypeVar("Result")
 
-FOLDER = "received"
-"""The folder of the journal, in the spool's."""
 IN_THREAD = 256 << 10
 """Bytes of a body above which it is checked in a thread, so that others are answered meanwhile."""
 DRAINED = 8
@@ -57,7 +55,7 @@ class Receiver:
 
     def __init__(self, store: Store, token: str | None = None, limits: Limits | None = None) -> None:
         self._token, self._limits = token, limits or Limits()
-        self._journal = Journal(spool_folder(store) / FOLDER)
+        self._journal = Journal(spool_folder(store) / RECEIVED)
         self._intake, self._folding = Intake(self._journal), Folding(store, self._journal)
         self._held = 0  # bytes of requests that are not answered yet
         self._failed = False  # whether the last write failed

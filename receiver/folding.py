@@ -1,17 +1,20 @@
 """Folding: a thread that writes the journal's entries as rows of the store, about once a second."""
 
+import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from evalflows.receiver.journal import Entry, Journal, Taken
 from evalflows.receiver.request_bodies import telemetry_of
 from evalflows.specs.errors import StorageError, describe
 from evalflows.specs.safe_text import print_note
 from evalflows.store.compaction import Compaction
-from evalflows.store.observations import write_observations
+from evalflows.store.observations import day_of, seal_past_days, write_observations
 from evalflows.store.parquet import Store
+from evalflows.store.records import now
 from evalflows.telemetry.parsed import Telemetry
 
 EVERY_S = 1.0
@@ -20,6 +23,10 @@ RETRY_S = 5.0
 """Seconds until the next fold after one that failed."""
 RECOVER_S = 30.0
 """Seconds from one look for files of dead receivers to the next."""
+COMPACT_S = 5.0
+"""Seconds from one look for parts to merge to the next."""
+SEAL_S = 3600.0
+"""Seconds from one look for past days to seal to the next, and after midnight until the first: some spans are late."""
 ROWS_AT_ONCE, BYTES_AT_ONCE = 20_000, 16 << 20
 """What is in memory at once: rows, or bytes of the entries that they come from."""
 
@@ -56,7 +63,7 @@ class Folding:
         self._compaction = Compaction(store)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="evalflows-folding", daemon=True)
-        self._recover_at = 0.0
+        self._due: dict[Callable[[], None], float] = {}  # when to do again what is not done at each fold
         self.error: str | None = None
 
     def start(self) -> None:
@@ -83,9 +90,10 @@ class Folding:
     def _attempt(self) -> None:
         """Fold and compact once. Note an error once, until a fold succeeds again."""
         try:
-            self._recover()
+            self._every(RECOVER_S, self._journal.recover)
             self._fold()
-            self._compaction.step()
+            self._every(COMPACT_S, self._compaction.step)
+            self._every(SEAL_S, self._seal)
             self.error = None
         except Exception as error:  # the journal keeps what was accepted, and the next fold may succeed
             text = str(error) if isinstance(error, StorageError) else describe(error)
@@ -93,10 +101,13 @@ class Folding:
                 print_note(f"cannot write to the store, so the journal grows: {text}")
             self.error = text
 
-    def _recover(self) -> None:
-        if time.monotonic() >= self._recover_at:
-            self._journal.recover()
-            self._recover_at = time.monotonic() + RECOVER_S
+    def _every(self, period_s: float, work: Callable[[], None]) -> None:
+        if time.monotonic() >= self._due.get(work, -math.inf):
+            work()
+            self._due[work] = time.monotonic() + period_s
+
+    def _seal(self) -> None:
+        seal_past_days(self._store, day_of(now() - timedelta(seconds=SEAL_S)))
 
     def _fold(self) -> None:
         while (taken := self._journal.take()) is not None:

@@ -29,6 +29,8 @@ from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
+RECEIVED = "received"
+"""The folder of the receiver's journal, beside those of the owners."""
 FLUSH_AFTER_S = 0.01
 """Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
 ENDING_S = 60.0

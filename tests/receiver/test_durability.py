@@ -10,23 +10,29 @@ from typing import Any
 
 import pytest
 from asking import Client, body_of, names
+from otlp_requests import span, traces
 from receiving import Batches, Load, kill_repeatedly, receiving, start
 
 from evalflows.receiver import folding
-from evalflows.receiver.application import FOLDER, Limits
+from evalflows.receiver.application import Limits
 from evalflows.receiver.folding import Folding
 from evalflows.receiver.intake import Intake
 from evalflows.receiver.journal import Entry, Journal
 from evalflows.specs.errors import StorageError
+from evalflows.store.doctor import examine
+from evalflows.store.observations import day_of, write_observations
+from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
-from evalflows.store.spool import spool_folder
+from evalflows.store.records import now
+from evalflows.store.spool import RECEIVED, spool_folder
+from evalflows.telemetry.otlp import rows_of_traces
 
 ENTRY = Entry("traces", "protobuf", body_of("a"))
 
 
 @pytest.fixture
 def folder(store: Store) -> Path:
-    return spool_folder(store) / FOLDER
+    return spool_folder(store) / RECEIVED
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -120,6 +126,28 @@ def test_an_entry_that_has_become_unreadable_does_not_hold_up_the_others(store: 
     assert names(store) == ["a"]
     (aside,) = folder.glob("*.damaged")
     assert aside.read_bytes() == unreadable.to_bytes()
+
+
+def test_past_days_are_sealed_and_today_stays_open(store: Store, served: Callable[..., Any]) -> None:
+    write_observations(
+        store, rows_of_traces(traces(span("old"), span("new", span_id="ab" * 8, start=time.time_ns()))).observations
+    )
+    with served():
+        wait_until(lambda: open_owners(store, "observations") == [day_of(now())])
+    assert names(store) == ["new", "old"]
+
+
+def test_the_doctor_names_what_waits_and_what_cannot_be_read(store: Store, folder: Path) -> None:
+    journal = Journal(folder)
+    journal.write([ENTRY])
+    taken = journal.take()
+    assert taken is not None
+    taken.set_aside(b"unreadable")
+    problems = {Path(finding.path).suffix: finding.problem for finding in examine(store).findings}
+    assert problems == {
+        ".journal": "spans that a running or killed receiver has accepted",
+        ".damaged": "requests of the receiver's journal that cannot be read",
+    }
 
 
 # a disk that fails
@@ -273,7 +301,7 @@ def test_a_stopped_receiver_finishes_what_it_accepted(number: signal.Signals, tm
     )
     stored = {name for (name,) in Store(store).query("select span_id from source.observations")}
     assert load.answered and {*load.answered} <= stored <= {*load.sent}
-    assert not Path(f"{store}-spool", FOLDER).exists()
+    assert not Path(f"{store}-spool", RECEIVED).exists()
 
 
 def test_its_folder_may_hold_an_empty_journal_of_a_dead_one(

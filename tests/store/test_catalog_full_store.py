@@ -8,7 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 from catalog_views import every_view, rows
-from full_store import START, (
+from full_store import (
+    START,
     Filler,
     Make,
     fill_comparison,

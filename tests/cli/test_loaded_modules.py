@@ -40,6 +40,8 @@ NEEDED: dict[str, set[str]] = {
     "baseline ls": STORE,
     "labels ls": STORE,
     "labels judges": STORE,
+    "alerts ls": STORE,
+    "windows --help": STORE,
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
     "export preferences kept": STORE,

@@ -88,7 +88,7 @@ def _cell(method: str, rule: WatchSpec | None, traffic: Traffic, size: WindowSiz
             yield float(after.size > 0 and after[0] == first), delay
 
     is_bounded = rule is not None and traffic is not WEEKLY
-    first = SOON if loss == 0.08 and size == "day" else FIRST
+    first = SOON if loss == 0.08 and size == "day" and method == "change" else FIRST
     return Cell(
         kind="monitoring",
         method=f"{method}, {'hourly' if size == 'hour' else 'daily'} windows",

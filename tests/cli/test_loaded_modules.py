@@ -42,6 +42,8 @@ NEEDED: dict[str, set[str]] = {
     "labels judges": STORE,
     "traces ls": STORE,
     "traces --help": STORE,
+    "alerts ls": STORE,
+    "windows --help": STORE,
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
     "export preferences kept": STORE,

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from uuid import UUID
 
 import pytest
+from click.testing import CliRunner
 
 from evalflows import evaluate_traces
+from evalflows.cli.main import cli
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.observations import day_of, write_observations
@@ -74,20 +77,39 @@ def await_length(received: list[Any], length: int) -> None:
         time.sleep(0.05)
 
 
+def await_parameters(url: str, deployment: UUID) -> dict[str, Any]:
+    """The parameters of the first run of a deployment, which an automation starts."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+
+    from evalflows.flows.deployments import client_of
+
+    until = time.monotonic() + 30
+    with client_of(url) as client:
+        while time.monotonic() < until:
+            of_deployment = DeploymentFilter(id=DeploymentFilterId(any_=[deployment]))
+            if runs := client.read_flow_runs(deployment_filter=of_deployment):
+                return runs[0].parameters
+            time.sleep(0.1)
+    return {}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_an_alarm_calls_the_webhook_and_so_does_the_recovery(
     store: Store, make: Make, listener: tuple[str, list[dict[str, Any]]], prefect_api: dict[str, str]
 ) -> None:
-    from evalflows.flows.alert_automation import automate_webhook
+    from evalflows.flows.alert_automation import automate_deployment, automate_webhook
     from evalflows.flows.deployments import client_of
 
     url, received = listener
+    for _ in range(2):
+        done = CliRunner().invoke(cli, ["alerts", "automate", "--webhook", url, "--name", "answers"])
+        assert done.stdout == "automation 'evalflows alerts of answers: webhook' reacts to alerts\n", done.output
     with client_of(prefect_api["PREFECT_API_URL"]) as client:
-        for _ in range(2):
-            name = automate_webhook(client, url, evaluation="answers")
-        assert len(client.read_automations_by_name(name)) == 1
+        assert len(client.read_automations_by_name("evalflows alerts of answers: webhook")) == 1
         automate_webhook(client, url, evaluation="others")
+        triage = client.create_deployment(client.create_flow_from_name("triage"), name="production")
+        automate_deployment(client, "triage/production", evaluation="answers")
     start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=6)
     spec = TraceEvaluationSpec.model_validate(SPEC)
     for number, share in enumerate((0.9, 0.9, 0.4)):
@@ -99,6 +121,7 @@ def test_an_alarm_calls_the_webhook_and_so_does_the_recovery(
         f"short 0.40 [0.26, 0.55] on {start + timedelta(days=2):%Y-%m-%d}, below 0.80"
     )
     assert received[0]["incident_id"] == incidents(store)[0].incident_id
+    assert await_parameters(prefect_api["PREFECT_API_URL"], triage) == {"alert": received[0]}
     write_day(store, make, start + timedelta(days=3), 0.9)
     evaluate_traces(spec)
     await_length(received, 2)

@@ -193,7 +193,10 @@ def test_items_that_cannot_be_mapped_or_judged_have_failed(store: Store) -> None
         assert result.error_summary == {"no_output": 2}
         assert (result.evaluator_stats[0].failed_runs, result.total_evaluations_failed) == (2, 2)
         assert {one: len(found) for one, found in result.item_evaluations.items()} == {
-            **{"bare": 0, "t0": 1, "t1": 0, "t2": 1},
+            "bare": 0,
+            "t0": 1,
+            "t1": 0,
+            "t2": 1,
         }
     errors = rows("select subject_id, error from source.scores where status = 'failed' order by 1")
     assert [(one, "mapper: LookupError: no berth" in error) for one, error in errors] == [("bare", False), ("t1", True)]

@@ -121,13 +121,13 @@ def test_a_score_called_like_a_measure_has_its_name_and_no_row_twice(store: Stor
             ("weighted", 0.5, None),
         ]
     assert "  length: 0.250, 3 of 3 items" in result.format().splitlines()
-    found = rows("select metric, count(*), avg(value) from metric_values group by 1 order by 1")
+    found = rows("select metric, scored, mean from metric_summary order by 1")
     assert [one for one in found if one[0] in ("length", "length_score", "weighted")] == [
         ("length", 3, 13.0),
         ("length_score", 3, 0.25),
         ("weighted", 3, 0.5),
     ]
-    twice = "select run_id, metric from metric_values group by all having count(*) > 1"
+    twice = "select subject_id, metric from source.scores group by all having count(*) > 1"
     assert rows(twice) == []
 
 

@@ -14,6 +14,7 @@ from evalflows.execution.trace_runs import EvaluatorInputs
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metric_names import kept_apart
+from evalflows.specs.reference import version_of
 from evalflows.targets import as_fields
 
 Function = Callable[..., Any]
@@ -94,7 +95,8 @@ def as_mapper(mapper: Any, *, raw: bool) -> Any:
         mapped = mapper(*(Item(one, raw=raw) for one in items), **{k: Item(one, raw=raw) for k, one in named.items()})
         return _exact_later(mapped) if inspect.isawaitable(mapped) else _exact(mapped)
 
-    return update_wrapper(call, mapper)
+    vars(update_wrapper(call, mapper))["version_parts"] = (raw, version_of(mapper))
+    return call
 
 
 async def _exact_later(mapped: Any) -> Any:

@@ -26,10 +26,12 @@ from evalflows.compat.langfuse.absent import METHODS, NAMES
 from evalflows.compat.langfuse.datasets import DatasetClient
 from evalflows.compat.langfuse.evaluations import complete
 from evalflows.compat.langfuse.experiment import ExperimentItemResult, ExperimentResult
+from evalflows.compat.langfuse.functions import as_composite, as_mapper
 from evalflows.compat.langfuse.items import Item, as_row, wrapped
 from evalflows.evaluators import subject
 from evalflows.evaluators.subject import Evaluations, unwrapped
 from evalflows.specs.errors import InputError
+from evalflows.specs.reference import version_of
 from evalflows.store import Store
 from evalflows.telemetry.reading import observation_view, trace_view
 
@@ -182,6 +184,23 @@ def test_a_composite_is_not_made_of_missing_evaluations() -> None:
     failed = subject.Evaluation(name="c", value=None, status="failed")
     with pytest.raises(ValueError, match=r"^c has no score for this item, so what is composed of it has none$"):
         complete(Evaluations([scored, failed]))
+
+
+def test_the_version_of_an_adapted_function_is_that_of_the_user_s_code() -> None:
+    def made(weight: float) -> Any:
+        def judge(*, input: Any, output: Any, expected_output: Any, metadata: Any, evaluations: Any) -> float:  # noqa: A002
+            return weight
+
+        return judge
+
+    def mapper(*, item: Any) -> Any:
+        return item
+
+    assert version_of(as_composite(made(1))) == version_of(as_composite(made(1)))
+    assert version_of(as_composite(made(1))) != version_of(as_composite(made(2)))
+    versions = [version_of(as_mapper(one, raw=raw)) for one in (mapper, lambda item: item.id) for raw in (True, False)]
+    assert len({*versions}) == 4
+    assert version_of(as_mapper(mapper, raw=True)) == versions[0]
 
 
 def test_datasets_grow_item_by_item() -> None:

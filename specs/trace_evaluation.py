@@ -120,9 +120,14 @@ class TraceEvaluationSpec(BaseModel):
         ]
 
     def direction(self, metric: str) -> MetricSpec:
-        """Return the declared properties of a metric, with its direction filled in."""
+        """Return the declared properties of a metric, with its direction filled in.
+
+        An evaluator's score that is called like a measure, such as `length`, is a score: higher is better.
+        """
         declared = self.metrics.get(metric, MetricSpec())
-        return declared.model_copy(update={"higher_is_better": declared.is_higher_better(metric)})
+        is_score = metric in {evaluator.metric for evaluator in self.evaluators}
+        higher = declared.is_higher_better("" if is_score else metric)
+        return declared.model_copy(update={"higher_is_better": higher})
 
     @property
     def settles_after_s(self) -> float:

@@ -35,7 +35,7 @@ METHODS: Mapping[str, str] = {
     "get_dataset_run": "use evalflows.store.connect() and its view experiments",
     "get_dataset_runs": "use evalflows.store.connect() and its view experiments",
     "delete_dataset_run": "experiments are kept; start another one",
-    "score": "use create_score",
+    **dict.fromkeys(("create_score", "score"), "judge with run_batched_evaluation; people label: docs/people.md"),
 }
 """Methods of the client and of datasets, and what to use instead."""
 

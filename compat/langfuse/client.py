@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse import batch_evaluation, datasets, experiment
 from evalflows.compat.langfuse.absent import absent_method
+from evalflows.compat.langfuse.api import Api
 from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken, Scope
 from evalflows.compat.langfuse.datasets import ONE_RUN, DatasetClient
 from evalflows.compat.langfuse.experiment import ExperimentResult
@@ -58,7 +59,7 @@ class Langfuse:
         span_exporter: Any = None,
         otel_compression: str | None = None,
     ) -> None:
-        pass
+        self.api = Api()
 
     if not TYPE_CHECKING:
 

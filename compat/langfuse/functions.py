@@ -10,9 +10,12 @@ from evalflows.compat.langfuse.evaluations import ExperimentItemResult, complete
 from evalflows.compat.langfuse.items import Item, item_of, wrapped
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.subject import ExampleView, ItemResult, with_attributes
+from evalflows.execution.trace_runs import EvaluatorInputs
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metric_names import kept_apart
+from evalflows.specs.reference import version_of
+from evalflows.targets import as_fields
 
 Function = Callable[..., Any]
 
@@ -89,9 +92,27 @@ def as_mapper(mapper: Any, *, raw: bool) -> Any:
         return mapper  # paths, or a name
 
     def call(*items: Any, **named: Any) -> Any:
-        return mapper(*(Item(one, raw=raw) for one in items), **{k: Item(one, raw=raw) for k, one in named.items()})
+        mapped = mapper(*(Item(one, raw=raw) for one in items), **{k: Item(one, raw=raw) for k, one in named.items()})
+        return _exact_later(mapped) if inspect.isawaitable(mapped) else _exact(mapped)
 
-    return update_wrapper(call, mapper)
+    vars(update_wrapper(call, mapper))["version_parts"] = (raw, version_of(mapper))
+    return call
+
+
+async def _exact_later(mapped: Any) -> Any:
+    return _exact(await mapped)
+
+
+def _exact(mapped: Any) -> Any:
+    """Return what a mapper returned so that evaluators get exactly that, also mappings of the single key `output`."""
+    is_mapping = isinstance(mapped, Mapping)
+    found = {name: mapped.get(name) if is_mapping else getattr(mapped, name, None) for name in ARGUMENTS}
+    if all(value is None for value in found.values()):
+        return mapped  # not what a mapper has to return, as the flow will say
+    for name, only in (("input", "input"), ("output", "output"), ("expected_output", "output")):
+        if isinstance(simple := as_fields(found[name]), dict):
+            found[name] = wrapped(simple, only)
+    return EvaluatorInputs(**found)
 
 
 def _result(one: ItemResult, dataset: str | None) -> ExperimentItemResult:

@@ -14,6 +14,7 @@ import pytest
 from catalog_rows import rows
 from made_traces import BEGAN, observation
 
+from evalflows.compat.langfuse import Evaluation, get_client
 from evalflows.store import Store
 from evalflows.store.observations import write_observations
 from evalflows.store.trace_records import ObservationRow
@@ -68,6 +69,7 @@ def others() -> Iterator[ObservationRow]:
         yield observation(f"health{n}", name="health-check", began=BEGAN, attributes=tags)
 
 
+@pytest.mark.slow
 def test_production_is_evaluated_as_in_langfuse(run: Run, store: Store) -> None:
     write_observations(store, [*answers(), *others()])
     judged = list(range(N_ANSWERS))[-1000:]  # those that began last
@@ -139,6 +141,27 @@ def test_observations_are_evaluated_as_in_langfuse_5(run: Run, store: Store) -> 
         ("passed", 20, pytest.approx(13 / 20), None),
         ("question", 20, pytest.approx(11.5), None),
     ]
+
+
+def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
+    store: Store, prefect_api: dict[str, str]
+) -> None:
+    write_observations(store, [observation("t", input={"input": "q"}, output={"output": {"text": "a"}})])
+    seen: list[Any] = []
+
+    async def mapper(trace: Any) -> Any:
+        return {"input": trace["input"], "output": trace.observations[0].output, "metadata": {"type": trace.name}}
+
+    def judge(*, input: Any, output: Any, expected_output: Any, metadata: Any) -> Any:  # noqa: A002
+        seen.append((input, output, output.output.text, expected_output, metadata))
+        return Evaluation(name="judge", value="good", data_type="CATEGORICAL")
+
+    client = get_client()
+    result = client.run_batched_evaluation(scope="observations", mapper=lambda item: item.nothing, evaluators=[judge])
+    assert (result.failed_item_ids, seen, result.item_evaluations) == (["t-root"], [], {"t-root": []})
+    result = get_client().run_batched_evaluation(scope="traces", mapper=mapper, evaluators=[judge])
+    assert seen == [({"input": "q"}, {"output": {"text": "a"}}, "a", None, {"type": "user-query"})]
+    assert result.item_evaluations == {"t": [Evaluation(name="judge", value="good", data_type="CATEGORICAL")]}
 
 
 def test_experiments_run_as_in_langfuse(run: Run) -> None:

@@ -1,5 +1,6 @@
 """What a target returned, as a mapping."""
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +38,19 @@ def test_a_pydantic_model_becomes_its_fields_as_json_has_them() -> None:
 
 def test_a_pydantic_model_that_is_no_mapping_becomes_the_output() -> None:
     assert as_outputs(RootModel[list[str]](["Paris", "Lyon"])) == {"output": ["Paris", "Lyon"]}
+
+
+def test_dataclasses_and_models_inside_become_their_fields() -> None:
+    @dataclass
+    class Found:
+        city: City
+        calls: tuple[Any, ...] = ()
+
+    found = Found(City(name="Paris"), calls=({"city": City(name="Lyon")},))
+    paris, lyon = {"name": "Paris", "founded": None}, {"name": "Lyon", "founded": None}
+    assert as_outputs(found) == {"city": paris, "calls": [{"city": lyon}]}
+    assert as_outputs([found]) == {"output": [{"city": paris, "calls": [{"city": lyon}]}]}
+    assert as_outputs({"text": found.city}) == {"text": paris}
 
 
 @pytest.mark.parametrize("returned", ["Paris", "", 42, 0, False, None, ["Paris"], []])

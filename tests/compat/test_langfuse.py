@@ -1,0 +1,271 @@
+"""Langfuse's client: what it accepts is Langfuse's, and what it does not accept says so."""
+
+import importlib
+import inspect
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_traces import BEGAN, observation, traces, write
+
+from evalflows.compat.langfuse import (
+    BatchEvaluationResult,
+    BatchEvaluationResumeToken,
+    Evaluation,
+    EvaluatorInputs,
+    EvaluatorStats,
+    Langfuse,
+    get_client,
+)
+from evalflows.compat.langfuse.absent import METHODS, NAMES
+from evalflows.compat.langfuse.datasets import DatasetClient
+from evalflows.compat.langfuse.evaluations import complete
+from evalflows.compat.langfuse.experiment import ExperimentItemResult, ExperimentResult
+from evalflows.compat.langfuse.functions import as_composite, as_mapper
+from evalflows.compat.langfuse.items import Item, as_row, wrapped
+from evalflows.evaluators import subject
+from evalflows.evaluators.subject import Evaluations, unwrapped
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import version_of
+from evalflows.store import Store
+from evalflows.telemetry.reading import observation_view, trace_view
+
+TEXT = (Path(__file__).parent.parent.parent / "docs" / "langfuse.md").read_text(encoding="utf-8")
+OURS_ONLY = {"run_batched_evaluation": {"scope", "fetch_trace_fields"}}
+"""Arguments of Langfuse before version 5."""
+METHODS_HERE = [name for name in vars(Langfuse) if name[0] != "_"]
+
+
+def langfuse() -> Any:
+    return pytest.importorskip("langfuse", reason="langfuse comes with the extra `others`")
+
+
+def compare(ours: Callable[..., Any], theirs: Callable[..., Any], extra: set[str]) -> None:
+    found = inspect.signature(theirs).parameters
+    for name, parameter in inspect.signature(ours).parameters.items():
+        if name in extra:
+            continue
+        same = found[name]
+        assert (same.kind, same.default is same.empty) == (parameter.kind, parameter.default is parameter.empty), name
+        if same.default is not same.empty:
+            assert parameter.default == (tuple(same.default) if same.default == [] else same.default), name
+
+
+@pytest.mark.parametrize("name", ["__init__", *METHODS_HERE])
+def test_each_parameter_is_theirs_and_none_is_left_out(name: str) -> None:
+    ours, theirs = getattr(Langfuse, name), getattr(langfuse().Langfuse, name)
+    extra = OURS_ONLY.get(name, set())
+    compare(ours, theirs, extra)
+    assert {*inspect.signature(ours).parameters} - extra == {*inspect.signature(theirs).parameters}
+
+
+def test_a_dataset_s_experiment_and_the_way_to_the_client_are_theirs() -> None:
+    langfuse()
+    from langfuse._client.datasets import DatasetClient as Theirs
+
+    compare(DatasetClient.run_experiment, Theirs.run_experiment, set())
+    compare(get_client, langfuse().get_client, set())
+
+
+@pytest.mark.parametrize("record", [Evaluation, EvaluatorInputs, EvaluatorStats, BatchEvaluationResumeToken])
+def test_records_have_their_fields(record: type) -> None:
+    theirs = inspect.signature(getattr(langfuse(), record.__name__)).parameters
+    assert {one.name for one in fields(record)} == {*theirs}
+
+
+def test_results_have_their_fields() -> None:
+    theirs = inspect.signature(langfuse().BatchEvaluationResult).parameters
+    assert {*theirs} <= {*dir(BatchEvaluationResult)}
+    from langfuse import experiment
+
+    for ours in (ExperimentResult, ExperimentItemResult):
+        theirs = inspect.signature(getattr(experiment, ours.__name__)).parameters
+        assert {*theirs} <= {*dir(ours)}
+
+
+def test_absent_names_are_theirs_and_say_what_to_use_instead() -> None:
+    module = importlib.import_module("evalflows.compat.langfuse")
+    for name in NAMES:
+        with pytest.raises(ImportError, match=f"^evalflows.compat.langfuse.{name}: not supported here: ") as raised:
+            getattr(module, name)
+        assert "\n" not in str(raised.value)
+    theirs = langfuse()
+    public = {name for name in dir(theirs) if name[0] != "_"} - {"api", "logger", "model", "types"}
+    protocols = {name for name in public if name.startswith(("Mask", "OtelSpan")) or name.endswith("Function")}
+    assert public - protocols - {*module.__all__} - {*NAMES} == {"KNOWN_LLM_INSTRUMENTATION_SCOPE_PREFIXES"}
+
+
+def test_absent_methods_say_what_to_use_instead() -> None:
+    client = get_client()
+    for name in METHODS:
+        with pytest.raises(AttributeError, match=rf"^Langfuse\.{name}: not supported here: "):
+            getattr(client, name)
+    theirs = {name for name in dir(langfuse().Langfuse) if name[0] != "_"}
+    assert theirs <= {*METHODS} | {*METHODS_HERE} | {"api"}
+    with pytest.raises(AttributeError, match=r"^api\.scores: not supported here: docs/langfuse.md lists"):
+        client.api.scores.list()  # type: ignore[attr-defined]
+
+
+def test_options_without_a_meaning_here_are_accepted_and_others_refused() -> None:
+    assert Langfuse(public_key="pk", secret_key="sk", host="http://127.0.0.1:9", sample_rate=0.5).auth_check()
+    with pytest.raises(InputError, match=r"^Langfuse: mask: got .*, wanted None: everything is stored unchanged"):
+        Langfuse(mask=lambda data: data)
+    with pytest.raises(InputError, match=r"^run_batched_evaluation: _add_observation_scores_to_trace: got True"):
+        get_client().run_batched_evaluation(
+            mapper=lambda item: None, evaluators=[len], _add_observation_scores_to_trace=True
+        )
+    with pytest.raises(InputError, match=r"^create_dataset_item: status: got 'ARCHIVED', wanted None"):
+        get_client().create_dataset_item(dataset_name="d", input=1, status="ARCHIVED")
+
+
+def test_the_page_lists_every_method_and_its_import_lines_work() -> None:
+    for name in METHODS_HERE:
+        assert re.search(rf"`(Langfuse\.)?{name}`", TEXT), name
+    lines = re.findall(r"`from (evalflows\.compat[\w.]*) import ([\w, ]+)`", TEXT)
+    assert len(lines) == 4
+    for module, names in lines:
+        assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
+
+
+def test_an_item_is_read_by_attributes_and_keys() -> None:
+    call = {"name": "search", "arguments": {"query": "tide"}}
+    row = observation(
+        "t",
+        output={"text": "ebb", "tool_calls": [call]},
+        attributes={"langfuse.user.id": "u", "langfuse.observation.type": "agent", "gen_ai.usage.input_tokens": 3},
+    )
+    trace = Item(trace_view([row]))
+    assert (trace.id, trace["user_id"], trace.get("nothing", 7)) == ("t", "u", 7)
+    assert trace.output.tool_calls[0].arguments.query == trace["output"]["tool_calls"][0]["arguments"]["query"]
+    (inner,) = trace.observations
+    assert (inner.type, inner["start_time"], inner.is_root_observation) == ("AGENT", BEGAN, True)
+    assert inner.usage_details == {"input": 3}
+    assert trace.model_dump()["observations"][0]["id"] == "t-root"
+    with pytest.raises(AttributeError, match=r"^trace: has no 'colour'; docs/langfuse.md"):
+        _ = trace.colour
+    with pytest.raises(KeyError, match=r"has no 'colour'"):
+        _ = trace["colour"]
+    raw = Item(observation_view(row), raw=True)
+    assert (raw.input, raw.output) == (
+        "question",
+        '{"text":"ebb","tool_calls":[{"arguments":{"query":"tide"},"name":"search"}]}',
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["x", 3, None, [], {}, {"a": 1}, {"output": 1}, {"output": {"output": 1}}, [{"b": 2}]]
+)
+def test_what_is_wrapped_is_unwrapped_to_the_same(value: Any) -> None:
+    assert unwrapped(wrapped(value, "output"), "output") == value
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"inputs": 1}, "data: got the field 'inputs', wanted only input, expected_output, metadata, id"),
+        ({"expected_output": 1}, "data: got no input"),
+        (3, "data: got 3, wanted a mapping or an object"),
+    ],
+)
+def test_an_item_that_cannot_be_used_is_refused(item: Any, said: str) -> None:
+    with pytest.raises(InputError, match=f"^{said}"):
+        as_row(item, "data")
+
+
+def test_a_composite_is_not_made_of_missing_evaluations() -> None:
+    scored = subject.Evaluation(name="a", value=1.0, data_type="BOOLEAN", metadata={"returned_as": "a"})
+    none = subject.Evaluation(name="b", value=None, status="not_applicable")
+    assert complete(Evaluations([scored, none])) == [Evaluation(name="a", value=True, data_type="BOOLEAN")]
+    failed = subject.Evaluation(name="c", value=None, status="failed")
+    with pytest.raises(ValueError, match=r"^c has no score for this item, so what is composed of it has none$"):
+        complete(Evaluations([scored, failed]))
+
+
+def test_the_version_of_an_adapted_function_is_that_of_the_user_s_code() -> None:
+    def made(weight: float) -> Any:
+        def judge(*, input: Any, output: Any, expected_output: Any, metadata: Any, evaluations: Any) -> float:  # noqa: A002
+            return weight
+
+        return judge
+
+    def mapper(*, item: Any) -> Any:
+        return item
+
+    assert version_of(as_composite(made(1))) == version_of(as_composite(made(1)))
+    assert version_of(as_composite(made(1))) != version_of(as_composite(made(2)))
+    versions = [version_of(as_mapper(one, raw=raw)) for one in (mapper, lambda item: item.id) for raw in (True, False)]
+    assert len({*versions}) == 4
+    assert version_of(as_mapper(mapper, raw=True)) == versions[0]
+
+
+def test_datasets_grow_item_by_item() -> None:
+    client = get_client()
+    created = client.create_dataset(name="tides", description="What is asked")
+    assert (created.name, created.items, client.create_dataset(name="tides").id) == ("tides", [], created.id)
+    with pytest.raises(InputError, match=r"^create_dataset: 'tides' exists with the description 'What is asked'"):
+        client.create_dataset(name="tides", description="Other")
+    first = client.create_dataset_item(dataset_name="tides", input={"q": "ebb?"}, expected_output="out", id="ebb")
+    before = datetime.now(UTC)
+    client.create_dataset_item(dataset_name="tides", input="flood?", metadata={"hard": True})
+    client.create_dataset_item(dataset_name="tides", input="flood?", metadata={"hard": True})
+    client.create_dataset_item(dataset_name="tides", input={"q": "ebb?"}, expected_output="outward", id="ebb")
+    items = client.get_dataset("tides").items
+    assert [(one.id == "ebb", one.input, one.expected_output, one.metadata) for one in items] == [
+        (True, {"q": "ebb?"}, "outward", None),
+        (False, "flood?", None, {"hard": True}),
+    ]
+    assert items[0].input.q == "ebb?" and first.expected_output == "out"
+    assert [one.expected_output for one in client.get_dataset("tides", version=before).items] == ["out"]
+    with pytest.raises(InputError, match=r"^dataset 'currents': not in the store, wanted one of: tides$"):
+        client.get_dataset("currents")
+    with pytest.raises(AttributeError, match=r"^DatasetItem\.run: not supported here: "):
+        items[0].run  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_stored_traces_are_read(store: Store) -> None:
+    tags = {"langfuse.trace.tags": ["production"]}
+    write(store, [*traces(3), observation("tagged", began=BEGAN + timedelta(days=1), attributes=tags)])
+    api = get_client().api
+    assert api.trace.get("t1").output == "answer 1"
+    with pytest.raises(InputError, match=r"^trace 'none': not in the store "):
+        api.trace.get("none")
+    assert [one.id for one in api.trace.list(limit=2).data] == ["tagged", "t2"]
+    assert [one.id for one in api.trace.list(limit=2, page=2).data] == ["t1", "t0"]
+    assert [one.id for one in api.trace.list(tags="production").data] == ["tagged"]
+    day = BEGAN + timedelta(hours=1)
+    assert [one.id for one in api.trace.list(name="user-query", to_timestamp=day, limit=1).data] == ["t2"]
+    assert api.trace.list(user_id="nobody").data == []
+    with pytest.raises(InputError, match=r"^list: order_by: got"):
+        api.trace.list(order_by="name")
+    with pytest.raises(AttributeError, match=r"^Traces\.meta: not supported here"):
+        _ = api.trace.list().meta  # type: ignore[attr-defined]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"data": "capitals"}, "^data: got str, wanted a list of items"),
+    ({"data": []}, "^data: got no items"),
+    ({"data": [{"input": 1, "colour": 2}]}, "^data: item 1: got the field 'colour'"),
+    ({"task": lambda: None}, "^task: 'function': got an unexpected keyword argument 'item', wanted a function of item"),
+    ({"task": 3}, "^task: got int, wanted a function of item"),
+    ({"evaluators": [lambda colour: 1]}, "asks for 'colour'"),
+    ({"composite_evaluator": lambda *, output: 1}, "^composite_evaluator: 'function': .*evaluations$"),
+    ({"run_evaluators": [lambda runs: 1]}, "^run_evaluators: 'function': .*item_results$"),
+    ({"experiment_id": "e"}, "^run_experiment: experiment_id: got 'e', wanted None"),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any], said: str) -> None:
+    given = {"name": "n", "data": [{"input": 1}], "task": lambda *, item: item} | settings
+    with pytest.raises(InputError, match=said) as raised:
+        get_client().run_experiment(**given)
+    assert "\n" not in str(raised.value)
+
+
+def test_results_are_langfuse_s_by_name() -> None:
+    assert operator.attrgetter("experiment.ExperimentResult")(importlib.import_module("evalflows.compat.langfuse"))

@@ -59,10 +59,12 @@ def watched(right: Sequence[bool], uses: Sequence[str] = ("right", "grade"), **f
     evaluators = [
         {"use": f"judges_of_production:{use}", "name": name, **fields} for use, name in zip(uses, names, strict=True)
     ]
-    evaluate_traces(TraceEvaluationSpec(name="watch", evaluators=evaluators, settle_s=0, metrics=METRICS))
+    spec = {"name": "watch", "evaluators": evaluators, "settle_s": 0, "metrics": METRICS, "composites": [COMPOSITE]}
+    evaluate_traces(TraceEvaluationSpec.model_validate(spec))
 
 
 METRICS: Any = {"grade": {"range": (0.0, 1.0)}}
+COMPOSITE = {"name": "both", "weights": {"right": 0.5, "grade": 0.5}}
 
 
 def spec_of(folder: Path, right: Sequence[bool], **fields: Any) -> ExperimentSpec:
@@ -72,6 +74,7 @@ def spec_of(folder: Path, right: Sequence[bool], **fields: Any) -> ExperimentSpe
         "targets": [recorded(folder, "new", right)],
         "evaluators": ["judges_of_production:right", "judges_of_production:grade"],
         "metrics": METRICS,
+        "composites": [COMPOSITE],
         "gates": [{"non_inferiority": {"right": 0.1}, "baseline": "production:watch@24h", **fields}],
     }
     return ExperimentSpec.model_validate(given)
@@ -155,6 +158,17 @@ def test_another_version_of_the_evaluator_is_refused(tmp_path: Path) -> None:
     (identity,) = run(spec)  # decides too, without refusing
     (one,) = [find_decision(Store(), identity)]
     assert (one.conclusion, one.rules[0]["reason_code"]) == ("NOT ENOUGH EVIDENCE", "not_comparable")
+
+
+@pytest.mark.parametrize("uses", [("right", "grade"), ("right", "right")])
+def test_a_composite_is_compared_if_all_its_parts_are_the_same(tmp_path: Path, uses: tuple[str, str]) -> None:
+    watched(mostly(0.8, 300), uses=uses)
+    spec = spec_of(tmp_path, mostly(0.9, 300), non_inferiority={"both": 0.1})
+    if uses == ("right", "grade"):
+        assert decided(spec).conclusion == "PASS"
+        return
+    with pytest.raises(InputError, match="both: grade has another version in production"):
+        gate(spec)
 
 
 def test_the_command_takes_a_window(tmp_path: Path) -> None:

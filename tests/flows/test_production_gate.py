@@ -23,6 +23,9 @@ from evalflows.store.parquet import Store
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 MODULE = """
+def always_no(inputs) -> dict:
+    return {"output": "no"}
+
 def right(outputs) -> bool:
     return (outputs.get("output") or outputs.get("a")) == "yes"
 
@@ -169,6 +172,20 @@ def test_a_composite_is_compared_if_all_its_parts_are_the_same(tmp_path: Path, u
         return
     with pytest.raises(InputError, match="both: grade has another version in production"):
         gate(spec)
+
+
+def test_an_experiment_s_dataset_may_be_production(tmp_path: Path) -> None:
+    watched(mostly(0.8, 60))
+    spec = spec_of(tmp_path, mostly(0.9, 60)).model_dump(mode="json", exclude={"dataset", "targets"})
+    worst = {"order": "worst", "metric": "grade", "limit": 5, "keep_output_as_reference": True}
+    target = {"kind": "python", "name": "new", "function": "judges_of_production:always_no"}
+    traces = {"dataset": {"name": "bad", "traces": worst}, "targets": [target], "gates": []}
+    for _ in range(2):  # the second time, nothing is added
+        (identity,) = run(ExperimentSpec.model_validate(spec | traces))
+        scored = "select avg(value), count(*) from source.scores where experiment_id = ? and metric = 'right'"
+        assert Store().query(scored, [identity]) == [(0.0, 5)]
+    ((source, metadata),) = Store().query("select source, metadata from source.dataset_versions where name = 'bad'")
+    assert (source, json.loads(metadata)["added"]) == ("production", 5)
 
 
 def test_the_command_takes_a_window(tmp_path: Path) -> None:

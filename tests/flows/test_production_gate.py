@@ -23,6 +23,9 @@ from evalflows.store.parquet import Store
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 MODULE = """
+def always_no(inputs) -> dict:
+    return {"output": "no"}
+
 def right(outputs) -> bool:
     return (outputs.get("output") or outputs.get("a")) == "yes"
 
@@ -59,10 +62,12 @@ def watched(right: Sequence[bool], uses: Sequence[str] = ("right", "grade"), **f
     evaluators = [
         {"use": f"judges_of_production:{use}", "name": name, **fields} for use, name in zip(uses, names, strict=True)
     ]
-    evaluate_traces(TraceEvaluationSpec(name="watch", evaluators=evaluators, settle_s=0, metrics=METRICS))
+    spec = {"name": "watch", "evaluators": evaluators, "settle_s": 0, "metrics": METRICS, "composites": [COMPOSITE]}
+    evaluate_traces(TraceEvaluationSpec.model_validate(spec))
 
 
 METRICS: Any = {"grade": {"range": (0.0, 1.0)}}
+COMPOSITE = {"name": "both", "weights": {"right": 0.5, "grade": 0.5}}
 
 
 def spec_of(folder: Path, right: Sequence[bool], **fields: Any) -> ExperimentSpec:
@@ -72,6 +77,7 @@ def spec_of(folder: Path, right: Sequence[bool], **fields: Any) -> ExperimentSpe
         "targets": [recorded(folder, "new", right)],
         "evaluators": ["judges_of_production:right", "judges_of_production:grade"],
         "metrics": METRICS,
+        "composites": [COMPOSITE],
         "gates": [{"non_inferiority": {"right": 0.1}, "baseline": "production:watch@24h", **fields}],
     }
     return ExperimentSpec.model_validate(given)
@@ -155,6 +161,31 @@ def test_another_version_of_the_evaluator_is_refused(tmp_path: Path) -> None:
     (identity,) = run(spec)  # decides too, without refusing
     (one,) = [find_decision(Store(), identity)]
     assert (one.conclusion, one.rules[0]["reason_code"]) == ("NOT ENOUGH EVIDENCE", "not_comparable")
+
+
+@pytest.mark.parametrize("uses", [("right", "grade"), ("right", "right")])
+def test_a_composite_is_compared_if_all_its_parts_are_the_same(tmp_path: Path, uses: tuple[str, str]) -> None:
+    watched(mostly(0.8, 300), uses=uses)
+    spec = spec_of(tmp_path, mostly(0.9, 300), non_inferiority={"both": 0.1})
+    if uses == ("right", "grade"):
+        assert decided(spec).conclusion == "PASS"
+        return
+    with pytest.raises(InputError, match="both: grade has another version in production"):
+        gate(spec)
+
+
+def test_an_experiment_s_dataset_may_be_production(tmp_path: Path) -> None:
+    watched(mostly(0.8, 60))
+    spec = spec_of(tmp_path, mostly(0.9, 60)).model_dump(mode="json", exclude={"dataset", "targets"})
+    worst = {"order": "worst", "metric": "grade", "limit": 5, "keep_output_as_reference": True}
+    target = {"kind": "python", "name": "new", "function": "judges_of_production:always_no"}
+    traces = {"dataset": {"name": "bad", "traces": worst}, "targets": [target], "gates": []}
+    for _ in range(2):  # the second time, nothing is added
+        (identity,) = run(ExperimentSpec.model_validate(spec | traces))
+        scored = "select avg(value), count(*) from source.scores where experiment_id = ? and metric = 'right'"
+        assert Store().query(scored, [identity]) == [(0.0, 5)]
+    ((source, metadata),) = Store().query("select source, metadata from source.dataset_versions where name = 'bad'")
+    assert (source, json.loads(metadata)["added"]) == ("production", 5)
 
 
 def test_the_command_takes_a_window(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
 """How the stores in tests/store/kept were made: `python tests/support/kept_store.py FOLDER`, once for each format.
 
-A store of 24 questions, two targets one of whose answers fails, rules, a composite, a gate, an approved baseline, and a
-pairwise comparison: a row in almost every table. Never make one anew for a format that was released.
+A store of 24 questions, two targets one of whose answers fails, rules, a composite, a gate, an approved baseline, a
+pairwise comparison, and from format 9 on two days of production with an alarm: a row in almost every table. Never make
+one anew for a format that was released.
 """
 
 import os
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from made_traces import traces, write
 
 QUESTIONS = 24
 BROKEN = "What is 7 + 1?"
@@ -55,13 +59,37 @@ def spec() -> dict[str, Any]:
     }
 
 
+def watch() -> dict[str, Any]:
+    return {
+        "name": "production",
+        "evaluators": [{"use": "length_between", "name": "short", "args": {"most": 20}}],
+        "composites": [{"name": "quality", "weights": {"short": 1}}],
+        "settle_s": 0,
+        "watch": [{"threshold": "short", "minimum": 0.9, "late_s": 0}],
+    }
+
+
+def produced() -> list[Any]:
+    """Forty traces on each of two past days; the answers of the second day are too long."""
+    began = datetime.now(UTC).replace(hour=9) - timedelta(days=3)
+    return [
+        row
+        for day, output in enumerate(("brief", "an answer of more than twenty characters"))
+        for row in traces(40, first=40 * day, output=output, began=began + timedelta(days=day))
+    ]
+
+
 def make(folder: Path) -> None:
     os.environ["EVALFLOWS_STORE"] = str(folder)
-    from evalflows import approve, run
+    from evalflows import approve, evaluate_traces, run
     from evalflows.specs import ExperimentSpec
+    from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+    from evalflows.store import Store
 
     experiments = run(ExperimentSpec.model_validate(spec()))
     approve(experiments[0], "kept", reason="the first of its kind", by="somebody")
+    write(Store(), produced())
+    evaluate_traces(TraceEvaluationSpec.model_validate(watch()))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Release gates: run them, explain their decisions, and approve baselines."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -48,21 +49,38 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @click.argument("spec")
 @CHANGES
 @FRESH
+@click.option(
+    "--baseline",
+    "against",
+    help="Compare with this, whatever the file says: a target, an approved baseline, or a window of production such as "
+    "production:EVALUATION@24h.",
+)
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @WIDE
 @FORMAT
 @VERBOSE_RUN
 def gate(
-    spec: str, changes: tuple[str, ...], fresh: bool, group: str | None, wide: bool, form: str, verbose: bool
+    spec: str,
+    changes: tuple[str, ...],
+    fresh: bool,
+    against: str | None,
+    group: str | None,
+    wide: bool,
+    form: str,
+    verbose: bool,
 ) -> None:
     """Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.
 
     Exit code: 0 if all gates PASS, 1 if one FAILs, 3 if there is not enough evidence.
     """
-    from evalflows.specs.experiment import load_experiment
+    from evalflows.specs.experiment import change_experiment, load_experiment
 
     with one_line_errors(verbose):
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
+        if against is not None:
+            loaded = change_experiment(
+                loaded, [f"gates.{n}.baseline={json.dumps(against)}" for n in range(len(loaded.gates))]
+            )
         store = Store()
         run_group = run_groups(store, find_experiments(store, group))[0] if group else None
         _run_gate(loaded, run_group, verbose, wide=wide, form=form, path=spec)

@@ -32,6 +32,9 @@ COMMANDS = {
         "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
     ),
     "traces": ("traces:traces", "Add, list and show the traces of production."),
+    "receive": ("receive:receive", "Receive production traces over HTTP, from OpenTelemetry's exporters."),
+    "alerts": ("alerts:alerts", "List, show and acknowledge the incidents that watch rules found in production."),
+    "windows": ("windows:windows", "Show the metrics of a trace EVALUATION by hour or day, and by slice."),
     "robustness": (
         "robustness:robustness",
         "Check whether other composite weights would make another system the winner.",

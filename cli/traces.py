@@ -49,7 +49,8 @@ def traces() -> None:
 )
 @click.option(
     "--columns",
-    help="Columns of plain rows, as field=column: input=question,output=answer,started_at=time,tokens_in=usage.input.",
+    metavar="FIELD=COLUMN,…",
+    help="Columns of plain rows: input=question, output=answer, started_at=time, tokens_in=usage.input.",
 )
 @VERBOSE
 def add(files: tuple[str, ...], form: str, columns: str | None, verbose: bool) -> None:
@@ -138,7 +139,7 @@ def _columns(text: str | None, form: str) -> TraceColumns | None:
         return TraceColumns.model_validate({name.strip(): (column or name).strip() for name, _, column in pairs})
     except ValidationError as error:
         raise InputError(
-            f"{first_problem(error, '--columns')}, wanted {', '.join(TraceColumns.model_fields)}"
+            f"{first_problem(error, '--columns')}, wanted any of {', '.join(TraceColumns.model_fields)}"
         ) from None
 
 
@@ -149,13 +150,17 @@ def _json_filter(text: str) -> str:
 
 
 def _summary(added: "Added") -> str:
-    counts = [
-        *((added.new, "new"), (added.changed, "changed"), (added.known, "known")),
-        *((added.scores, "scores"), (added.labels, "labels")),
-        *((added.ignored, "ignored"), (added.n_rejected, "rejected")),
+    more = [
+        *((f"{added.changed:,} changed", added.changed), (f"{added.known:,} known", added.known)),
+        *((_counted(added.scores, "score"), added.scores), (_counted(added.labels, "label"), added.labels)),
+        *((f"{added.ignored:,} ignored", added.ignored), (f"{added.n_rejected:,} rejected", added.n_rejected)),
     ]
-    shown = ", ".join(f"{count:,} {what}" for count, what in counts if count or what == "new")
-    return f"{added.path}: {added.format}, {added.records:,} records; observations: {shown}"
+    counts = [f"{_counted(added.new, 'new observation')}", *(text for text, count in more if count)]
+    return f"{added.path}: {added.format}, {_counted(added.records, 'record')}: {', '.join(counts)}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _document(trace: ListedTrace) -> dict[str, object]:

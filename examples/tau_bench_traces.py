@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 START_S = 1_715_799_600
@@ -86,5 +87,5 @@ def mapped(item: Any) -> dict[str, Any]:
 
 if __name__ == "__main__":
     source, target = sys.argv[1:]
-    with open(target, "w", encoding="utf-8") as lines:
+    with Path(target).open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps(request(run)) + "\n" for run in trajectories(source))

@@ -35,8 +35,9 @@ from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.specs.watching import MEASURED, TRACES
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
+from evalflows.store.queries.trace_items import JudgedBy
 from evalflows.store.records import now
-from evalflows.store.trace_records import WatermarkRow
+from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,17 @@ class RunningTraceEvaluation:
     judging_on: Sequence[Endpoint]
     budget: Budget
     made_at: datetime
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        """Whose scores make an item judged: those of its evaluators, with their tiers and fallbacks, and composites."""
+        versions = [judge.version for evaluator in self.evaluators for judge in evaluator.all]
+        return JudgedBy(
+            evaluation_id=self.batch.evaluation_id,
+            kind=SUBJECT_KINDS[self.spec.scope],
+            versions=[*versions, *self.composite_versions.values()],
+            mapper_version=self.mapper_version,
+        )
 
 
 _running: dict[str, RunningTraceEvaluation] = {}

@@ -22,6 +22,7 @@ class TraceChunk:
     day: str
     number: int
     keys: Sequence[ItemKey]
+    scored: frozenset[str] = frozenset()  # the ids of those that had a score of the same version before
 
     @property
     def owner(self) -> str:
@@ -59,13 +60,15 @@ class Counts:
         )
 
 
-def trace_chunks(batch: WatermarkRow, keys: Sequence[ItemKey], size: int, first: int) -> list[TraceChunk]:
+def trace_chunks(
+    batch: WatermarkRow, keys: Sequence[ItemKey], scored: frozenset[str], size: int, first: int
+) -> list[TraceChunk]:
     """Divide items into chunks of a day and at most `size` items, numbered from `first`."""
     of_day: defaultdict[str, list[ItemKey]] = defaultdict(list)
     for key in keys:
         of_day[key.day].append(key)
     parts = [(day, of_day[day][i : i + size]) for day in sorted(of_day) for i in range(0, len(of_day[day]), size)]
     return [
-        TraceChunk(batch=batch, day=day, number=number, keys=keys_of_part)
-        for number, (day, keys_of_part) in enumerate(parts, start=first)
+        TraceChunk(batch=batch, day=day, number=number, keys=part, scored=scored & {key.id for key in part})
+        for number, (day, part) in enumerate(parts, start=first)
     ]

@@ -1,7 +1,7 @@
 """Judging production items: those in an evaluator's sample, with scores that name the item and when it began."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from evalflows.execution.composite_scores import composite_results
@@ -11,12 +11,9 @@ from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.running_traces import RunningTraceEvaluation
 from evalflows.execution.trace_runs import Item, item_id
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
-from evalflows.specs.trace_evaluation import TraceScope
 from evalflows.store.records import OutputRow, ScoreRow, SubjectKind, derived_id
+from evalflows.store.trace_records import SUBJECT_KINDS
 from evalflows.telemetry.paths import at_path
-
-KINDS: Mapping[TraceScope, SubjectKind] = {"traces": "trace", "observations": "observation", "sessions": "session"}
-"""What a score of each scope is about."""
 
 
 class TraceJudging(Judging):
@@ -24,7 +21,8 @@ class TraceJudging(Judging):
 
     def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item], *args: Any) -> None:
         super().__init__(evaluation.evaluators, evaluation.judging, *args)
-        self._kind = KINDS[evaluation.spec.scope]
+        self._evaluation_id = evaluation.batch.evaluation_id
+        self._kind = SUBJECT_KINDS[evaluation.spec.scope]
         self._mapper_version = evaluation.mapper_version
         self._items = {item_id(item): item for item in items}
 
@@ -39,6 +37,7 @@ class TraceJudging(Judging):
         return item_score(
             output,
             result,
+            evaluation_id=self._evaluation_id,
             kind=self._kind,
             mapper_version=self._mapper_version,
             evaluator=evaluator.bound.name,
@@ -52,6 +51,7 @@ def item_score(
     output: OutputRow,
     result: EvaluationResult,
     *,
+    evaluation_id: str,
     kind: SubjectKind,
     mapper_version: str | None,
     evaluator: str,
@@ -61,7 +61,7 @@ def item_score(
 ) -> ScoreRow:
     """Return the score row of one item."""
     return ScoreRow(
-        score_id=derived_id(kind, output.run_id, result.turn, result.metric, version, mapper_version),
+        score_id=derived_id(evaluation_id, kind, output.run_id, result.turn, result.metric, version, mapper_version),
         subject_kind=kind,
         subject_id=output.run_id,
         subject_at=output.started_at,
@@ -92,7 +92,8 @@ def composite_scores(
             row = item_score(
                 output,
                 result,
-                kind=KINDS[spec.scope],
+                evaluation_id=evaluation.batch.evaluation_id,
+                kind=SUBJECT_KINDS[spec.scope],
                 mapper_version=evaluation.mapper_version,
                 evaluator=composite.name,
                 version=version,

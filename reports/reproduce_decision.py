@@ -68,6 +68,8 @@ def _identities(decision: Decision) -> Iterator[str]:
     if decision.baseline_experiment_id:
         yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
+    elif decision.baseline:
+        yield f"baseline   {decision.baseline}"
 
 
 def _settings(decision: Decision) -> Iterator[str]:

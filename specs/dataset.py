@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalflows.specs.columns import ExampleColumns
+from evalflows.specs.trace_selection import TraceSelection
 
 
 class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also defines kwargs
@@ -24,7 +25,8 @@ class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also de
 
 
 class DatasetSpec(BaseModel):
-    """Where the examples come from: exactly one of a file, a function, a dataset's name, a snapshot, or the rows."""
+    """Where the examples come from: exactly one of a file, a function, a dataset's name, a snapshot, the rows, or
+    production's traces."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,6 +39,9 @@ class DatasetSpec(BaseModel):
     )
     snapshot: str | None = Field(None, description="The id of a snapshot in the store")
     rows: list[dict[str, Any]] | None = Field(None, description='Rows of {"inputs", "reference_outputs", "metadata"}')
+    traces: TraceSelection | None = Field(
+        None, description="Traces or sessions of production; with a name, the dataset grows by them"
+    )
     columns: ExampleColumns | None = Field(
         None, description="Which columns to use if the rows do not have the fields {inputs, reference_outputs, …}"
     )
@@ -54,12 +59,12 @@ class DatasetSpec(BaseModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> "DatasetSpec":
-        names = ("path", "function", "snapshot", "rows")
+        names = ("path", "function", "snapshot", "rows", "traces")
         sources = [key for key in names if getattr(self, key) is not None]
         if len(sources) > 1:
             raise ValueError(f"got {' and '.join(sources)}, wanted just one of {', '.join(names)}")
         if not sources and self.name is None:
-            raise ValueError("got no source, wanted one of path, function, name, snapshot and rows")
+            raise ValueError("got no source, wanted one of path, function, name, snapshot, rows and traces")
         is_read = bool({"path", "function", "rows"} & {*sources})
         if self.columns is not None and not is_read:
             raise ValueError(

@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from evalflows.specs.metric_slices import sliced_metric
+from evalflows.specs.production_baseline import PREFIX, ProductionBaseline, production_baseline
+
 Adjustment = Literal["holm", "benjamini_hochberg", "none"]
 """How p-values are adjusted for multiple comparisons: Holm controls the family-wise error rate, Benjamini-Hochberg the
 false discovery rate."""
@@ -62,8 +65,9 @@ class GateSpec(BaseModel):
     candidate: str | None = Field(None, description="The target to decide on; default: every target but the baseline")
     baseline: str | None = Field(
         None,
-        description="What to compare with: one of the targets, or the name of an approved baseline. Default: the "
-        "spec's baseline if it has several targets, else the baseline approved under the experiment's name",
+        description="What to compare with: one of the targets, the name of an approved baseline, or a window of "
+        "production, production:EVALUATION@24h. Default: the spec's baseline if it has several targets, else the "
+        "baseline approved under the experiment's name",
     )
     adjustment: Adjustment = Field(
         "holm",
@@ -101,7 +105,32 @@ class GateSpec(BaseModel):
         for metric, rise in self.superiority.items():
             if rise < 0:
                 raise ValueError(f"superiority: {metric}: got {rise:g}, wanted 0 or more, or non_inferiority instead")
+        self._check_production()
         return self
+
+    def _check_production(self) -> None:
+        """Raise ValueError for what cannot be compared with production, whose items are no examples."""
+        if self.production is None:
+            return
+        if self.recalibrate is not None or self.batch is not None:
+            setting = "batch" if self.recalibrate is None else "recalibrate"
+            raise ValueError(f"gate {self.name!r}: got {setting} with a window of production, wanted neither")
+        for metric in self.compared:
+            if sliced_metric(metric).path is not None:
+                raise ValueError(
+                    f"gate {self.name!r}: got {metric!r} with a window of production, wanted a whole metric: slices "
+                    "are of examples"
+                )
+
+    @property
+    def production(self) -> ProductionBaseline | None:
+        """The window of production that it compares with; None if it does not."""
+        return production_baseline(self.baseline) if self.baseline and self.baseline.startswith(PREFIX) else None
+
+    @property
+    def compared(self) -> list[str]:
+        """The metrics that it compares with a baseline."""
+        return list(dict.fromkeys([*self.non_inferiority, *self.superiority]))
 
     @property
     def compares(self) -> bool:

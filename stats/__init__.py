@@ -16,6 +16,7 @@ from evalflows.stats.differences.sequential import (
     cluster_values,
     confidence_sequence,
 )
+from evalflows.stats.differences.unpaired import UnpairedDifference, unpaired_difference
 from evalflows.stats.distributions import normal_quantile
 from evalflows.stats.mean import MeanEstimate, mean_estimate
 from evalflows.stats.multiplicity import Adjustment, adjusted
@@ -51,6 +52,7 @@ __all__ = [
     "Ratings",
     "RunParts",
     "ShareEstimate",
+    "UnpairedDifference",
     "WeightShares",
     "adjusted",
     "agreement",
@@ -81,4 +83,5 @@ __all__ = [
     "run_parts",
     "share_estimate",
     "share_of_weights",
+    "unpaired_difference",
 ]

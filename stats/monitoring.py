@@ -8,9 +8,9 @@ import numpy as np
 
 from evalflows.stats.arrays import FloatArray, checked_confidence_level
 from evalflows.stats.clusters import ROUNDING
-from evalflows.stats.distributions import clipped, log_normal_cdf, normal_quantile, t_interval, t_quantile
+from evalflows.stats.distributions import beta_point, clipped, log_normal_cdf, normal_quantile, t_interval, t_quantile
 from evalflows.stats.mean import MeanEstimate
-from evalflows.stats.proportions import constant_interval, score_interval
+from evalflows.stats.proportions import constant_interval
 
 EFFECT = 0.15
 """Scale of the effects that the change detector bets on, in standard deviations of one value: a typical change of a
@@ -49,9 +49,11 @@ def window_mean(
     """Return the mean of a window with a two-sided interval, from its sums alone.
 
     The standard error is cluster-robust with the correction G / (G - 1), as in `stats.clusters.standard_error`
-    (Cameron & Miller 2015), of the ratio S / N, so that values may have weights. For 0 and 1 the interval is Wilson's
-    for the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015), otherwise Student's t, clipped to
-    `bounds`. With clusters the quantile is that of t; the degrees of freedom are those of as many clusters of equal size as tell as much (Kish 1965), less one.
+    (Cameron & Miller 2015), of the ratio S / N, so that values may have weights. For 0 and 1 the interval is that of
+    Clopper & Pearson (1934) for the effective sample size (Korn & Graubard 1998): rules look at many windows, each at a
+    high level, and at one error in a thousand Wilson's interval errs half as often again as stated, on one side. For
+    others it is Student's t. It is clipped to `bounds`. With clusters, the degrees of freedom are those of as many
+    clusters of equal size as tell as much (Kish 1965), less one.
     If the values do not vary, the interval follows from the bounds (`stats.proportions.constant_interval`). There is
     none for fewer than two clusters.
     """
@@ -62,10 +64,7 @@ def window_mean(
     if mean is None or sums.clusters < 2:
         reason = "too few values: an interval needs at least 2, in 2 clusters"
     elif sums.is_binary:
-        quantile = normal_quantile(confidence_level)
-        if sums.clusters < sums.n:
-            quantile = t_quantile(confidence_level, _degrees_of_freedom(sums))
-        interval = score_interval(min(max(mean, 0.0), 1.0), _effective_size(sums, mean, error), quantile)
+        interval = _exact_interval(sums, min(max(mean, 0.0), 1.0), error, confidence_level)
     elif error:
         interval = t_interval(mean, error, df=_degrees_of_freedom(sums), confidence_level=confidence_level)
     else:
@@ -78,7 +77,7 @@ def window_mean(
         low=interval[0] if interval else None,
         high=interval[1] if interval else None,
         confidence_level=confidence_level,
-        method=f"{kind}wilson" if sums.is_binary else f"{kind}t",
+        method=f"{kind}exact" if sums.is_binary else f"{kind}t",
         n=sums.n,
         n_clusters=sums.clusters,
         reason=reason,
@@ -102,8 +101,20 @@ def _degrees_of_freedom(sums: WindowSums) -> float:
     return max(1.0, sums.weight**2 / sums.weight_squares - 1)
 
 
+def _exact_interval(sums: WindowSums, share: float, error: float, confidence_level: float) -> tuple[float, float]:
+    n, tail = _effective_size(sums, share, error), (1 - confidence_level) / 2
+    if sums.clusters < sums.n:
+        n *= (normal_quantile(confidence_level) / t_quantile(confidence_level, _degrees_of_freedom(sums))) ** 2
+    yes = share * n
+    low = beta_point(yes, n - yes + 1, tail) if share > 0 else 0.0
+    high = beta_point(yes + 1, n - yes, 1 - tail) if share < 1 else 1.0
+    return low, high
+
+
 def _effective_size(sums: WindowSums, share: float, error: float) -> float:
     """Return how many independent 0 and 1 have the same standard error; the number of clusters if none vary."""
+    if sums.clusters == sums.n:
+        return sums.weight**2 / sums.weight_squares
     effective = share * (1 - share) / error**2 if error else float(sums.clusters)
     return min(float(sums.n), effective)
 
@@ -111,8 +122,7 @@ def _effective_size(sums: WindowSums, share: float, error: float) -> float:
 def difference_interval(window: MeanEstimate, reference: MeanEstimate) -> tuple[float, float] | None:
     """Return the interval of a mean minus an independent one, at their confidence level; None if one has none.
 
-    Method of variance estimates recovery (Zou & Donner 2008); for two Wilson intervals it is Newcombe's (1998) method
-    10.
+    Method of variance estimates recovery (Zou & Donner 2008); for Wilson's intervals it is Newcombe's (1998) method 10.
     """
     ends = (window.mean, window.low, window.high, reference.mean, reference.low, reference.high)
     mean, low, high, other, other_low, other_high = (math.nan if end is None else end for end in ends)

@@ -16,7 +16,7 @@ from evalflows.store.layout import StoredFile
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
 from evalflows.store.schemas import TABLES, schema_of
-from evalflows.store.spool import spool_folder
+from evalflows.store.spool import RECEIVED, spool_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,14 @@ class _Examiner:
             if path.suffix == ".jsonl":
                 problem = "rows of a running or interrupted run"
                 yield Finding("note", str(path), problem, f"`evalflows resume {owner}`, unless it is still running")
+            elif path.suffix == ".journal":
+                problem = "spans that a running or killed receiver has accepted"
+                yield Finding("note", str(path), problem, "`evalflows receive` stores them, unless it is still running")
+            elif path.suffix == ".damaged" and owner == RECEIVED:
+                problem = "requests of the receiver's journal that cannot be read"
+                yield Finding(
+                    "note", str(path), problem, "their spans are missing; delete the file if you can do without"
+                )
             elif path.suffix == ".damaged":
                 problem = "lines of the spool that cannot be read"
                 yield Finding(

@@ -19,6 +19,18 @@ def states_of(layout: Layout, fs: Any) -> dict[str, object]:
     return {path: _remote_state(info) for path, info in details.items()}
 
 
+def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
+    """Return whether two states are the same, but for the parts of days to which observations are added.
+
+    A part of a day is removed only long after the part that replaces it was written.
+    """
+    return before == after or _lasting(before) == _lasting(after)
+
+
+def _lasting(states: Mapping[str, object]) -> dict[str, object]:
+    return {path: state for path, state in states.items() if "/observations/open/" not in path}
+
+
 def state_of(layout: Layout, fs: Any, path: str) -> object:
     """Return the state of one file, None if it is unknown or the file has gone."""
     with suppress(FileNotFoundError):

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
+from evalflows.store.last_recorded import last_recorded
 from evalflows.store.leases.lease import leased
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
@@ -18,6 +19,8 @@ from evalflows.store.records import Json, LabelRow, ScoreRow, after, new_id, to_
 from evalflows.store.trace_records import ObservationRow
 
 LEASE = "observations"
+PATIENCE_S = 10.0
+"""Seconds of waiting for the lease before that is printed: writers hold it for a moment each."""
 SHORT = 1000
 """Characters of a text that stays among the short attributes, which queries read without the long ones."""
 FEEDBACK = "feedback-"
@@ -71,16 +74,10 @@ def write_observations(
         by_owner["labels", label.batch_id].append(label)
     if not by_owner:
         return
-    with leased(store, LEASE, "writing observations", wait=True):
-        moment = after(last_recorded(store))
+    with leased(store, LEASE, "writing observations", wait=True, patience_s=PATIENCE_S):
+        moment = after(last_recorded(store, "observations"))
         for (table, owner), rows in by_owner.items():
             _add(store, table, owner, [replace(row, recorded_at=moment) for row in rows])
-
-
-def last_recorded(store: Store) -> datetime | None:
-    """Return when the newest observation was recorded; None if there are none."""
-    newest = store.query("select max(recorded_at) from source.observations")
-    return cast("datetime | None", newest[0][0])
 
 
 def _add(store: Store, table: str, owner: str, rows: Sequence[object]) -> None:

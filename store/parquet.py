@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
-from evalflows.store.file_states import state_of, states_of
+from evalflows.store.file_states import state_of, states_of, unchanged
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.marker import prepare
 from evalflows.store.merge import last_recorded, merged, row_groups
@@ -78,6 +79,19 @@ class Store:
                 with self.cursor() as connection:
                     data = recorded_after(data, last_recorded(connection, earlier))
             self._write(table, f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", [data])
+
+    def open_parts(self, table: str, owner: str) -> dict[str, int]:
+        """Return the files of an open owner, each with its size in bytes."""
+        sizes = {}
+        for path in self._open_files(table, owner):
+            with suppress(FileNotFoundError):  # merged or sealed meanwhile
+                sizes[path] = int(self._fs.size(path))
+        return sizes
+
+    def merge_parts(self, table: str, owner: str, part: str, paths: list[str]) -> None:
+        """Write the rows of some files of an open owner, each key once, as one more; they are to be removed then."""
+        path = f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet"
+        self._write(table, path, self._merged(table, paths, columns_of(table)))
 
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> list[Any]:
         """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
@@ -229,7 +243,8 @@ class Store:
     def steady(self, read: Callable[[], Result]) -> Result:
         """Return the result of `read`, repeated if files changed meanwhile, so that no owner is missed or half read.
 
-        All queries within `read` see one consistent state of the store.
+        All queries within `read` see one consistent state of the store, except that later ones may also see
+        observations that have just arrived: under a busy receiver, no state lasts as long as a query.
         """
         if self._steady.get() is not None:
             return read()
@@ -243,7 +258,7 @@ class Store:
                 if self._states() == before and not self.mend(since=version):
                     raise
             else:
-                if self._states() == before:
+                if unchanged(before, self._states()):
                     return result
             finally:
                 self._steady.reset(token)

@@ -25,7 +25,9 @@ def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) ->
     """
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
-    if not layout.is_local:
+    if layout.is_local:  # the system caches its files; DuckDB's own cache would grow to most of the memory
+        connection.execute("set enable_external_file_cache = false")
+    else:
         connection.register_filesystem(WithoutParents(filesystem) if restricted else filesystem)
     return connection
 

@@ -4,7 +4,6 @@ A part is written when a chunk ends. If the process were killed before, its paid
 row is first appended here. The part then replaces the spool.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -23,13 +22,15 @@ from typing import IO, Any, get_args, get_type_hints
 import orjson
 
 from evalflows.specs.errors import StorageError
-from evalflows.specs.file_locks import try_lock
 from evalflows.specs.safe_text import print_note
+from evalflows.store.left_behind import create_locked, open_left_behind
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES
 
 DEFAULT_FOLDER = "data/spool"
+RECEIVED = "received"
+"""The folder of the receiver's journal, beside those of the owners."""
 FLUSH_AFTER_S = 0.01
 """Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
 ENDING_S = 60.0
@@ -86,7 +87,7 @@ class Spool:
 
     def __enter__(self) -> "Spool":
         with storage_errors(self._path):
-            self._file = _locked(self._path)
+            self._file = create_locked(self._path)
         try:
             self._write(bytes(RESERVED))
             self._file.truncate(0)
@@ -142,18 +143,6 @@ class Spool:
             self._path.parent.rmdir()
 
 
-def _locked(path: Path) -> IO[bytes]:
-    """Create and lock a file. Raise OSError if that fails."""
-    while True:
-        with suppress(FileNotFoundError, FileExistsError):  # another part removed the folder: create it again
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if path.exists():  # else `recover` took the empty file before it was locked
-                return file
-            file.close()
-
-
 def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     """Write the spooled rows of dead processes for an owner as parts. Return the number of rows.
 
@@ -164,7 +153,7 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     """
     recovered, deadline = 0, time.monotonic() + wait_s
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
-        if (file := _left_behind(path, deadline)) is None:
+        if (file := open_left_behind(path, deadline)) is None:
             continue
         with file:
             rows, unreadable = _read(file)
@@ -178,21 +167,6 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
                 print_note(f"set aside {n_lines} of the spool that cannot be read, in {aside}")
             path.unlink(missing_ok=True)
     return recovered
-
-
-def _left_behind(path: Path, deadline: float) -> IO[bytes] | None:
-    """Open and lock a spool that its process has left behind; None if it is in use until the deadline, or gone."""
-    with suppress(FileNotFoundError):
-        file = path.open("rb")
-        while not try_lock(file):
-            if time.monotonic() >= deadline:
-                file.close()
-                return None
-            time.sleep(0.05)
-        if path.exists():  # else its process has just written the part
-            return file
-        file.close()
-    return None
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:

@@ -3,17 +3,24 @@
 The same rules hold as for records.py: missing is None, times are UTC, money is USD, a Json field holds JSON text.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from evalflows.store.reasons import ReasonCode
-from evalflows.store.records import ExperimentState, Json, now
+from evalflows.store.records import ExperimentState, Json, SubjectKind, now
 
 TraceSource = Literal["otlp", "langfuse", "langsmith", "rows"]
 """Where an observation came from, which decides how its attributes are named: specs/attribute_aliases.py."""
 SpanStatus = Literal["ok", "error", "unset"]
 TraceScope = Literal["traces", "observations", "sessions"]
+SUBJECT_KINDS: Mapping[TraceScope, SubjectKind] = {
+    "traces": "trace",
+    "observations": "observation",
+    "sessions": "session",
+}
+"""The kind of subject of a score of each scope."""
 BatchKind = Literal["schedule", "backfill"]
 AlertEvent = Literal["alarm", "recovered", "acknowledged", "closed"]
 WatchOutcome = Literal["holds", "violated", "not_evaluated"]

@@ -6,6 +6,7 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.differences.experiment_pair import timed_metrics
 from evalflows.analysis.gates.baselines import baseline_row, no_baseline
 from evalflows.analysis.gates.judge_recalibration import metrics_to_recalibrate, recalibrations_of
+from evalflows.analysis.gates.production import check_production
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import GateSpec
@@ -21,7 +22,7 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
 
     Raise InputError, before anything is paid, for a spec without gates, a baseline that is not approved, a rule that
     compares latency with an approved baseline, or a baseline judged by other evaluators than the candidate will be if
-    the gate has no `recalibrate`.
+    the gate has no `recalibrate`; and for a window of production without enough scores by the same evaluators.
     """
     if not spec.gates:
         raise InputError(
@@ -31,7 +32,9 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
         raise InputError(f"spec {spec.name!r}: got the tag {TRIAL!r}, wanted a run that a gate may decide on")
     spec, store = freeze_dataset.fn(spec), Store()
     for gate in spec.gates:
-        if gate.compares and spec.baseline_target(gate) is None:
+        if gate.compares and gate.production is not None:
+            check_production(store, spec, gate, gate.production)
+        elif gate.compares and spec.baseline_target(gate) is None:
             _check_baseline(spec, gate, baseline_row(store, spec, gate, []))
     return spec
 

@@ -12,7 +12,7 @@ from evalflows.execution.progress import tally
 from evalflows.execution.running_traces import RunningTraceEvaluation, running_traces
 from evalflows.execution.trace_chunks import CHUNKS_AT_ONCE, Counts, TraceChunk
 from evalflows.execution.trace_items import items_of
-from evalflows.execution.trace_judging import KINDS, TraceJudging, composite_scores
+from evalflows.execution.trace_judging import TraceJudging, composite_scores
 from evalflows.execution.trace_runs import Item, run_of
 from evalflows.llm import loop
 from evalflows.llm.usage import NO_USAGE, Usage
@@ -23,7 +23,7 @@ from evalflows.store.records import ScoreRow
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import await_breakers, is_last_attempt, is_retry, only_transient, retry_later
 
 MISSING = ("failed", "not_attempted")
 """Statuses of judgements that an item lacks."""
@@ -41,8 +41,8 @@ def judge_traces(chunk: TraceChunk) -> Counts:
     """
     evaluation, last = running_traces(chunk.batch), is_last_attempt()
     await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in evaluation.evaluators])
-    store, spec = evaluation.store, evaluation.spec
-    before = scores_of_items(store, KINDS[spec.scope], chunk.keys, _versions(evaluation), evaluation.mapper_version)
+    store = evaluation.store
+    before = _before(evaluation, chunk)
     pending = _pending(evaluation, chunk.keys, before)
     tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
     items = items_of(store, chunk.batch.scope, pending)
@@ -71,9 +71,12 @@ def reopened(store: Store, owner: str) -> None:
     store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
 
 
-def _versions(evaluation: RunningTraceEvaluation) -> list[str]:
-    versions = [judge.version for evaluator in evaluation.evaluators for judge in evaluator.all]
-    return [*versions, *evaluation.composite_versions.values()]
+def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[ScoreRow]:
+    """Return the scores that the chunk's items have: those from before the batch, and in a retry, also its own."""
+    keys = chunk.keys if is_retry() else [key for key in chunk.keys if key.id in chunk.scored]
+    if not keys:
+        return []
+    return scores_of_items(evaluation.store, keys, evaluation.judged_by)
 
 
 def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:

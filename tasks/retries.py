@@ -35,6 +35,12 @@ def is_last_attempt() -> bool:
     return context is None or context.task_run.run_count > context.task.retries
 
 
+def is_retry() -> bool:
+    """Whether this task was tried before."""
+    context = TaskRunContext.get()
+    return context is not None and context.task_run.run_count > 1
+
+
 def retry_later(failed: Iterable[tuple[Part, int]], stage: Stage, text: str) -> NoReturn:
     """Let Prefect retry a task after its delay, and show in the progress how many items of each chunk failed."""
     context = TaskRunContext.get()
@@ -47,9 +53,8 @@ def retry_later(failed: Iterable[tuple[Part, int]], stage: Stage, text: str) -> 
 
 def await_breakers(chunks: Iterable[Part], stage: Stage, breakers: Iterable[Breaker]) -> None:
     """In a retry, wait until open breakers admit an item: before that, nothing would be called."""
-    context = TaskRunContext.get()
     pause_s = max((breaker.pause_left_s for breaker in breakers), default=0.0)
-    if context is not None and context.task_run.run_count > 1 and 0.0 < pause_s <= LONGEST_PAUSE_S:
+    if is_retry() and 0.0 < pause_s <= LONGEST_PAUSE_S:
         for chunk in chunks:
             tally.extend(chunk, stage, pause_s)
         loop.run(asyncio.sleep(pause_s))

@@ -5,6 +5,8 @@ from dataclasses import replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.gates.production import with_fixed_windows
+from evalflows.analysis.human_labels.trace_datasets import loaded_dataset
 from evalflows.execution.dataset_checks.process import begin_checks
 from evalflows.execution.dataset_checks.request import CheckRequest
 from evalflows.execution.preflight.check_spec import check_spec
@@ -12,7 +14,7 @@ from evalflows.execution.prepared import prepare_experiment, prepared_experiment
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget, TargetSpec
-from evalflows.store.ingest.datasets import Loaded, load_dataset
+from evalflows.store.ingest.datasets import Loaded
 from evalflows.store.ingest.suite import load_expectations
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
@@ -28,14 +30,14 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     """Check the whole spec, resolve its references, and freeze its dataset. Raise InputError, with nothing written.
 
     Within `checks_end_here`, Great Expectations begins to check the snapshot, in another process.
-    In the returned spec the dataset is a snapshot, expectations are a list, prompts are texts, other experiments are
-    ids, and shared connections are included.
+    In the returned spec the dataset is a snapshot, windows of production have ends, expectations are a list, prompts
+    are texts, other experiments are ids, and shared connections are included.
     """
     store = Store()
-    loaded = load_dataset(store, spec.dataset)
+    loaded = loaded_dataset(store, spec.dataset)
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
-    prepared = prepare_experiment(spec.model_copy(update={"targets": targets}))
+    prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
     check_spec(prepared, loaded.selected, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))

@@ -22,13 +22,14 @@ from evalflows.execution.trace_chunks import KEYS_AT_ONCE, Counts, TraceChunk, t
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store.last_recorded import last_recorded
 from evalflows.store.leases.lease import Lease, leased
-from evalflows.store.observations import last_recorded, seal_past_days
+from evalflows.store.observations import seal_past_days
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_batches import last_item
 from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, unreached
+from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, scored_items, unreached
 from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder
@@ -121,7 +122,7 @@ def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
                where evaluation_id = ? and kind = 'schedule' and until is not null order by recorded_at desc limit 1"""
     found = store.query(query, [identity])
     since, last = found[0] if found else (None, None)
-    latest = max([now(), *filter(None, [last_recorded(store)])])
+    latest = max([now(), *filter(None, [last_recorded(store, "observations")])])
     until = latest - timedelta(seconds=spec.settles_after_s)
     if last is None:
         return Window(moment="recorded_at", since=since, until=max(until, since or until))
@@ -151,8 +152,7 @@ def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[I
                and state <> 'completed'"""
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
-    versions = [judge.version for evaluator in running_traces(row).evaluators for judge in evaluator.all]
-    ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    ids = unreached(store, row.evaluation_id, running_traces(row).judged_by.versions, UNREACHABLE, since, KEYS_AT_ONCE)
     return keys_of_items(store, spec.scope, ids, since)
 
 
@@ -162,7 +162,9 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     batch.again = []
     if batch.left is not None:
         keys = keys[: batch.left]
-    chunks = trace_chunks(batch.row, keys, batch.spec.fetch_batch_size, batch.n_chunks)
+    evaluation = running_traces(batch.row)
+    scored = scored_items(evaluation.store, keys, evaluation.judged_by) if keys else frozenset()
+    chunks = trace_chunks(batch.row, keys, scored, batch.spec.fetch_batch_size, batch.n_chunks)
     batch.n_chunks += len(chunks)
     return chunks
 

@@ -55,6 +55,7 @@ def _score(feedback: Feedback) -> ScoreRow:
     kind, subject = feedback.subject
     value, label, data_type = _values(feedback)
     is_empty = value is None and label is None
+    error = feedback.error or (f"got {feedback.value}, wanted a finite number" if _is_unusable(feedback) else None)
     return ScoreRow(
         score_id=_id(feedback),
         subject_kind=kind,
@@ -65,8 +66,8 @@ def _score(feedback: Feedback) -> ScoreRow:
         label=label,
         data_type=data_type,
         comment=_text(feedback.comment),
-        status=("failed" if feedback.error else "not_applicable") if is_empty else "scored",
-        error=feedback.error if is_empty else None,
+        status=("failed" if error else "not_applicable") if is_empty else "scored",
+        error=error if is_empty else None,
         evaluator=feedback.evaluator,
         evaluator_version=feedback.version,
         metadata=_json(feedback.metadata),
@@ -104,13 +105,21 @@ def _values(feedback: Feedback) -> tuple[float | None, str | None, DataType | No
     """Return the value, the label and their type. A number that is not finite is none."""
     value, label = feedback.value, _text(feedback.label)
     if isinstance(value, str):
-        value, label = None, label or value
+        value, label = None, label or (None if _is_unusable(feedback) else value)
     if isinstance(value, bool):
         return float(value), label, "BOOLEAN"
     number = _number(value)
     if number is None:
         return None, label, None if label is None else "CATEGORICAL"
     return number, label, "NUMERIC"
+
+
+def _is_unusable(feedback: Feedback) -> bool:
+    """Whether the value is a number that is not finite, or far too large; also as text, since JSON has no NaN."""
+    try:
+        return not (math.isfinite(number := float(feedback.value)) and abs(number) <= MAX_NUMBER)
+    except (TypeError, ValueError):
+        return False
 
 
 def _number(value: Any) -> float | None:
@@ -127,4 +136,7 @@ def _text(value: Any) -> str | None:
 
 def _json(metadata: dict[str, Any]) -> Json | None:
     kept = {name: value for name, value in metadata.items() if value is not None}
-    return to_json(kept, mend=True) if kept else None
+    try:
+        return to_json(kept, mend=True) if kept else None
+    except ValueError:  # NaN, which metadata that is JSON text may contain
+        return to_json({name: str(value) for name, value in kept.items()}, mend=True)

@@ -66,12 +66,24 @@ def rows_of_traces(request: Any) -> Telemetry:
             scope = scope_spans.scope.name or None if scope_spans.scope else None
             for span in scope_spans.spans:
                 if problem := _id_problem(span.trace_id, span.span_id):
-                    parsed.rejected.append(f"span {short(span.name)}: {problem}")
+                    parsed.rejected.append(_rejection(span, problem))
                 else:
                     row = _row_of_span(span, resource, scope)
                     parsed.observations.append(row)
                     add_results_of_span(parsed, row)
     return parsed
+
+
+def invalid_spans(request: Any) -> tuple[int, list[str]]:
+    """Return how many spans a request has, and a line per span that `rows_of_traces` would reject; makes no rows."""
+    count, rejected = 0, []
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            count += len(scope_spans.spans)
+            for span in scope_spans.spans:
+                if problem := _id_problem(span.trace_id, span.span_id):
+                    rejected.append(_rejection(span, problem))
+    return count, rejected
 
 
 def rows_of_logs(request: Any) -> Telemetry:
@@ -109,6 +121,10 @@ def _records(request: Any) -> Iterator[tuple[Any, Json | None, str | None]]:
 def _resource(group: Any) -> Json | None:
     attributes = attributes_of(group.resource.attributes) if group.resource else {}
     return to_json(attributes, mend=True) if attributes else None
+
+
+def _rejection(span: Any, problem: str) -> str:
+    return f"span {short(span.name)}: {problem}"
 
 
 def _id_problem(trace_id: bytes, span_id: bytes) -> str | None:

@@ -16,8 +16,10 @@ from evalflows.specs.comparison import CompareSpec, ComparisonSpec, load_compari
 from evalflows.specs.evaluator import TierSpec
 from evalflows.specs.gate import GateSpec, RecalibrationSpec
 from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.trace_columns import TraceColumns
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
-from evalflows.store.catalog import SQL, view_files
+from evalflows.store.catalog import SQL, select_from, view_files
+from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
 from evalflows.store.schemas import TABLES
 
@@ -124,6 +126,17 @@ def test_the_tables_and_their_keys_are_those_of_the_store() -> None:
 def test_the_marts_are_listed() -> None:
     marts = {path.stem for path in view_files() if path.is_relative_to(SQL / "marts")}
     assert marts == set(re.findall(r"^\| (\w+) \| [^|]+ \|$", text("docs/store.md"), flags=re.M)) - {"view"}
+
+
+def test_the_queries_on_traces_run(tmp_path: Path) -> None:
+    queries = blocks("docs/traces.md", "sql")
+    assert len(queries) == 3
+    for query in queries:
+        assert select_from(Store(tmp_path / "store"), query).fetchall() == []
+
+
+def test_every_column_of_a_trace_is_described() -> None:
+    assert [name for name in TraceColumns.model_fields if f"`{name}`" not in text("docs/traces.md")] == []
 
 
 def test_what_an_evaluator_may_ask_for_is_listed() -> None:

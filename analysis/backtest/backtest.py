@@ -73,7 +73,7 @@ def _repeated(past: PastExperiments, limit: int) -> list[ExperimentRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evaluations:
-    """A gate's evaluations on stored experiments, without interim analyses and without recalibration."""
+    """A gate's evaluations on stored experiments, without interim analyses, recalibration and production."""
 
     reader: MetricReader
     gate: GateSpec
@@ -96,7 +96,8 @@ class _Evaluations:
 
     @property
     def _policy(self) -> GateSpec:
-        return self.gate.model_copy(update={"batch": None, "recalibrate": None})
+        baseline = None if self.gate.production else self.gate.baseline
+        return self.gate.model_copy(update={"batch": None, "recalibrate": None, "baseline": baseline})
 
     def _spec(self, row: ExperimentRow) -> ExperimentSpec:
         return self.spec or self.reader.spec(row)
@@ -224,4 +225,6 @@ def _notes(gate: GateSpec) -> list[str]:
         )
     if gate.recalibrate is not None:
         notes.append("this gate recalibrates across judges; the backtest makes no calls and refuses such pairs")
+    if gate.production is not None:
+        notes.append("this gate compares with production; the backtest compared experiments, example by example")
     return notes

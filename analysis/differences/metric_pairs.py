@@ -85,7 +85,7 @@ class PairedMetric:
     @property
     def widest(self) -> float:
         """The largest possible difference."""
-        return self.scale.support[1] - self.scale.support[0]
+        return self.scale.widest
 
     def difference_test(self, exclusion: Reason | None = None, margin: float | None = None) -> DifferenceTest:
         """Test the difference at the confidence level, by default with the declared margin.

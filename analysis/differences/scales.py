@@ -28,6 +28,11 @@ class Scale:
     def is_bounded(self) -> bool:
         return bool(np.isfinite(self.bounds).all())
 
+    @property
+    def widest(self) -> float:
+        """The largest possible difference."""
+        return self.support[1] - self.support[0]
+
     def yes_no_ends(self, *sides: Values) -> tuple[float, float] | None:
         """The numbers that stand for no and yes, if the values are only these two and, as far as known, its extremes.
 

@@ -19,11 +19,15 @@ def baseline_name(spec: ExperimentSpec, gate: GateSpec) -> str:
 def baseline_row(store: Store, spec: ExperimentSpec, gate: GateSpec, rows: list[ExperimentRow]) -> ExperimentRow | None:
     """The experiment that a gate compares with: one of this run group, or the approved one; None if none is approved.
 
+    A window of production is none either.
+
     Raises InputError if the approved experiment is not in the store.
     """
     target = spec.baseline_target(gate)
     if target is not None:
         return next(row for row in rows if row.target == target)
+    if gate.production is not None:
+        return None
     approval = approved(store, name := baseline_name(spec, gate))
     if approval is None:
         return None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 
+from evalflows.analysis.differences.comparability import Difference
 from evalflows.analysis.differences.experiment_pair import ExperimentPair, TestedMetric, verdicts
 from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
 from evalflows.analysis.differences.verdicts import DifferenceTest
@@ -16,6 +17,7 @@ from evalflows.analysis.gates.interim_analyses import (
     interim_mean,
 )
 from evalflows.analysis.gates.judge_recalibration import Recalibrated, recalibrated, recalibration_row
+from evalflows.analysis.gates.production import ProductionComparison
 from evalflows.analysis.gates.quantities import bounded_difference, bounded_mean
 from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
 from evalflows.analysis.gates.rules import BoundedEstimate, Rule, RuleResult, rules_of
@@ -106,7 +108,7 @@ class GateEvaluation:
             reasons=to_json(results),
             policy=self.gate.model_dump_json(),
             confidence_level=pair.spec.confidence_level,
-            comparability=to_json([difference.as_dict() for difference in pair.differences]),
+            comparability=to_json([difference.as_dict() for difference in self._differences]),
             n_shared=pair.matched.n_shared if pair.matched else None,
             flow_run_id=flow_run_id,
             git_commit=code.commit,
@@ -132,6 +134,26 @@ class GateEvaluation:
         evidence = to_json([{**result.as_dict(), "text": None} for result in self.rule_results])
         base, policy = baseline.experiment_id if baseline else "", self.gate.model_dump_json()
         return dependent_id("dec", candidate, candidate, base, policy, str(self.pair.spec.confidence_level), evidence)
+
+    @cached_property
+    def _production(self) -> ProductionComparison | None:
+        """The comparison with a window of production; None for other baselines."""
+        if self.gate.production is None:
+            return None
+        pair = self.pair
+        return ProductionComparison(
+            store=pair.reader.store,
+            spec=pair.spec,
+            window=self.gate.production,
+            values=pair.values,
+            judge_models=pair.reader.judge_models(pair.candidate),
+        )
+
+    @property
+    def _differences(self) -> list[Difference]:
+        """The unintended differences between the two sides."""
+        of_production = [self._production.note] if self._production and self.gate.compares else []
+        return [*self.pair.differences, *of_production]
 
     def _difference_test(self, name: str, paired: PairedMetric) -> DifferenceTest:
         if recalibration := self._recalibrated(name, paired):
@@ -168,7 +190,7 @@ class GateEvaluation:
             return Reason(exclusion.code, f"excluded: {exclusion}")
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
-        return self._difference_estimate(rule) if rule.kind in COMPARED else self._mean_estimate(rule, sample)
+        return self._difference_estimate(rule, sample) if rule.kind in COMPARED else self._mean_estimate(rule, sample)
 
     def _run_level(self, rule: Rule) -> BoundedEstimate | Reason:
         """The estimate of a metric that one evaluator computes from all answers of the candidate."""
@@ -176,7 +198,10 @@ class GateEvaluation:
             return Reason("no_such_metric", "no evaluator gives it, or several do")
         return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
 
-    def _difference_estimate(self, rule: Rule) -> BoundedEstimate | Reason:
+    def _difference_estimate(self, rule: Rule, sample: MetricSample) -> BoundedEstimate | Reason:
+        if self._production is not None:
+            estimate = self._production.estimate(rule.metric, sample, self.gate.min_examples)
+            return self._why_too_wide(rule, sample) or estimate
         if self.pair.baseline is None:
             return Reason("no_baseline", no_baseline(self.pair.spec, self.gate))
         if self.pair.is_against_itself:
@@ -184,15 +209,20 @@ class GateEvaluation:
         paired, matched = self.pair.paired(rule.metric), self.pair.matched_in(rule.metric)
         if paired is None or matched is None:
             return Reason("no_such_metric", "the baseline has no such metric")
-        if rule.kind == "non_inferiority" and rule.bound >= paired.widest:
-            text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
-            return Reason("margin_too_wide", text)
+        if too_wide := self._why_too_wide(rule, sample):
+            return too_wide
         if why := self.pair.why_refused(rule.metric):
             recalibration = self._recalibrated(rule.metric, paired)
             return recalibration.estimate() if recalibration else Reason(why.code, f"refused: {why}")
         if self.interim_analyses is not None:
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return bounded_difference(paired)
+
+    def _why_too_wide(self, rule: Rule, sample: MetricSample) -> Reason | None:
+        if rule.kind != "non_inferiority" or rule.bound < sample.scale.widest:
+            return None
+        text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
+        return Reason("margin_too_wide", text)
 
     def _mean_estimate(self, rule: Rule, sample: MetricSample) -> BoundedEstimate | Reason:
         if self.interim_analyses is not None:

@@ -48,6 +48,8 @@ def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: flo
     interval = estimate.interval_at(confidence_level)
     if interval is None or estimate.value is None or estimate.is_sequence or estimate.value == threshold:
         return None
+    if estimate.against:  # more examples would narrow one side only
+        return None
     needed = estimate.n * ((interval[1] - interval[0]) / 2 / abs(estimate.value - threshold)) ** 2
     if not estimate.n < needed <= MAX_SUGGESTED_N:
         return None
@@ -66,7 +68,8 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
         sign * estimate.value, low, high, metric_of(rule.metric), signed=rule.is_difference, marks=marks
     )
     left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
-    return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}{left_out}"
+    against = f" against {estimate.against}" if estimate.against else ""
+    return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}{left_out}{against}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

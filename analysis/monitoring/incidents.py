@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from evalflows.analysis.monitoring.estimates import alarm_threshold
-from evalflows.analysis.monitoring.stream import Stream
+from evalflows.analysis.monitoring.stream import Span, Stream
 from evalflows.analysis.monitoring.wording import alarm_text, closed_text, recovered_text
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
@@ -55,6 +55,23 @@ def recovered(incident: Incident, look: WatchedWindowRow) -> AlertRow:
         text=recovered_text(look),
         **(_taken(look, _OF_LOOK) | {"reference": incident.reference, "since": incident.since, "evidence": None}),
     )
+
+
+def follow(name: str, stream: Stream, slices: int) -> AlertRow | None:
+    """Begin an incident if the last look of a stream raised one, or end the one that has recovered."""
+    look = stream.looks[-1]
+    if stream.incident is None:
+        if look.outcome != "violated":
+            return None
+        event = alarm(name, stream, look, slices)
+        stream.incident = incident_of(event)
+        return event
+    if not stream.has_recovered():
+        return None
+    incident = stream.incident
+    stream.restart(Span(incident.since or incident.window_start, look.window_end))
+    stream.incident = None
+    return recovered(incident, look)
 
 
 def closed(

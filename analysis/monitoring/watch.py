@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 
 from evalflows.analysis.monitoring.estimates import LENGTH
-from evalflows.analysis.monitoring.incidents import alarm, closed, incident_of, recovered
-from evalflows.analysis.monitoring.stream import Span, Stream
+from evalflows.analysis.monitoring.incidents import closed, follow
+from evalflows.analysis.monitoring.stream import Stream
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.specs.watching import ALL, PREVIOUS, WatchSpec, WindowSize
@@ -122,7 +122,8 @@ class Watching:
         for stream in streams.values():
             for window in stream.upcoming:
                 self.looks.append(stream.look(window, enough[window.start]))
-                self._follow(stream, enough[window.start])
+                if (event := follow(self.name, stream, enough[window.start])) is not None:
+                    self.events.append(event)
             self._close_silent(stream)
 
     def _streams(
@@ -169,19 +170,6 @@ class Watching:
         except InputError:
             return {}  # each look says so: no_reference
         return {row.evaluator_version: row for row in experiment_mean(self.store, experiment, rule.metric)}
-
-    def _follow(self, stream: Stream, slices: int) -> None:
-        """Begin an incident if the last look raised one, or end the one that has recovered."""
-        look = stream.looks[-1]
-        if stream.incident is None and look.outcome == "violated":
-            event = alarm(self.name, stream, look, slices)
-            stream.incident = incident_of(event)
-            self.events.append(event)
-        elif stream.incident is not None and stream.has_recovered():
-            incident = stream.incident
-            self.events.append(recovered(incident, look))
-            stream.restart(Span(incident.since or incident.window_start, look.window_end))
-            stream.incident = None
 
     def _close_silent(self, stream: Stream) -> None:
         """Close an incident of a slice that has had too few traces for long: it can neither last nor recover."""

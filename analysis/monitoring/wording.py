@@ -32,9 +32,13 @@ def counts(row: WatchedWindowRow) -> str:
 
 def window_text(start: datetime, size: str) -> str:
     """Return a window in words: its day, or the day and hour."""
-    return (
-        f"on {start:%Y-%m-%d}" if size == "day" else f"at {start:%Y-%m-%d %H:%M}-{start + timedelta(hours=1):%H:%M} UTC"
-    )
+    return f"{'on' if size == 'day' else 'at'} {_when(start, size)}"
+
+
+def _when(start: datetime, size: str) -> str:
+    if size == "day":
+        return f"{start:%Y-%m-%d}"
+    return f"{start:%Y-%m-%d %H:%M}-{start + timedelta(hours=1):%H:%M} UTC"
 
 
 def _threshold(rule: WatchSpec, row: WatchedWindowRow) -> str:
@@ -55,7 +59,7 @@ def _fall(rule: WatchSpec, row: WatchedWindowRow) -> str:
 
 
 def _change(rule: WatchSpec, row: WatchedWindowRow) -> str:
-    since = window_text(row.since, row.size).removeprefix("on ").removeprefix("at ") if row.since else "-"
+    since = _when(row.since, row.size) if row.since else "-"
     return f"{row.metric} {_value(row)} since {since}, worse than {figure(row.reference, row.metric)} before"
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from evalflows.analysis.human_labels.trace_datasets import loaded_dataset
 from evalflows.analysis.planning.judge_calls import calls_of_judges
 from evalflows.analysis.planning.metrics import MetricPlan, metrics_to_plan, planned_metric
 from evalflows.analysis.planning.sample_sizes import CurrentDesign
@@ -15,7 +16,7 @@ from evalflows.llm.connections import known
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.ingest.datasets import Loaded, load_dataset
+from evalflows.store.ingest.datasets import Loaded
 from evalflows.store.ingest.suite import load_expectations
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
@@ -65,7 +66,7 @@ def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> 
 
 def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, Loaded]:
     """Prepare and check the spec as for a run, and load its dataset without freezing it."""
-    loaded = load_dataset(store, spec.dataset)
+    loaded = loaded_dataset(store, spec.dataset)
     load_expectations(spec.dataset.expectations)
     prepared = prepare_experiment(spec)
     connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}

@@ -9,6 +9,7 @@ from benchmarks.simulation.differences import mean_cells, paired_cells
 from benchmarks.simulation.families import holm_cells
 from benchmarks.simulation.gates import gate_cells
 from benchmarks.simulation.lengths import length_control_cells
+from benchmarks.simulation.monitoring import monitoring_cells
 from benchmarks.simulation.preferences import rating_cells
 from benchmarks.simulation.sequences import prediction_powered_cells, sequential_cells
 
@@ -22,6 +23,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "gate": gate_cells,
     "ratings": rating_cells,
     "length_control": length_control_cells,
+    "monitoring": monitoring_cells,
 }
 
 

@@ -31,7 +31,9 @@ value; a missing interval counts as a miss. *False positives* is how often p is 
   at least 92 % with fewer, and at most 2.5 % of differences are significant in the wrong direction;
 - rates at equal length are biased by at most 2 points towards the longer answer; with 20 systems their mean absolute
   error is above that of the plain rate by at most 0.5 points without a preference for length, and below it with one
-  of 1.
+  of 1;
+- a watch rule raises at most one false alarm in 30 quiet days, and the change detector finds a fall of 8 points in its
+  first full daily window in at least 95 %.
 
 A mean over the seeds that misses its target by at most {tolerance:g} of its standard errors (binomial, at the bound) is
 *within error*: chance explains it. If it is further off, it is NOT HELD, and the program exits with 1. A test with less
@@ -61,6 +63,11 @@ log-normal, with sd 0.4 between systems and 0.6 within. The judge's *preference*
 difference in length in standard deviations (or of the log *ratio*). The true rate is that of the same judge without it.
 *Longer answers are better*: quality and length of a system's answers correlate by 0.5, which the method assumes they do
 not.
+
+**Watch rules** (kind *monitoring*), one in 20 runs made, of hourly windows one in 200: 14 days to learn from, then 30
+that are watched, with 3,300 traces a day. An incident counts once. A threshold at the true mean, or a failure share at
+the true share, is the worst case. The *rolling z-test* compares each window with the mean of the seven days before, at
+1.96 standard errors; windows in a row count once. Delays count from the fall to the end of the window that alarms.
 
 **Methods.** *Automatic*, for pairs: for yes/no, the union of the Bonett-Price and Tango intervals with the exact
 McNemar test; otherwise Student's t corrected for skew. With clusters: cluster-robust t, corrected for skew, or for

@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from evalflows.evaluators.subject import Evaluation
-from evalflows.execution.trace_judging import KINDS
 from evalflows.execution.views import evaluations_view
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_batches import batch_row, batch_scores, processed_with_earlier
 from evalflows.store.records import ScoreRow, from_json
-from evalflows.store.trace_records import WatermarkRow
+from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +149,7 @@ class BatchEvaluationResult:
 
     @cached_property
     def _scores(self) -> list[ScoreRow]:
-        return batch_scores(self._store, self._row, KINDS[self._row.scope])
+        return batch_scores(self._store, self._row, SUBJECT_KINDS[self._row.scope])
 
     @cached_property
     def _by_item(self) -> Mapping[str, list[ScoreRow]]:

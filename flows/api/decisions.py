@@ -7,6 +7,7 @@ from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.gates.baselines import approve_baseline
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
 from evalflows.analysis.gates.kept_decision import keep_decision
+from evalflows.analysis.gates.production import with_fixed_window
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import TRIAL
@@ -38,7 +39,7 @@ def decide_on(
 
     Args:
         candidate: Id, id prefix or name of an experiment, or a result of `evaluate`.
-        baseline: The same; None if the gate has only thresholds.
+        baseline: The same; None if the gate has only thresholds, or names a window of production.
         gate: The gate to decide.
         confidence_level: Default: that of the candidate's spec.
 
@@ -46,7 +47,10 @@ def decide_on(
     baseline, or if a slice of a rule holds no example.
     """
     store = Store()
-    if baseline is None and gate.compares:
+    gate = with_fixed_window(gate)
+    if gate.production is not None and baseline is not None:
+        raise InputError(f"gate {gate.name!r}: got a baseline and a window of production, wanted one of them")
+    if baseline is None and gate.compares and gate.production is None:
         raise InputError(f"gate {gate.name!r}: got no baseline, wanted one for non_inferiority and superiority")
     candidate_row = _experiment(store, _identity(store, candidate))
     baseline_row = None if baseline is None else _experiment(store, _identity(store, baseline))

@@ -1,24 +1,18 @@
 """Datasets of production: traces or sessions become examples, masked, without duplicates, as a new version."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
-from typing import Any
 
 from pydantic import ValidationError
 
-from evalflows.analysis.human_labels.trace_order import ordered_keys
-from evalflows.execution.trace_examples import Counts, TraceExamples, check_selection
+from evalflows.analysis.human_labels.trace_datasets import PRODUCTION, growth_by_traces
+from evalflows.execution.trace_examples import Counts
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.trace_evaluation import Filter
 from evalflows.specs.trace_selection import SelectedScope, SelectionOrder, TraceSelection
-from evalflows.store.examples import Examples
-from evalflows.store.ingest.datasets import merge_examples
 from evalflows.store.parquet import Store
-from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, to_examples
-
-SOURCE = "production"
+from evalflows.store.snapshots import freeze
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,50 +80,7 @@ def dataset_from_traces(
         selection = TraceSelection.model_validate(given)
     except ValidationError as error:
         raise InputError(first_problem(error, "dataset from traces")) from None
-    return grown(Store(), name, selection)
-
-
-def grown(store: Store, name: str, selection: TraceSelection) -> TraceDataset:
-    """Add the selected traces or sessions to a dataset, as `dataset_from_traces` does."""
-    check_selection(selection)
-    before = current_snapshot(store, name)
-    old = load_snapshot(store, before) if before else []
-    keys, unscored = ordered_keys(store, selection)
-    made = TraceExamples(store, selection, old)
-    made.counts.unscored = unscored
-    rows = made.rows(keys)
-    first = next(rows, None)
-    if first is None:
-        if before is None:
-            raise InputError(_nothing(selection, made.counts))
-        return TraceDataset(name=name, snapshot=before, n_examples=len(old), counts=made.counts)
-    examples = merge_examples(old, _examples(chain([first], rows)), SOURCE)
-    metadata = {"selection": _described(selection), **_outcome(made.counts)}
-    snapshot = freeze(store, examples, name=name, source=SOURCE, metadata=metadata)
-    return TraceDataset(name=name, snapshot=snapshot, n_examples=len(examples), counts=made.counts)
-
-
-def _examples(rows: Iterator[dict[str, Any]]) -> Examples:
-    return to_examples(enumerate(rows, start=1), SOURCE)
-
-
-def _nothing(selection: TraceSelection, counts: Counts) -> str:
-    got = f"got {counts.not_captured} whose input was not captured"
-    if counts.failed:
-        got += f", {counts.failed} that could not be mapped ({counts.first_failure})"
-    return f"{selection.scope}: {got}, wanted at least one that can become an example"
-
-
-def _described(selection: TraceSelection) -> dict[str, Any]:
-    """Return a selection as it is stored: of the user's patterns only their names, as they may contain a secret."""
-    return selection.model_dump(mode="json", exclude_none=True) | {"mask": sorted(selection.mask)}
-
-
-def _outcome(counts: Counts) -> dict[str, Any]:
-    names = ("duplicates", "not_captured", "failed", "unscored")
-    return {
-        "added": counts.added,
-        "known": counts.known,
-        "left_out": {name: getattr(counts, name) for name in names},
-        "masked": dict(sorted(counts.masked.items())),
-    }
+    store = Store()
+    growth = growth_by_traces(store, name, selection)
+    snapshot = growth.current or freeze(store, growth.examples, name=name, source=PRODUCTION, metadata=growth.metadata)
+    return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)

@@ -28,10 +28,13 @@ class Loaded:
     source: str
     examples: Examples
     selected: Examples
+    metadata: Mapping[str, Any] | None = None  # of the version
 
     def keep(self, store: Store) -> str:
         """Freeze all examples and the selected ones. Return the snapshot id of the selected ones."""
-        identity = self.examples[0].snapshot_id or freeze(store, self.examples, name=self.name, source=self.source)
+        identity = self.examples[0].snapshot_id or freeze(
+            store, self.examples, name=self.name, source=self.source, metadata=self.metadata
+        )
         if len(self.selected) == len(self.examples):
             return identity
         return freeze(store, self.selected, name=None, source=self.source)
@@ -42,7 +45,7 @@ def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
     examples = _examples(store, spec)
     name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
-    return Loaded(name=name, source=source, examples=examples, selected=_selected(examples, spec))
+    return Loaded(name=name, source=source, examples=examples, selected=selected_examples(examples, spec))
 
 
 def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:
@@ -151,7 +154,7 @@ def _iterable(returned: Any) -> Iterable[Any]:
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 
-def _selected(examples: Examples, spec: DatasetSpec) -> Examples:
+def selected_examples(examples: Examples, spec: DatasetSpec) -> Examples:
     """Return the sample of the examples in the wanted splits, in the dataset's order."""
     if not examples:
         raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")

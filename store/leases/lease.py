@@ -1,5 +1,6 @@
 """Leases: one process at a time works on the experiments of a run group, or on a comparison."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,7 +40,13 @@ class Lease(Protocol):
 
 @contextmanager
 def leased(
-    store: Store, name: str, work: str, *, wait: bool, on_loss: Callable[[], object] = lambda: None
+    store: Store,
+    name: str,
+    work: str,
+    *,
+    wait: bool,
+    patience_s: float = 0.0,
+    on_loss: Callable[[], object] = lambda: None,
 ) -> Iterator[Lease]:
     """Hold a lease during the block.
 
@@ -48,6 +55,7 @@ def leased(
         name: Id of the run group or the comparison.
         work: What the lease is for, in messages.
         wait: If another process has it, wait, instead of raising InputError in one line that names the process.
+        patience_s: Seconds of waiting after which that is printed.
         on_loss: Called, from another thread, if another process takes over the lease of an object store.
 
     Raise StorageError if the store cannot be written, or if the block failed because the lease was lost.
@@ -57,15 +65,24 @@ def leased(
         if (holder := lease.take()) is not None:
             if not wait:
                 raise _in_use(work, holder)
-            print_note(f"{work}: waiting for {holder}, which works on it")
-            while lease.take() is not None:
-                time.sleep(lease.poll_s)
+            _wait_for(lease, f"{work}: waiting for {holder}, which works on it", patience_s)
         yield lease
     except Exception:
         lease.check()
         raise
     finally:
         lease.release()
+
+
+def _wait_for(lease: Lease, note: str, patience_s: float) -> None:
+    print_at = time.monotonic() + patience_s
+    while True:
+        if time.monotonic() >= print_at:
+            print_note(note)
+            print_at = math.inf
+        if lease.take() is None:
+            return
+        time.sleep(lease.poll_s)
 
 
 def holder_of(store: Store, name: str) -> Holder | None:

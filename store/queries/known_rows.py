@@ -10,6 +10,8 @@ from evalflows.store.records import LabelRow, ScoreRow
 from evalflows.store.schemas import to_rows
 from evalflows.store.trace_records import ObservationRow
 
+KEY = ("trace_id", "span_id")
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
@@ -28,10 +30,18 @@ def unknown_observations(store: Store, rows: Sequence[ObservationRow]) -> Unknow
     by_key = {(row.trace_id, row.span_id): row for row in rows}
     if not by_key:
         return Unknown([], [])
-    query = "select * from source.observations where day in (select unnest(?)) and trace_id in (select unnest(?))"
-    values = [sorted({row.day for row in rows}), sorted({trace for trace, _ in by_key})]
-    known = {(row.trace_id, row.span_id): row for row in to_rows("observations", ask_arrow(store, query, values))}
-    return _compared(by_key, known)
+    known = _stored(store, rows, "trace_id, span_id")
+    same = [by_key[key] for key in zip(*(known.column(name).to_pylist() for name in KEY), strict=True) if key in by_key]
+    # Values are read only of what is known: those of a whole day may not fit in memory.
+    stored = to_rows("observations", _stored(store, same, "*")) if same else []
+    return _compared(by_key, {(row.trace_id, row.span_id): row for row in stored})
+
+
+def _stored(store: Store, rows: Sequence[ObservationRow], columns: str) -> Any:
+    query = (
+        f"select {columns} from source.observations where day in (select unnest(?)) and trace_id in (select unnest(?))"
+    )
+    return ask_arrow(store, query, [sorted({row.day for row in rows}), sorted({row.trace_id for row in rows})])
 
 
 def unknown_scores(store: Store, rows: Sequence[ScoreRow]) -> Unknown:

@@ -8,8 +8,8 @@ from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask_arrow
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import Window, item_keys, scores_of_items
-from evalflows.store.records import ScoreRow, from_json
+from evalflows.store.queries.trace_items import JudgedBy, Window, item_keys, scores_of_items
+from evalflows.store.records import ScoreRow, SubjectKind, from_json
 from evalflows.store.schemas import to_rows
 from evalflows.store.trace_records import WatermarkRow
 
@@ -46,14 +46,15 @@ def processed_with_earlier(store: Store, row: WatermarkRow) -> int:
     return processed
 
 
-def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
+def batch_scores(store: Store, row: WatermarkRow, kind: SubjectKind) -> list[ScoreRow]:
     """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first.
 
     Those are the items from where it began to its last one. What has come between them since has no scores.
     """
     parts = json.loads(row.evaluators)
+    mapper = next((described["version"] for described in parts if described.get("scope") == "mapper"), None)
     versions = [described["version"] for described in parts if described.get("scope") != "mapper"]
-    mapper_version = next((described["version"] for described in parts if described.get("scope") == "mapper"), None)
+    by = JudgedBy(evaluation_id=row.evaluation_id, kind=kind, versions=versions, mapper_version=mapper)
     behind = None if row.resumed_from is None else last_item(store, row.resumed_from)
     window = Window(moment="started_at", since=row.since, until=row.started_at, behind=behind, newest_first=True)
     only = condition(from_json(row.filter), row.scope)
@@ -61,7 +62,7 @@ def batch_scores(store: Store, row: WatermarkRow, kind: str) -> list[ScoreRow]:
     while keys := item_keys(store, row.scope, only, window, ITEMS_AT_ONCE):
         window = replace(window, behind=(keys[-1].moment, keys[-1].id))
         taken = [key for key in keys if row.until_id is None or (key.moment, key.id) >= (row.until, row.until_id)]
-        found += scores_of_items(store, kind, taken, versions, mapper_version) if taken else []
+        found += scores_of_items(store, taken, by) if taken else []
         if len(taken) < len(keys):
             break
     return found

@@ -14,7 +14,7 @@ from evalflows.store.catalog import ask_arrow, select_from, view_text
 from evalflows.store.layout import quoted
 from evalflows.store.observations import day_of
 from evalflows.store.parquet import Store
-from evalflows.store.records import ScoreRow
+from evalflows.store.records import ScoreRow, SubjectKind
 from evalflows.store.schemas import to_rows
 from evalflows.store.trace_records import ObservationRow
 
@@ -155,26 +155,39 @@ def unreached(
     return [identity for (identity,) in store.query(query, values)]
 
 
-def scores_of_items(
-    store: Store, kind: str, keys: Sequence[ItemKey], versions: Iterable[str], mapper_version: str | None
-) -> list[ScoreRow]:
-    """Return the scores that evaluators of these versions have given to items by a mapper, in any trace evaluation."""
-    data = ask_arrow(
-        store,
-        """select * from source.scores
-           where starts_with(experiment_id, 'eval-') and right(experiment_id, 10) between ? and ?
-                 and subject_kind = ? and evaluator_version in (select unnest(?))
-                 and mapper_version is not distinct from ? and subject_id in (select unnest(?))""",
-        [
-            min(key.day for key in keys),
-            max(key.day for key in keys),
-            kind,
-            sorted(versions),
-            mapper_version,
-            [key.id for key in keys],
-        ],
-    )
-    return to_rows("scores", data)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedBy:
+    """Whose scores of items: those of one trace evaluation, by these versions of its evaluators and its mapper."""
+
+    evaluation_id: str
+    kind: SubjectKind
+    versions: Sequence[str]
+    mapper_version: str | None
+
+
+def scored_items(store: Store, keys: Sequence[ItemKey], by: JudgedBy) -> frozenset[str]:
+    """Return the ids of the items that have any score of which `scores_of_items` would give the whole row."""
+    query = f"select distinct subject_id from source.scores where {_SCORES_OF_ITEMS}"
+    return frozenset(identity for (identity,) in store.query(query, _of_items(keys, by)))
+
+
+def scores_of_items(store: Store, keys: Sequence[ItemKey], by: JudgedBy) -> list[ScoreRow]:
+    """Return the scores of items, of any batch."""
+    query = f"select * from source.scores where {_SCORES_OF_ITEMS}"
+    return to_rows("scores", ask_arrow(store, query, _of_items(keys, by)))
+
+
+_SCORES_OF_ITEMS = """
+    starts_with(experiment_id, ?) and right(experiment_id, 10) between ? and ? and subject_kind = ?
+    and evaluator_version in (select unnest(?)) and mapper_version is not distinct from ?
+    and subject_id in (select unnest(?))"""
+
+
+def _of_items(keys: Sequence[ItemKey], by: JudgedBy) -> list[object]:
+    """Return the values of _SCORES_OF_ITEMS."""
+    ids = [key.id for key in keys]
+    first, last = min(key.day for key in keys), max(key.last_day for key in keys)  # the root may have come late
+    return [f"{by.evaluation_id}-", first, last, by.kind, sorted(by.versions), by.mapper_version, ids]
 
 
 def keys_of_items(store: Store, scope: TraceScope, ids: Sequence[str], since: datetime) -> list[ItemKey]:

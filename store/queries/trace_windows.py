@@ -112,10 +112,19 @@ def traces_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[Window
 
 def first_day(store: Store, evaluation_id: str) -> date | None:
     """Return the first day of which an evaluation judged something; None if it judged nothing."""
-    query = """select min(right(experiment_id, 10)) from source.scores
-               where starts_with(experiment_id, ?) and subject_at is not null"""
-    ((first,),) = store.query(query, [f"{evaluation_id}-"])
-    return None if first is None else date.fromisoformat(first)
+    return _judged_day(store, evaluation_id, "min")
+
+
+def last_day(store: Store, evaluation_id: str) -> date | None:
+    """Return the last day of which an evaluation judged something; None if it judged nothing."""
+    return _judged_day(store, evaluation_id, "max")
+
+
+def _judged_day(store: Store, evaluation_id: str, which: str) -> date | None:
+    query = f"""select {which}(right(experiment_id, 10)) from source.scores
+                where starts_with(experiment_id, ?) and subject_at is not null"""
+    ((day,),) = store.query(query, [f"{evaluation_id}-"])
+    return None if day is None else date.fromisoformat(day)
 
 
 def _traces(wanted: WindowsWanted, day: date) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, describe
 from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.observations import seal_past_days, write_observations
 from evalflows.store.parquet import Store
@@ -15,7 +15,7 @@ from evalflows.telemetry.exports.records import Record, read_records
 from evalflows.telemetry.otlp_json import merged
 from evalflows.telemetry.parsed import Telemetry
 
-BATCH_ROWS, BATCH_CHARACTERS = 10_000, 64 << 20
+BATCH_ROWS, BATCH_CHARACTERS = 5_000, 32 << 20
 """How much is in memory at once."""
 SHOWN = 20
 """Lines about rejected records that a report has; the others are counted."""
@@ -86,8 +86,9 @@ def _part(record: Record, read: Reader | None, added: Added) -> Iterator[Telemet
         return
     try:
         part = read(record.value)
-    except (InputError, ValueError, TypeError) as error:
-        added.reject(f"{added.path}: {record.place}: {' '.join(str(error).split())}")
+    except (InputError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        problem = str(error) if isinstance(error, InputError) else describe(error)
+        added.reject(f"{added.path}: {record.place}: {problem}")
         return
     added.records += 1
     added.ignored += part.ignored

@@ -56,12 +56,18 @@ def _is_number(value: Any) -> bool:
 
 
 def _of_number(number: float) -> datetime:
+    if not math.isfinite(number):
+        raise ValueError
     unit = next(unit for below, unit in _UNITS if abs(number) < below)
     return EPOCH + timedelta(microseconds=round(number / unit * 1e6))
 
 
 def _of_text(value: Any) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
+    if not isinstance(value, datetime):
+        raise TypeError
+    moment = value
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -31,7 +31,7 @@ def is_langfuse(record: Mapping[str, Any]) -> bool:
 
 
 def _is_score(record: Mapping[str, Any]) -> bool:
-    of_subject = any(_field(record, name) for name in ("traceId", "sessionId", "observationId"))
+    of_subject = any(_field(record, name) for name in ("traceId", "sessionId", "observationId", "datasetRunId"))
     return of_subject and "name" in record and "source" in record and ("value" in record or _has(record, "stringValue"))
 
 
@@ -64,7 +64,8 @@ def telemetry_of(record: Any) -> Telemetry:
 def _add_trace(parsed: Telemetry, trace: Mapping[str, Any]) -> None:
     parsed.observations.append(_root(trace))
     for name, add in (("observations", _add_observation), ("scores", _add_score)):
-        for part in parsed_json(trace.get(name)) or ():
+        parts = parsed_json(trace.get(name))
+        for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict):
                 whole = {"traceId": trace["id"]} | part
                 try:

@@ -52,7 +52,8 @@ def telemetry_of(record: Any) -> Telemetry:
 def _add_run(parsed: Telemetry, run: Mapping[str, Any]) -> None:
     row = _observation(run)
     parsed.observations.append(row)
-    for key, stats in (parsed_json(run.get("feedback_stats")) or {}).items():
+    all_stats = parsed_json(run.get("feedback_stats"))
+    for key, stats in all_stats.items() if isinstance(all_stats, dict) else ():
         if isinstance(stats, dict):
             _add_stats(parsed, row, str(key), stats)
     for child in run.get("child_runs") or ():

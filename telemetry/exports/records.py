@@ -4,6 +4,7 @@ What cannot be read costs only itself: of a truncated file, all records before t
 """
 
 import codecs
+import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -64,16 +65,16 @@ def _of_json(file: BinaryIO, path: str) -> Iterator[Record]:
     first = next(lines, None)
     if first is None:
         raise InputError(f"{path}: is empty, wanted at least one record")
-    number, line = first
+    _, line = first
     if line is not None and not _is_text(line):
         raise InputError(f"{path}: is no text, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)")
     if line is None or (value := _parsed(line)) is not None:
         if line is not None and isinstance(value, list):
             yield from _elements(line, path)
         else:
-            yield from _of_lines(chain([first], lines), path)
+            yield from _of_lines(chain([first], lines))
     else:
-        yield from _of_document(file, line, number, path)
+        yield from _of_document(file, chain([first], lines), path)
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
@@ -100,24 +101,41 @@ def _is_text(line: bytes) -> bool:
 def _parsed(line: bytes) -> Any:
     """Return the value of a line; None if it is no JSON value of its own."""
     try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError:
+        return _value(line)
+    except (ValueError, RecursionError):
         return None
 
 
-def _of_lines(lines: Iterator[tuple[int, bytes | None]], path: str) -> Iterator[Record]:
+def _value(line: bytes) -> Any:
+    """Return the value of a line. Raise ValueError or RecursionError if it is not JSON.
+
+    Half a character (`"\\ud83d"`, of truncated text) and NaN are read too: the one is mended later, the other missing.
+    """
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return json.loads(line.decode(), parse_constant=lambda constant: None)
+
+
+def _of_lines(lines: Iterator[tuple[int, bytes | None]]) -> Iterator[Record]:
     for number, line in lines:
         place = f"line {number}"
         if line is None:
             yield Record(place, problem=f"longer than {MAX_LINE >> 20} MB, wanted shorter lines")
             continue
         try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            value = _value(line)
+        except (ValueError, RecursionError) as error:
             cut = "" if line.endswith(b"\n") else "; the file ends in the middle of it"
-            yield Record(place, problem=f"not JSON: {error.msg} at character {error.colno}{cut}")
+            yield Record(place, problem=f"not JSON: {_reason(error)}{cut}")
             continue
         yield from _unfolded(value, place)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos + 1}"
+    return "not UTF-8" if isinstance(error, UnicodeDecodeError) else "nested too deeply"
 
 
 def _unfolded(value: Any, place: str) -> Iterator[Record]:
@@ -131,23 +149,25 @@ def _unfolded(value: Any, place: str) -> Iterator[Record]:
         yield Record(place, value)
 
 
-def _of_document(file: BinaryIO, first: bytes, number: int, path: str) -> Iterator[Record]:
+def _of_document(file: BinaryIO, lines: Iterator[tuple[int, bytes | None]], path: str) -> Iterator[Record]:
     """Yield the records of one JSON document over several lines, or of lines of which the first is broken."""
-    start = first.lstrip()[:1]
-    is_indented = first.strip() in (b"{", b"[") or start == b"["
-    if not is_indented:
-        yield from _of_lines(chain([(number, first)], ((number + at, line) for at, line in _lines(file))), path)
+    first, second = next(lines), next(lines, (0, b""))
+    start = (first[1] or b"").lstrip()[:1]
+    if start not in (b"[", b"{") or second[1] is None or isinstance(_parsed(second[1]), dict):
+        yield from _of_lines(chain([first, second] if second[0] else [first], lines))
         return
-    text = first + file.read(MAX_DOCUMENT)
+    text = (first[1] or b"") + second[1] + file.read(MAX_DOCUMENT)
     if len(text) > MAX_DOCUMENT:
         raise InputError(f"{path}: a JSON document of more than {MAX_DOCUMENT >> 30} GB, wanted JSON lines")
     if start == b"[":
         yield from _elements(text, path)
         return
     try:
-        yield from _unfolded(orjson.loads(text), "the document")
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON: {error.msg} at line {error.lineno}, character {error.colno}") from error
+        yield from _unfolded(_value(text), "the document")
+    except (ValueError, RecursionError) as error:
+        if not any(isinstance(_parsed(line), dict) for line in text.splitlines()[2:]):
+            raise InputError(f"{path}: not JSON: {_reason(error)}") from error
+        yield from _of_lines(_lines(io.BytesIO(text)))
 
 
 def _elements(text: bytes, path: str) -> Iterator[Record]:

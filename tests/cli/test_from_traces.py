@@ -158,6 +158,18 @@ def test_the_order(store: Store, arguments: tuple[str, ...], wanted: list[str]) 
         assert "left out: 3 without a score" in out
 
 
+def test_sessions_go_by_the_worst_of_their_traces(store: Store) -> None:
+    named = [("a", "s1"), ("b", "s1"), ("c", "s2"), ("d", "s3")]
+    produce(
+        store,
+        *(trace(name, f"q{name}", "So.", session=session, minute=n) for n, (name, session) in enumerate(named)),
+        scores=[score("a", "correct", 1.0), score("b", "correct", 0.2), score("c", "correct", 0.5)],
+    )
+    out = said("--scope", "sessions", "--order", "worst", "--metric", "correct")
+    assert "2 added, 0 unchanged\n  left out: 1 without a score" in out
+    assert [example.example_id for example in examples()] == ["s1", "s2"]
+
+
 def test_a_limit_counts_what_the_dataset_has(store: Store) -> None:
     scored(store)
     arguments = ("--order", "worst", "--metric", "correct", "--limit", "2")

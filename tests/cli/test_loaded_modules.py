@@ -40,6 +40,10 @@ NEEDED: dict[str, set[str]] = {
     "baseline ls": STORE,
     "labels ls": STORE,
     "labels judges": STORE,
+    "traces ls": STORE,
+    "traces --help": STORE,
+    "alerts ls": STORE,
+    "windows --help": STORE,
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
     "export preferences kept": STORE,
@@ -51,6 +55,7 @@ NEEDED: dict[str, set[str]] = {
     "backtest no_such_file.yaml": STORE,
     "compare --help": STORE,
     "robustness --help": STORE,
+    "receive --help": set(),
 }
 
 

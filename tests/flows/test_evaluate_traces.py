@@ -136,12 +136,13 @@ def loud(item: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mapper", [refer(loud), {"output": "input"}])
-def test_another_mapper_judges_items_again(store: Store, mapper: Any) -> None:
+def test_another_mapper_judges_items_again_in_a_backfill(store: Store, mapper: Any) -> None:
     write(store, traces(2))
     start(spec())
-    batch = start(spec(name="another", mapper=mapper))
+    assert start(spec(mapper=mapper)).items_fetched == 0
+    batch = start(spec(mapper=mapper), newest_first=True)
     assert (batch.items_fetched, batch.scores_created) == (2, 2)
-    assert start(spec(name="third", mapper=mapper)).scores_created == 0
+    assert start(spec(mapper=mapper), newest_first=True).scores_created == 0
     assert rows("select value, count(*) from trace_scores group by 1 order by 1") == [
         (8.0, 2),
         (len(judged[-1]), 2),
@@ -156,11 +157,21 @@ def test_an_added_evaluator_judges_only_what_is_new(store: Store) -> None:
     assert (len(scores()), scores("brief")) == (3, {"t2": 1.0})
 
 
-def test_two_evaluations_share_scores_of_the_same_evaluator(store: Store) -> None:
+def test_each_evaluation_judges_for_itself(store: Store) -> None:
     write(store, traces(3))
     start(spec())
     batch = start(spec(name="another"))
-    assert (batch.items_fetched, batch.scores_created, len(judged)) == (3, 0, 3)
+    assert (batch.items_fetched, batch.scores_created, len(judged)) == (3, 3, 6)
+    assert rows("select count(*), count(distinct score_id) from scores") == [(6, 6)]
+
+
+def test_a_root_of_the_day_before_that_comes_late_is_not_judged_twice(store: Store) -> None:
+    midnight = BEGAN.replace(hour=0) + timedelta(days=1)
+    write(store, [observation("t0", "child", parent="root", began=midnight + timedelta(seconds=1))])
+    start(spec())
+    write(store, [observation("t0", began=midnight - timedelta(seconds=1), seconds=5.0)])
+    start(spec())
+    assert (len(judged), rows("select count(*) from scores")) == (1, [(1,)])
 
 
 def test_max_items_stops_and_the_next_start_goes_on_from_there(store: Store) -> None:

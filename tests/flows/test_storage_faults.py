@@ -60,8 +60,8 @@ def test_a_full_disk_ends_the_run_and_a_resumed_one_pays_nothing_twice(
 ) -> None:
     with serving(Endpoint()) as endpoint:
         with monkeypatch.context() as patch:
-            locked = spool._locked
-            patch.setattr(spool, "_locked", lambda path: FullAfter(locked(path), rows))
+            locked = spool.create_locked
+            patch.setattr(spool, "create_locked", lambda path: FullAfter(locked(path), rows))
             with pytest.raises(StorageError, match=r"/spool/exp-.*jsonl: No space left on device"):
                 run(spec_of(endpoint))
         assert {status for _, status, _ in statuses()} <= {"ok", "scored"}, "the disk is no fault of an item"

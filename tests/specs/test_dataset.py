@@ -42,7 +42,14 @@ def test_two_sources_are_refused(one: str, other: str) -> None:
     if one < other:
         said = refusal({one: SOURCES[one], other: SOURCES[other]})
         both = " and ".join(name for name in SOURCES if name in (one, other))
-        assert said == f"dataset: got {both}, wanted just one of path, function, snapshot, rows"
+        assert said == f"dataset: got {both}, wanted just one of path, function, snapshot, rows, traces"
+
+
+def test_production_is_a_source() -> None:
+    spec = DatasetSpec.model_validate({"traces": {"order": "random", "limit": 5}, "name": "faq"})
+    assert spec.traces is not None and (spec.traces.limit, spec.traces.order) == (5, "random")
+    assert "got rows and traces" in refusal({"rows": [], "traces": {}})
+    assert "order: got worst without a metric" in refusal({"traces": {"order": "worst"}})
 
 
 def test_no_source_is_refused() -> None:

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 from catalog_views import every_view, rows
 from full_store import (
+    START,
     Filler,
     Make,
     fill_comparison,
@@ -47,8 +48,11 @@ def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckd
                 doubled = make(table, **{**SET.get(table, {}), **dict.fromkeys((*spec.key, spec.owner), f"id-{i}")})
                 store.append(table, f"id-{i}", "p", [doubled])
                 store.append(table, f"id-{i}", "p", [doubled])
-    of_trace = {"subject_kind": "trace", "subject_id": "id-0", "experiment_id": "eval-1", "score_id": "of a trace"}
-    store.append("scores", "eval-1", "p", [make("scores", **of_trace)])
+    day = "eval-1-2026-01-01"
+    of_trace = {"subject_kind": "trace", "subject_id": "id-0", "experiment_id": day, "score_id": "of a trace"}
+    store.append("scores", day, "p", [make("scores", **of_trace, status="scored", subject_at=START)])
+    said = {"subject_kind": "trace", "subject_id": "id-0", "batch_id": "feedback-1", "label_id": "of a trace"}
+    store.append("labels", "feedback-1", "p", [make("labels", **said)])
     fill_comparison(store, make)
     fill_decisions(store, make)
     fill_labels(store, make)

@@ -104,7 +104,7 @@ class FailingFile(BytesIO):
 def disk(monkeypatch: pytest.MonkeyPatch) -> FailingFile:
     """A disk that has room for the first row and half of the second."""
     file = FailingFile(RESERVED)
-    monkeypatch.setattr("evalflows.store.spool._locked", lambda _: file)
+    monkeypatch.setattr("evalflows.store.spool.create_locked", lambda _: file)
     monkeypatch.setattr(file, "close", lambda: None)
     return file
 

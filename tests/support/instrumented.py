@@ -20,6 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from evalflows.store.trace_records import ObservationRow
 from evalflows.telemetry.otlp import rows_of_logs, rows_of_traces
+from evalflows.telemetry.otlp_json import merged
+from evalflows.telemetry.parsed import Telemetry
 from evalflows.telemetry.reading import trace_view
 from evalflows.telemetry.views import TraceView
 
@@ -66,13 +68,16 @@ class Exported:
     spans: InMemorySpanExporter
     logs: InMemoryLogRecordExporter
 
-    def rows(self) -> list[ObservationRow]:
+    def parsed(self) -> Telemetry:
         """What was exported, sent in OpenTelemetry's protocol and read."""
         self.tracer_provider.force_flush()
         traces = rows_of_traces(encode_spans(self.spans.get_finished_spans()))
-        logs = rows_of_logs(encode_logs(self.logs.get_finished_logs()))
-        assert not traces.rejected + logs.rejected
-        return traces.observations + logs.observations
+        both = merged([traces, rows_of_logs(encode_logs(self.logs.get_finished_logs()))])
+        assert not both.rejected
+        return both
+
+    def rows(self) -> list[ObservationRow]:
+        return self.parsed().observations
 
     def trace(self) -> TraceView:
         rows = self.rows()
@@ -123,5 +128,6 @@ def client_of(endpoint: Endpoint) -> openai.OpenAI:
 def ask_within_a_span(exported: Exported, endpoint: Endpoint) -> None:
     """Run the program as a step of an application with spans of its own."""
     tracer = exported.tracer_provider.get_tracer("weather-bot")
-    with tracer.start_as_current_span("answer"), client_of(endpoint) as client:
+    whose = {"session.id": "s1", "user.id": "u1"}  # as OpenTelemetry's conventions name them
+    with tracer.start_as_current_span("answer", attributes=whose), client_of(endpoint) as client:
         ask(client)

@@ -106,6 +106,7 @@ def test_genai_openai(place: str, exported: Exported, endpoint: Endpoint, monkey
     trace = exported.trace()
     assert_captured(trace)
     assert (trace.name, trace.service, trace.version) == ("answer", "weather-bot", "1.4")
+    assert (trace.session_id, trace.user_id) == ("s1", "u1")
     assert {view.type for view in trace.observations} == {"span", "generation"}
     assert trace.of_type("generation")[0].provider == "openai"
 
@@ -129,6 +130,7 @@ def test_openllmetry(attributes: bool, exported: Exported, endpoint: Endpoint) -
     with instrumented(OpenAIInstrumentor(use_attributes=attributes), exported):
         ask_within_a_span(exported, endpoint)
     trace = exported.trace()
+    assert (trace.session_id, trace.user_id) == ("s1", "u1")
     if attributes:
         assert_captured(trace)
     else:  # its events leave the id of a tool's message out, so nothing says whose result it is

@@ -2,7 +2,7 @@
 with looks as (
     -- what makes two decisions on a candidate the same look: baseline, level and rules, whatever the gate's name
     select decision_id, candidate_experiment_id, decided_at, flow_run_id,
-           coalesce(baseline_experiment_id, '') || ' ' || confidence_level || ' '
+           coalesce(baseline_experiment_id, case when starts_with(policy::json->>'baseline', 'production:') then policy::json->>'baseline' end, '') || ' ' || confidence_level || ' '
            || json_merge_patch(policy::json, '{"name": null, "candidate": null, "baseline": null}'::json)::varchar as look
     from decisions
 ), earlier as (
@@ -14,7 +14,7 @@ with looks as (
     group by d.decision_id
 )
 select d.decision_id, d.gate, d.conclusion, d.summary,
-       d.candidate_experiment_id, c.name as candidate, d.baseline_experiment_id, b.name as baseline, d.run_group,
+       d.candidate_experiment_id, c.name as candidate, d.baseline_experiment_id, coalesce(b.name, case when starts_with(d.policy::json->>'baseline', 'production:') then d.policy::json->>'baseline' end) as baseline, d.run_group,
        d.confidence_level, d.n_shared, d.interim_analyses, d.calls_saved, coalesce(l.earlier_decisions, 0) as earlier_decisions, d.decided_at, d.recorded_at as confirmed_at, d.git_commit, d.evalflows_version, d.flow_run_id,
        d.reasons, d.comparability, d.policy,
        row_number() over (

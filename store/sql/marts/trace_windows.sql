@@ -5,7 +5,7 @@ with sized as (
            case when status = 'scored' then value end as value, status in ('failed', 'not_attempted') as is_missing,
            1 / coalesce(sampling_rate, 1) as weight, trace_latency_s, trace_cost_usd
     from trace_scores, (select unnest(['hour', 'day']) as size)
-    where turn is null and status in ('scored', 'failed', 'not_attempted') and evaluation_day is not null
+    where turn is null and status in ('scored', 'failed', 'not_attempted') and subject_at is not null
 )
 select evaluation_id, metric, evaluator_version, any_value(evaluator) as evaluator, size, window_start,
        count(value) as n, count(*) filter (is_missing) as missing,

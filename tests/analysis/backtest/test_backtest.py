@@ -139,6 +139,13 @@ def test_a_gate_that_looks_after_each_batch_decides_on_all_at_once_and_says_so()
     )
 
 
+def test_a_gate_against_production_compares_experiments_here_and_says_so() -> None:
+    past = history({"a": [0.9], "b": [0.6]})
+    found = held(past, guard(baseline="production:watch@24h"))
+    assert [(one.conclusion, one.relation) for one in found.decisions] == [("FAIL", "earlier")]
+    assert found.notes == ["this gate compares with production; the backtest compared experiments, example by example"]
+
+
 def test_an_empty_store_has_no_past() -> None:
     found = held(Past(), replicates=10)
     assert (found.experiments, found.decisions, found.past.n, found.simulated) == (0, [], 0, None)

@@ -42,11 +42,11 @@ def said(seen: Watched) -> list[tuple[str, str]]:
 RULES: list[tuple[Any, str]] = [
     (
         {"threshold": "accuracy", "minimum": 0.75},
-        "accuracy 0.600 [0.531, 0.665] on 2026-10-09, below 0.750; n 200",
+        "accuracy 0.600 [0.529, 0.668] on 2026-10-09, below 0.750; n 200",
     ),
     (
         {"fall": "accuracy", "margin": 0.02},
-        "accuracy 0.600 [0.531, 0.665] on 2026-10-09, worse than 0.800 of the window before, margin 0.020; n 200",
+        "accuracy 0.600 [0.529, 0.668] on 2026-10-09, worse than 0.800 of the window before, margin 0.020; n 200",
     ),
 ]
 
@@ -64,7 +64,7 @@ def test_a_fall_alarms_once_and_recovers(store: Store, production: Production, r
     production.windows(0.6, 0.8, 0.8)
     production.judged()
     assert said(watched(store, spec(rule))) == [
-        ("recovered", "accuracy recovered: 0.800 [0.739, 0.850] on 2026-10-12; n 200")
+        ("recovered", "accuracy recovered: 0.800 [0.738, 0.853] on 2026-10-12; n 200")
     ]
     assert said(watched(store, spec(rule))) == []
     assert [(one.state, one.reference) for one in incidents(store)] == [
@@ -110,7 +110,7 @@ def test_failed_judgements_are_a_share_of_all(store: Store, production: Producti
     production.windows(0.8, failed=2)
     production.judged()
     seen = watched(store, spec(rule))
-    text = "failed judgements of accuracy 20.0% [15.0%, 26.1%] on 2026-10-02, above 5%; n 200"
+    text = "failed judgements of accuracy 20.0% [14.7%, 26.2%] on 2026-10-02, above 5%; n 200"
     assert [event for event, _ in said(seen)] == ["alarm", "recovered"] and said(seen)[0][1] == text
     assert seen.sent == [], "an incident that is over when it is seen first is not sent"
 

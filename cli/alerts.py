@@ -1,0 +1,132 @@
+"""Incidents of production: list, show and acknowledge them, and react to their alerts."""
+
+import getpass
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import click
+
+from evalflows.analysis.monitoring.incidents import acknowledge
+from evalflows.cli.documents import FORMAT, print_json
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.show import VERBOSE, VERBOSE_RUN
+from evalflows.cli.tables import Table, table
+from evalflows.cli.terminal import Text, console, echo
+from evalflows.specs.safe_text import one_line
+from evalflows.store.existing import is_store
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+from evalflows.store.queries.incidents import Incident, events_of, find_incident, incidents
+from evalflows.store.trace_records import AlertRow
+
+STYLES = {"open": "bold red", "acknowledged": "yellow", "recovered": "green"}
+NONE = "no incidents: the watch rules of trace evaluations have found nothing"
+
+
+@click.group()
+def alerts() -> None:
+    """List, show and acknowledge the incidents that watch rules found in production."""
+
+
+@alerts.command("ls")
+@click.option("--name", help="Only those of this trace evaluation.")
+@click.option("--all", "with_ended", is_flag=True, help="Also those that have recovered or were closed.")
+@FORMAT
+@VERBOSE
+def list_(name: str | None, with_ended: bool, form: str, verbose: bool) -> None:
+    """List the incidents that are not over, the last ones first."""
+    with one_line_errors(verbose):
+        found = incidents(Store(layout.root), name) if is_store(layout := Layout.at()) else []
+        shown = [incident for incident in found if with_ended or not incident.is_over]
+        if form == "json":
+            print_json({"incidents": [_document(incident) for incident in shown]})
+        elif shown:
+            console().print(_listed(shown))
+        else:
+            over = len(found)
+            echo(f"no incident is open; {over} are over: evalflows alerts ls --all" if over else NONE)
+
+
+@alerts.command("show")
+@click.argument("incident")
+@FORMAT
+@VERBOSE
+def show(incident: str, form: str, verbose: bool) -> None:
+    """Show an INCIDENT and its events, given by id or id prefix."""
+    with one_line_errors(verbose):
+        store = Store()
+        found = find_incident(store, incident)
+        events = events_of(store, found.incident_id)
+        if form == "json":
+            print_json(_document(found) | {"events": [_event(event) for event in events]})
+            return
+        out = console()
+        out.print(Text(f"{found.incident_id}  ").append(found.state, STYLES.get(found.state, "")))
+        out.print(Text(f"{found.name}, rule {found.rule!r}"))
+        for event in events:
+            out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
+        if found.state == "open":
+            echo(one_line(f"\nnext: evalflows alerts ack {found.incident_id}"))
+
+
+@alerts.command("ack")
+@click.argument("incident")
+@click.option("--by", help="Who acknowledges it. Default: the current user.")
+@click.option("--note", help="What is known, or done.")
+@click.option("--close", is_flag=True, help="End the incident: its level is the new normal, and may fall again.")
+@VERBOSE
+def ack(incident: str, by: str | None, note: str | None, close: bool, verbose: bool) -> None:
+    """Acknowledge an INCIDENT: until it is over, no alarm of the same metric and slice is sent.
+
+    Its recovery is. Alarms that are not sent are listed all the same.
+    """
+    with one_line_errors(verbose):
+        store = Store()
+        found = find_incident(store, incident)
+        row = acknowledge(store, found, by=by or getpass.getuser(), note=note, close=close)
+        echo(one_line(f"{found.incident_id}: {row.text}"))
+
+
+@alerts.command("automate")
+@click.option("--webhook", metavar="URL", help="Post each alert to this URL, as JSON.")
+@click.option("--deployment", metavar="FLOW/NAME", help="Run this deployment, with the alert as its parameter `alert`.")
+@click.option("--name", help="Only alerts of this trace evaluation.")
+@VERBOSE_RUN
+def automate(webhook: str | None, deployment: str | None, name: str | None, verbose: bool) -> None:
+    """Create or replace the automation in Prefect that reacts to alerts.
+
+    It is created on the local server, or on the API at PREFECT_API_URL. The URL is stored there as a Webhook block.
+    """
+    if (webhook is None) == (deployment is None):
+        raise click.UsageError("wanted one of --webhook and --deployment")
+    with one_line_errors(verbose):
+        from evalflows.execution.server.start import local_server
+        from evalflows.flows.alert_automation import automate_deployment, automate_webhook
+        from evalflows.flows.deployments import api_url, client_of
+
+        with client_of(api_url() or local_server().api) as client:
+            if webhook is not None:
+                made = automate_webhook(client, webhook, evaluation=name)
+            else:
+                made = automate_deployment(client, str(deployment), evaluation=name)
+        echo(one_line(f"automation {made!r} reacts to alerts"))
+
+
+def _listed(found: list[Incident]) -> Table:
+    out = table("incident", "state", "evaluation", "alarm", headings=3, wrapped=("alarm",))
+    for one in found:
+        out.add_row(one.incident_id, Text(one.state, STYLES.get(one.state, "")), one.name, one.text)
+    return out
+
+
+def _document(incident: Incident) -> dict[str, Any]:
+    return _plain(asdict(incident))
+
+
+def _event(event: AlertRow) -> dict[str, Any]:
+    return _plain(asdict(event))
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}

@@ -1,0 +1,53 @@
+"""Receive production traces from the command line."""
+
+import click
+
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.terminal import echo
+
+MEGABYTE = 1 << 20
+
+
+@click.command("receive")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; a wider one needs --token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=4318, show_default=True, help="0: any free port.")
+@click.option(
+    "--token",
+    envvar="EVALFLOWS_RECEIVER_TOKEN",
+    help="What clients must send. Better in EVALFLOWS_RECEIVER_TOKEN: other users see the arguments of a process.",
+)
+@click.option(
+    "--max-body",
+    type=click.FloatRange(0, 1024, min_open=True),
+    default=20,
+    show_default=True,
+    metavar="MB",
+    help="Largest request, as sent and after decompression.",
+)
+@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+def receive(host: str, port: int, token: str | None, max_body: float, verbose: bool) -> None:
+    """Receive production traces over HTTP, from OpenTelemetry's exporters.
+
+    A request is answered 200 when its spans are on disk; a second later they are in the store. Ctrl-C or SIGTERM ends
+    it.
+    """
+    with one_line_errors(verbose):
+        from evalflows.receiver.application import Limits, Receiver
+        from evalflows.receiver.serving import listen, serve
+        from evalflows.store.parquet import Store
+
+        body = int(max_body * MEGABYTE)
+        with listen(host, port, has_token=bool(token)) as listener:
+            store = Store()
+            url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+            receiver = Receiver(store, token or None, Limits(body=body, held=max(Limits().held, 4 * body)))
+            serve(receiver, listener, lambda: _announce(url, store.layout.root, has_token=bool(token)))
+        echo("stopped; all that was accepted is in the store")
+
+
+def _announce(url: str, root: str, *, has_token: bool) -> None:
+    echo(f"receiving traces and logs of OpenTelemetry at {url}, into {root}")
+    echo("in the application's environment:")
+    echo(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")
+    if has_token:
+        echo('  export OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer%20TOKEN"')

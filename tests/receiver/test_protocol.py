@@ -1,0 +1,240 @@
+"""Requests of OpenTelemetry's protocol, and what they are answered: only what is on disk is accepted."""
+
+import base64
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from asking import JSON, PROTOBUF, Client, body_of, names, partial
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from otlp_requests import START, in_json, logs, record, span, traces
+
+from evalflows.receiver.application import Limits
+from evalflows.store.parquet import Store
+
+KB = 1 << 10
+
+
+def stored(client: Client, store: Store) -> list[str]:
+    client.receiver.stop()
+    return names(store)
+
+
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON, "application/json; charset=utf-8"])
+def test_spans_are_accepted_in_both_encodings(kind: str, client: Client, store: Store) -> None:
+    request = traces(span("a"), span("b", span_id="0123456789abcdef"))
+    body = request.SerializeToString() if kind == PROTOBUF else in_json(request)
+    answer = client.post(body, kind)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, kind.partition(";")[0])
+    assert answer.content == (b"" if kind == PROTOBUF else b"{}")
+    assert stored(client, store) == ["a", "b"]
+    assert store.query("select span_id from source.observations where name = 'b'") == [("0123456789abcdef",)]
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_compressed_bodies_are_accepted(
+    encoding: str, compress: Callable[[bytes], bytes], client: Client, store: Store
+) -> None:
+    assert client.post(compress(body_of("a")), content_encoding=encoding).status_code == 200
+    assert stored(client, store) == ["a"]
+
+
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+def test_log_records_about_model_calls_are_accepted(kind: str, client: Client, store: Store) -> None:
+    request = logs(record("gen_ai.choice", body={"message": {"content": "hi"}}), record("other"))
+    body = request.SerializeToString() if kind == PROTOBUF else in_json(request)
+    answer = client.post(body, kind, "/v1/logs")
+    parsed = ExportLogsServiceResponse()
+    parsed = ExportLogsServiceResponse.FromString(answer.content) if kind == PROTOBUF else Parse(answer.text, parsed)
+    assert (answer.status_code, parsed.partial_success.rejected_log_records) == (200, 0)
+    assert stored(client, store) == ["gen_ai.choice"]
+
+
+def test_an_empty_request_is_accepted(client: Client, store: Store) -> None:
+    assert client.post(b"").status_code == client.post(b"{}", JSON).status_code == 200
+    assert client.post(b"{}", JSON, "/v1/logs").status_code == 200
+    assert stored(client, store) == []
+
+
+def test_spans_with_wrong_ids_are_rejected_and_the_others_accepted(client: Client, store: Store) -> None:
+    request = traces(span("a", trace_id=""), span("b", span_id="ab" * 4), span("c"))
+    answer = client.post(request.SerializeToString())
+    assert answer.status_code == 200
+    assert partial(answer) == (
+        2,
+        "span 'a': got no trace id, wanted 16 bytes; span 'b': got a span id of 4 bytes, wanted 8 bytes",
+    )
+    in_words = client.post(in_json(request), JSON).json()["partialSuccess"]
+    assert in_words == {"rejectedSpans": "2", "errorMessage": partial(answer)[1]}
+    assert stored(client, store) == ["c"]
+
+
+def test_many_rejected_spans_are_counted_and_some_named(client: Client) -> None:
+    count, reason = partial(client.post(body_of(*"abcdef", trace_id="")))
+    assert count == 6
+    assert reason.count("span '") == 3 and reason.endswith("(and 3 more)")
+
+
+def test_the_json_of_ids_is_hexadecimal_in_both_cases(client: Client, store: Store) -> None:
+    own = {"traceId": "0AF7651916CD43DD8448EB211C80319C", "spanId": "b7ad6b7169203331", "name": "a"}
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [own]}]}]}).encode()
+    assert client.post(body, JSON).status_code == 200
+    assert stored(client, store) == ["a"]
+    assert store.query("select trace_id from source.observations") == [(own["traceId"].lower(),)]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "path"),
+    [
+        (b"\xff\xff", PROTOBUF, "/v1/traces"),
+        (body_of("a")[:-3], PROTOBUF, "/v1/traces"),
+        (b"", JSON, "/v1/traces"),
+        (b"[]", JSON, "/v1/traces"),
+        (b"5", JSON, "/v1/traces"),
+        (b"{", JSON, "/v1/traces"),
+        (b'{"resourceSpans": [5]}', JSON, "/v1/traces"),
+        (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "zz"}]}]}]}', JSON, "/v1/traces"),
+        (b'{"resourceSpans": ' + b"[" * 2000 + b"]" * 2000 + b"}", JSON, "/v1/traces"),
+        (b'{"resourceLogs": [{}]}', JSON, "/v1/traces"),
+        (b'{"resourceSpans": [{}]}', JSON, "/v1/logs"),
+    ],
+)
+def test_bad_data_is_refused_in_one_line(body: bytes, kind: str, path: str, client: Client, store: Store) -> None:
+    status, reason = client.refusal(body, kind, path=path)
+    assert status == 400
+    assert reason and "\n" not in reason
+    assert stored(client, store) == []
+
+
+@pytest.mark.parametrize(("levels", "status"), [(20, 200), (450, 400)])
+def test_values_nested_too_deeply_are_refused(levels: int, status: int, client: Client, store: Store) -> None:
+    value = '{"stringValue": "x"}'
+    for _ in range(levels):
+        value = f'{{"arrayValue": {{"values": [{value}]}}}}'
+    own = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "a", "attributes": [{"key": "deep", "value": "VALUE"}]}
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [own]}]}]}).replace('"VALUE"', value)
+    assert client.post(body.encode(), JSON).status_code == status
+    assert stored(client, store) == (["a"] if status == 200 else [])
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/grpc", ""])
+def test_another_content_type_is_refused(kind: str, client: Client) -> None:
+    status, reason = client.refusal(body_of("a"), kind)
+    assert (status, reason) == (415, "got another content type, wanted application/x-protobuf or application/json")
+
+
+def test_another_content_encoding_is_refused(client: Client) -> None:
+    status, reason = client.refusal(body_of("a"), content_encoding="zstd")
+    assert (status, reason) == (415, "got another content encoding, wanted gzip or deflate, or none")
+
+
+def test_other_methods_and_paths_are_refused(client: Client) -> None:
+    assert client.http.get("/v1/traces").status_code == 405
+    assert client.post(b"", path="/v1/metrics").status_code == 404
+
+
+# sizes
+
+
+def test_a_body_above_the_limit_is_refused_and_one_below_it_accepted(served: Callable[..., Any], store: Store) -> None:
+    with served(limits=Limits(body=KB)) as client:
+        status, reason = client.refusal(body_of("x" * KB))
+        assert (status, reason.startswith("got a body of more than 1024 bytes as sent")) == (413, True)
+        assert client.post(body_of("a")).status_code == 200
+        assert stored(client, store) == ["a"]
+
+
+def test_a_body_without_a_length_is_limited_too(served: Callable[..., Any], store: Store) -> None:
+    def pieces(body: bytes) -> Iterator[bytes]:
+        yield from (body[start : start + 100] for start in range(0, len(body), 100))
+
+    with served(limits=Limits(body=KB)) as client:
+        assert client.refusal(pieces(body_of("x" * KB)))[0] == 413
+        assert client.refusal(pieces(body_of("x" * 20 * KB)))[0] == 413, "of which not all is read"
+        assert client.post(pieces(body_of("a"))).status_code == 200
+        assert stored(client, store) == ["a"]
+
+
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+def test_a_bomb_is_refused_when_it_has_grown_to_the_limit(kind: str, served: Callable[..., Any]) -> None:
+    bomb = gzip.compress(bytes(50_000 * KB))
+    with served(limits=Limits(body=100 * KB)) as client:
+        assert len(bomb) < 100 * KB
+        status, reason = client.refusal(bomb, kind, content_encoding="gzip")
+    assert (status, reason.startswith("got a body of more than 102400 bytes after decompression")) == (413, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (gzip.compress(body_of("a" * 500))[:-20], "body: its compressed data end too early"),
+        (gzip.compress(body_of("a"))[:10], "body: its compressed data end too early"),
+        (b"", "body: its compressed data end too early"),
+        (gzip.compress(body_of("a")) + b"more", "body: 4 bytes follow its compressed data"),
+        (
+            body_of("a"),
+            "body: got what cannot be decompressed (Error -3 while decompressing data: incorrect header check)",
+        ),
+    ],
+)
+def test_what_cannot_be_decompressed_whole_is_refused(body: bytes, reason: str, client: Client) -> None:
+    assert client.refusal(body, content_encoding="gzip") == (400, reason)
+
+
+# tokens
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "Bearer other",
+        "Bearer",
+        "secret",
+        "Digest secret",
+        "Basic secret",
+        f"Basic {base64.b64encode(b'secret:other').decode()}",
+    ],
+)
+def test_without_the_token_nothing_is_read(given: str | None, served: Callable[..., Any], store: Store) -> None:
+    headers = {} if given is None else {"authorization": given}
+    with served(token="secret") as client:
+        status, reason = client.refusal(body_of("a"), **headers)
+        assert (status, "secret" in reason) == (401, False)
+        assert stored(client, store) == []
+
+
+def test_the_token_is_accepted_as_a_bearers_and_as_a_password(served: Callable[..., Any], store: Store) -> None:
+    basic = base64.b64encode(b"a-public-key:secret").decode()
+    with served(token="secret") as client:
+        assert client.post(body_of("a"), authorization="Bearer secret").status_code == 200
+        assert (
+            client.post(
+                body_of("a", "b"), authorization=f"basic {basic}", path="/api/public/otel/v1/traces"
+            ).status_code
+            == 200
+        )
+        assert client.http.get("/health").status_code == 200, "probes have no token"
+        assert stored(client, store) == ["a", "b"]
+
+
+def test_without_a_token_any_is_accepted(client: Client) -> None:
+    assert client.post(body_of("a"), authorization="Bearer whatever").status_code == 200
+
+
+# clocks
+
+
+def test_spans_of_clocks_that_run_backwards_are_kept(client: Client, store: Store) -> None:
+    backwards = span("a", start=START, end=START - 10**9)
+    absurd = span("b", span_id="ab" * 8, start=2**64 - 1, end=1)
+    assert partial(client.post(traces(backwards, absurd).SerializeToString())) == (0, "")
+    assert stored(client, store) == ["a", "b"]
+    rows = store.query("select day, started_at from source.observations order by name")
+    assert rows[0] == ("2026-01-01", datetime(2026, 1, 1, tzinfo=UTC))
+    assert rows[1][0] == "2100-01-01"

@@ -1,0 +1,139 @@
+"""Means of windows from sums, as from the values themselves; and the change detector."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+from evalflows.stats import mean_estimate
+from evalflows.stats.arrays import FloatArray
+from evalflows.stats.monitoring import EFFECT, WindowSums, change_evidence, difference_interval, window_mean
+from evalflows.stats.proportions import clopper_pearson_interval, newcombe_interval
+
+
+def sums(values: FloatArray, clusters: FloatArray | None = None, weights: FloatArray | None = None) -> WindowSums:
+    numbers = np.arange(values.size) if clusters is None else clusters.astype(int)
+    w = np.ones(values.size) if weights is None else weights
+    totals, sizes = (np.bincount(numbers, weights=part) for part in (w * values, w))
+    return WindowSums(
+        n=values.size,
+        clusters=int((sizes > 0).sum()),
+        weight=float(sizes.sum()),
+        total=float(totals.sum()),
+        total_squares=float(totals @ totals),
+        products=float(totals @ sizes),
+        weight_squares=float(sizes @ sizes),
+        lowest=float(values.min(initial=math.inf)),
+        highest=float(values.max(initial=-math.inf)),
+        is_binary=bool(np.isin(values, (0, 1)).all()),
+    )
+
+
+def test_the_interval_of_yes_and_no_is_exact() -> None:
+    values = np.repeat([1.0, 0.0], [120, 30])
+    ours = window_mean(sums(values), confidence_level=0.99)
+    exact = clopper_pearson_interval(120, 150, confidence_level=0.99)
+    assert (ours.mean, ours.low, ours.high, ours.method) == pytest.approx((0.8, *exact, "exact"))
+    for share in (0.0, 1.0):
+        all_same = window_mean(sums(np.full(40, share)))
+        assert (all_same.low, all_same.high) == clopper_pearson_interval(int(40 * share), 40, confidence_level=0.95)
+
+
+def test_clusters_of_equal_values_count_once() -> None:
+    values = np.repeat(np.repeat([1.0, 0.0], [30, 10]), 5)
+    ours = window_mean(sums(values, np.repeat(np.arange(40.0), 5)))
+    low, high = clopper_pearson_interval(30, 40, confidence_level=0.95)
+    assert (ours.low, ours.high) == pytest.approx((low, high), abs=0.01) and ours.method == "cluster-robust exact"
+
+
+def test_the_standard_error_is_that_of_the_values() -> None:
+    rng = np.random.default_rng(1)
+    clusters = np.sort(rng.integers(0, 40, 200)).astype(float)
+    values = rng.normal(size=200) + rng.normal(size=40)[clusters.astype(int)]
+    for given in (None, clusters):
+        ours = window_mean(sums(values, given))
+        theirs = mean_estimate(values, None if given is None else given.tolist())
+        assert ours.mean == pytest.approx(theirs.mean) and ours.standard_error == pytest.approx(theirs.standard_error)
+        assert ours.method == ("t" if given is None else "cluster-robust t")
+
+
+def test_weights_are_as_good_as_repeated_values_for_the_mean() -> None:
+    values = np.array([1.0, 0.0, 0.0, 1.0, 1.0])
+    weighted = window_mean(sums(values, weights=np.array([1.0, 4.0, 4.0, 1.0, 1.0])))
+    assert weighted.mean == pytest.approx(3 / 11)
+    assert weighted.low is not None and weighted.high is not None and weighted.high - weighted.low > 0.6
+
+
+def test_values_that_do_not_vary_need_a_range() -> None:
+    same = sums(np.full(50, 3.0))
+    assert (window_mean(same).low, window_mean(same).reason_code) == (None, "no_spread")
+    ranged = window_mean(same, bounds=(1.0, 5.0))
+    assert ranged.low is not None and ranged.low < 3.0 < (ranged.high or 0)
+    assert window_mean(sums(np.array([1.0]))).reason_code == "too_few"
+    assert window_mean(sums(np.array([]))).mean is None
+
+
+def test_a_difference_of_shares_is_newcombes() -> None:
+    first, second = (np.repeat([1.0, 0.0], [yes, 60 - yes]) for yes in (30, 45))
+    found = difference_interval(mean_estimate(first, binary=True), mean_estimate(second, binary=True))
+    assert found == pytest.approx(newcombe_interval(30, 60, 45, 60, confidence_level=0.95))
+
+
+def by_integration(x: FloatArray, start: int, n: float, u: float, margin: float) -> float:
+    """The e-value of a change at `start`, from its definition: densities of the difference, mixed over the effects."""
+    variance = u / (n * start) + u / (n * (x.size - start))
+    difference = x[start:].mean() - x[:start].mean() + margin
+    scale = EFFECT * math.sqrt(u)
+
+    def mixed(effect: float) -> float:
+        ratio = math.exp(-effect * difference / variance - effect**2 / (2 * variance))
+        return ratio * 2 * math.exp(-(effect**2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi))
+
+    return float(integrate.quad(mixed, 0, 20 * scale)[0])
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.02])
+def test_the_evidence_is_the_largest_mixture_likelihood_ratio(margin: float) -> None:
+    x = np.array([0.8, 0.801, 0.799, 0.8, 0.8, 0.802, 0.798, 0.76, 0.77])
+    n, u = 400.0, 0.16
+    found = change_evidence(x, np.full(9, n), np.full(9, u), horizon=28, margin=margin)
+    assert np.isnan(found.e_values[:5]).all()
+    ratios = [by_integration(x, start, n, u, margin) for start in range(5, 9)]
+    assert found.e_values[-1] == pytest.approx(max(ratios), rel=1e-6)
+    assert found.starts[-1] == 5 + int(np.argmax(ratios)) == 7
+    assert found.levels[-1] == pytest.approx(0.765) and found.baselines[-1] == pytest.approx(x[:7].mean())
+
+
+def test_the_detector_looks_only_back() -> None:
+    rng = np.random.default_rng(2)
+    x, n, u = rng.normal(0.8, 0.01, 40), np.full(40, 1000.0), np.full(40, 0.16)
+    whole = change_evidence(x, n, u, horizon=10)
+    for until in (8, 20, 39):
+        part = change_evidence(x[:until], n[:until], u[:until], horizon=10)
+        assert np.array_equal(part.e_values, whole.e_values[:until], equal_nan=True)
+
+
+def test_windows_that_vary_more_than_their_samples_raise_less_evidence() -> None:
+    calm = np.array([*[0.8] * 14, 0.78])
+    rough = np.array([*[0.78, 0.82] * 7, 0.78])
+    n, u = np.full(15, 3300.0), np.full(15, 0.16)
+    assert change_evidence(calm, n, u, horizon=28).e_values[-1] > 5
+    assert change_evidence(rough, n, u, horizon=28).e_values[-1] < 2
+
+
+def test_equal_windows_are_no_evidence_and_a_failure_after_them_is_some() -> None:
+    x, n, u = np.array([*[1.0] * 10, 0.9]), np.full(11, 50.0), np.array([*[0.0] * 10, 0.09])
+    found = change_evidence(x, n, u, horizon=28, width=1.0)
+    assert found.e_values[9] < 1 and found.e_values[10] > 30
+    assert np.isnan(change_evidence(x, n, np.zeros(11), horizon=28).e_values).all(), "no variance is known"
+
+
+def test_the_average_run_length_is_that_of_the_threshold_at_least() -> None:
+    """Of quiet streams of c windows, fewer alarm than would with a run length of c."""
+    rng, c, alarms = np.random.default_rng(3), 30, 0
+    for _ in range(400):
+        passed = rng.binomial(500, 0.8, c + 5) / 500
+        found = change_evidence(passed, np.full(c + 5, 500.0), passed * (1 - passed), horizon=28, width=1.0)
+        alarms += bool(np.nanmax(found.e_values) >= c)
+    assert 0 < alarms < 0.3 * 400

@@ -1,0 +1,179 @@
+"""Open days are merged while they are written and read: no row is lost or doubled, and few files are left."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflows.store import compaction
+from evalflows.store.compaction import FAN, Compaction
+from evalflows.store.last_recorded import last_recorded
+from evalflows.store.observations import seal_past_days, write_observations
+from evalflows.store.parquet import Store
+from evalflows.store.records import now
+from evalflows.store.trace_records import ObservationRow
+
+DAY = "2026-01-01"
+ROWS = "select span_id, name from source.observations order by all"
+Observation = Callable[..., ObservationRow]
+
+
+@pytest.fixture
+def observation(make: Callable[..., Any]) -> Observation:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return lambda span_id, **fields: make(
+        "observations", **{"trace_id": "t", "span_id": span_id, "day": DAY, "source": "otlp", "started_at": at} | fields
+    )
+
+
+@pytest.fixture
+def parts(any_store: Store, observation: Observation) -> list[tuple[str, str]]:
+    """A day with FAN parts, of which each has one span that the next one sends again. Return its rows."""
+    for number in range(FAN):
+        rows = [observation(f"s{number}", name="first"), observation(f"s{number + 1}", name=f"name {number}")]
+        write_observations(any_store, rows)
+    return [(f"s{number}", "first") for number in range(FAN)] + [(f"s{FAN}", f"name {FAN - 1}")]
+
+
+def files(store: Store) -> int:
+    return len(store.open_parts("observations", DAY))
+
+
+def test_parts_of_one_size_become_one(any_store: Store, parts: list[tuple[str, str]]) -> None:
+    recorded = any_store.query("select span_id, recorded_at from source.observations order by all")
+    merging = Compaction(any_store)
+    merging.step()
+    assert files(any_store) == FAN + 1, "queries that have listed the parts may still read them"
+    assert any_store.query(ROWS) == parts
+    merging.step()
+    assert files(any_store) == FAN + 1, "what was replaced is not merged again"
+    merging.finish()
+    assert files(any_store) == 1
+    assert any_store.query(ROWS) == parts
+    assert any_store.query("select span_id, recorded_at from source.observations order by all") == recorded
+
+
+def test_few_parts_are_left_alone(store: Store, observation: Observation) -> None:
+    for number in range(FAN - 1):
+        write_observations(store, [observation(f"s{number}")])
+    merging = Compaction(store)
+    merging.step()
+    merging.finish()
+    assert files(store) == FAN - 1
+
+
+@pytest.mark.usefixtures("parts")
+def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    merging = Compaction(any_store)
+    merging.step()
+    later = time.monotonic() + compaction.GRACE_S
+    monkeypatch.setattr(time, "monotonic", lambda: later + 1)
+    merging.step()
+    assert files(any_store) == 1
+
+
+def test_a_crash_before_the_parts_are_removed_does_no_harm(any_store: Store, parts: list[tuple[str, str]]) -> None:
+    Compaction(any_store).step()
+    assert any_store.query(ROWS) == parts
+    another = Compaction(any_store)
+    another.step()
+    another.finish()
+    assert any_store.query(ROWS) == parts
+
+
+def test_a_day_may_be_sealed_before_its_replaced_parts_are_removed(
+    any_store: Store, parts: list[tuple[str, str]], observation: Observation
+) -> None:
+    merging = Compaction(any_store)
+    merging.step()
+    seal_past_days(any_store, "2026-01-02")
+    merging.finish()
+    assert any_store.query(ROWS) == parts
+    write_observations(any_store, [observation("s0", name="late")])
+    assert any_store.query(ROWS)[0] == ("s0", "late")
+
+
+def test_many_parts_are_rewritten_a_few_times_only(
+    store: Store, observation: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    merge_parts = Store.merge_parts
+
+    def noted(self: Store, table: str, owner: str, part: str, paths: list[str]) -> None:
+        written.append(len(paths))
+        merge_parts(self, table, owner, part, paths)
+
+    monkeypatch.setattr(Store, "merge_parts", noted)
+    monkeypatch.setattr(compaction, "SMALLEST", 14_000)  # little more than an empty part
+    monkeypatch.setattr(compaction, "GRACE_S", 0.0)
+    merging = Compaction(store)
+    for number in range(4 * FAN):
+        write_observations(store, [observation(f"s{number}")])
+        merging.step()
+    merging.step()
+    assert files(store) < FAN
+    assert sum(written) < 8 * FAN
+    assert len(store.query(ROWS)) == 4 * FAN
+
+
+def test_a_query_is_not_repeated_because_spans_arrived(store: Store, observation: Observation) -> None:
+    read: list[int] = []
+
+    def reading() -> int:
+        read.append(len(store.query(ROWS)))
+        write_observations(store, [observation(f"s{len(read)}")])
+        return read[-1]
+
+    assert (store.steady(reading), read) == (0, [0])
+
+
+def test_a_query_is_repeated_if_a_day_was_sealed_meanwhile(store: Store, observation: Observation) -> None:
+    write_observations(store, [observation("s0")])
+    read: list[int] = []
+
+    def reading() -> int:
+        read.append(len(store.query(ROWS)))
+        seal_past_days(store, "2026-01-02")
+        return read[-1]
+
+    assert (store.steady(reading), read) == (1, [1, 1])
+
+
+# when the newest was recorded
+
+
+def test_an_empty_store_has_no_newest_row(any_store: Store) -> None:
+    assert last_recorded(any_store, "observations") is None
+
+
+def test_the_newest_row_is_found_in_open_and_sealed_days(any_store: Store, observation: Observation) -> None:
+    newest = "select max(recorded_at) from source.observations"
+    for number, day in enumerate(["2026-01-01", "2026-01-02", "2025-12-31"]):
+        write_observations(any_store, [observation(f"s{number}", day=day)])
+        assert [(last_recorded(any_store, "observations"),)] == any_store.query(newest)
+    seal_past_days(any_store, "2026-01-02")
+    assert [(last_recorded(any_store, "observations"),)] == any_store.query(newest)
+    write_observations(any_store, [observation("late", day="2025-12-31")])
+    assert [(last_recorded(any_store, "observations"),)] == any_store.query(newest)
+
+
+def test_rows_are_recorded_after_all_before_also_if_the_clock_was_set_back(
+    store: Store, observation: Observation
+) -> None:
+    ahead = now() + timedelta(days=1)
+    store.append("observations", DAY, "p", [replace(observation("s0"), recorded_at=ahead)])
+    write_observations(store, [observation("s1")])
+    assert last_recorded(store, "observations") == ahead + timedelta(microseconds=1)
+
+
+def test_a_damaged_file_has_no_newest_row(store: Store, observation: Observation) -> None:
+    write_observations(store, [observation("s0")])
+    before = last_recorded(store, "observations")
+    write_observations(store, [observation("s1", day="2026-01-02")])
+    (path,) = store.open_parts("observations", "2026-01-02")
+    Path(path).write_bytes(b"PAR1 and nothing else")
+    assert last_recorded(store, "observations") == before

@@ -261,7 +261,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "said"), REFUSED, ids=[said for _, said in REFUSED])
 def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any], said: str) -> None:
-    given = {"name": "n", "data": [{"input": 1}], "task": lambda *, item: item} | settings
+    given: dict[str, Any] = {"name": "n", "data": [{"input": 1}], "task": lambda *, item: item} | settings
     with pytest.raises(InputError, match=said) as raised:
         get_client().run_experiment(**given)
     assert "\n" not in str(raised.value)

@@ -5,7 +5,7 @@ import inspect
 import operator
 import re
 import runpy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -220,12 +220,12 @@ def calls(source: str) -> Iterator[tuple[str, int, list[str]]]:
             yield from [(f"{owner}.{node.func.attr}", len(node.args), names)] if owner else []
 
 
-def theirs() -> Mapping[str, Any]:
+def theirs() -> dict[str, Any]:
     langfuse = pytest.importorskip("langfuse", reason="langfuse comes with the extra `others`")
     from langfuse._client.datasets import DatasetClient
     from langfuse.experiment import ExperimentResult
 
-    return vars(langfuse) | {"DatasetClient": DatasetClient, "ExperimentResult": ExperimentResult}
+    return {**vars(langfuse), "DatasetClient": DatasetClient, "ExperimentResult": ExperimentResult}
 
 
 NOT_IN_5 = {"production": {"scope"}}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, unwrapped
+from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, unwrapped, with_attributes
 
 FIRST, SECOND = Evaluation(name="length", value=3.0), Evaluation(name="tone", value="polite", comment="kind")
 
@@ -61,3 +61,12 @@ def test_an_examples_outputs_are_its_reference() -> None:
 )
 def test_a_value_that_was_wrapped_is_unwrapped_once_and_nothing_else(value: Any, wanted: object) -> None:
     assert unwrapped(value, "output") == wanted
+
+
+def test_mappings_have_attributes_at_any_depth_by_either_way() -> None:
+    output = with_attributes({"calls": [{"function": {"name": "search"}}], "none": None})
+    assert output.calls[0].function.name == output["calls"][0]["function"].name == "search"
+    assert output["calls"][0]["function"]["name"] == output.get("calls")[0].function["name"] == "search"
+    assert output.none is None and output == {"calls": [{"function": {"name": "search"}}], "none": None}
+    with pytest.raises(AttributeError, match=r"^'colour': wanted one of calls, none$"):
+        output.colour  # noqa: B018

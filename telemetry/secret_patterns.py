@@ -83,7 +83,7 @@ _API_KEYS = r"""
   | xox[a-z]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{20,} | https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,}
   | [rs]k_(?:live|test)_[A-Za-z0-9]{16,} | whsec_[A-Za-z0-9+/=]{24,}   # Stripe
   | (?:AC|SK)[0-9a-f]{32} | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}   # Twilio, SendGrid
-  | npm_[A-Za-z0-9]{36} | pypi-[A-Za-z0-9_-]{50,} | dop_v1_[0-9a-f]{64} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
+  | dop_v1_[0-9a-f]{64} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
 """
 
 _CREDENTIAL = "password|passwd|pwd|api[_-]?key|secret|secret[_-]?key|access[_-]?key|access[_-]?token|client[_-]?secret"

@@ -1,6 +1,5 @@
 """Release gates: run them, explain their decisions, and approve baselines."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
 from evalflows.store.queries.lookup import find_experiments, run_groups
+from evalflows.store.records import to_json
 
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
@@ -79,7 +79,7 @@ def gate(
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
         if against is not None:
             loaded = change_experiment(
-                loaded, [f"gates.{n}.baseline={json.dumps(against)}" for n in range(len(loaded.gates))]
+                loaded, [f"gates.{n}.baseline={to_json(against)}" for n in range(len(loaded.gates))]
             )
         store = Store()
         run_group = run_groups(store, find_experiments(store, group))[0] if group else None

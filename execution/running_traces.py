@@ -113,7 +113,8 @@ def described(spec: TraceEvaluationSpec) -> list[dict[str, Any]]:
     found += [
         {
             "name": composite.name,
-            "version": _version_with(versions, composite_version(composite, spec)),
+            "version": _version_with(versions, own := composite_version(composite, spec)),
+            "definition": own,  # its version without its evaluators
             "scope": "composite",
         }
         for composite in spec.composites

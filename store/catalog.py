@@ -49,13 +49,18 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
 def select_from(store: Store, query: str, timeout_s: float | None = None) -> duckdb.DuckDBPyRelation:
     """Run one read-only query over the views, as `select`, without the owners of damaged files.
 
-    The connection is restricted to the store.
+    The connection is restricted to the store. It has the views that the query seems to read, which takes a third of the
+    time of all, and all if that was not enough.
     """
+    names: Collection[str] | None = views_of(query) or None
     while True:
-        connection, version = store.connect(partial(_prepare, store)), store.damage_version
+        connection, version = store.connect(partial(_prepare, store, names=names)), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:
+            if names is not None and isinstance(error.__cause__, duckdb.CatalogException):
+                names = None
+                continue
             if not isinstance(error.__cause__, _ABOUT_FILES) or not store.mend(since=version):
                 raise
 
@@ -108,8 +113,8 @@ _creating = threading.Lock()  # threads share the database, and DuckDB refuses t
 _KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
 
 
-def _prepare(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
-    _create_views(connection)
+def _prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: Collection[str] | None = None) -> None:
+    _create_views(connection, names)
     _note_leases(store, connection)
 
 

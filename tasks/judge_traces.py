@@ -1,5 +1,6 @@
 """Judge production items: read a chunk of them, map it, and let every evaluator judge what it has not judged yet."""
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -67,8 +68,12 @@ def judge_traces(chunk: TraceChunk) -> Counts:
 
 
 def reopened(store: Store, owner: str) -> None:
-    """Make the sealed scores of a day open again, so that more can be added."""
-    store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
+    """Make the sealed scores of a day open again, so that more can be added; chunks of a day come here at once."""
+    with _reopening:
+        store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
+
+
+_reopening = threading.Lock()
 
 
 def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[ScoreRow]:

@@ -90,6 +90,8 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
     for folder in spool_folder(store).glob(f"{identity}-*"):
         recover(store, folder.name, ENDING_S)
     window = _new(store, spec, identity) if backfill is None else _began(store, backfill)
+    only = condition(spec.filter, spec.scope)
+    item_keys(store, spec.scope, only, window, 0)  # refuses a filter that DuckDB rejects, before anything is paid
     started_at = after(_newest_start(store, identity))
     row = WatermarkRow(
         batch_id=id_of_start("batch"),
@@ -110,7 +112,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
     )
     _write(store, row)
     again = _again(store, row, spec) if backfill is None else []
-    return Batch(row=row, spec=spec, condition=condition(spec.filter, spec.scope), window=window, again=again)
+    return Batch(row=row, spec=spec, condition=only, window=window, again=again)
 
 
 def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:

@@ -22,6 +22,7 @@ from evalflows.store.parquet import Store
 from evalflows.store.queries.metric_values import MetricValues
 from evalflows.store.queries.production_scores import (
     ProductionScores,
+    composite_definitions,
     known_evaluations,
     production_scores,
     versions_in,
@@ -80,13 +81,16 @@ def _in_window(
     if evaluator is None:
         others = ", ".join(sorted(given))
         return Reason("not_comparable", f"{metric} was scored by {others} in production, which the candidate lacks")
-    if versions[evaluator] not in given[evaluator]:
-        return _other_version(metric, evaluator, given[evaluator][0], versions[evaluator])
+    definitions = composite_definitions(store, identity)  # a composite's version includes its evaluators'
+    same = [one for one in given[evaluator] if definitions.get(one, one) == versions[evaluator]]
+    if not same:
+        then = given[evaluator][0]
+        return _other_version(metric, evaluator, definitions.get(then, then), versions[evaluator])
     for part in sorted({name for one in spec.composites if one.name == metric for name in one.metrics}):
         for name, found in versions_in(store, identity, window, part).items():
             if changed := {*found} - {versions.get(name)}:  # a composite's score does not say which version it is of
                 return _other_version(metric, name, min(changed), versions.get(name))
-    scores = production_scores(store, identity, window, metric, versions[evaluator])
+    scores = production_scores(store, identity, window, metric, same[0])
     if scores is None:
         return Reason("no_data", f"no item of version {window.version} in the window has a score of {metric}")
     if not scores.n_scored:

@@ -1,5 +1,6 @@
 """The scores of a metric in a window of production, for statistics."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,13 @@ def known_evaluations(store: Store) -> dict[str, str]:
     """Return the trace evaluations that have run: their ids, by name."""
     rows = store.query("select distinct name, evaluation_id from source.watermarks order by 1")
     return dict(rows)
+
+
+def composite_definitions(store: Store, evaluation_id: str) -> dict[str, str]:
+    """Return the versions of an evaluation's composites, each with that of its definition alone."""
+    rows = store.query("select distinct evaluators from source.watermarks where evaluation_id = ?", [evaluation_id])
+    parts = [part for (evaluators,) in rows for part in json.loads(evaluators)]
+    return {part["version"]: part["definition"] for part in parts if part.get("scope") == "composite"}
 
 
 def versions_in(store: Store, evaluation_id: str, window: ProductionBaseline, metric: str) -> dict[str, list[str]]:

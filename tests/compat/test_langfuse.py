@@ -227,6 +227,7 @@ def test_datasets_grow_item_by_item() -> None:
         items[0].run  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 def test_stored_traces_are_read(store: Store) -> None:
     tags = {"langfuse.trace.tags": ["production"]}
     write(store, [*traces(3), observation("tagged", began=BEGAN + timedelta(days=1), attributes=tags)])

@@ -96,6 +96,7 @@ def test_production_is_evaluated_as_in_langfuse(run: Run, store: Store) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_second_start_of_the_program_judges_nothing_again(run: Run, store: Store) -> None:
     write_observations(store, list(answers())[:20])
     first, second = run("production"), run("production")
@@ -143,6 +144,7 @@ def test_observations_are_evaluated_as_in_langfuse_5(run: Run, store: Store) -> 
     ]
 
 
+@pytest.mark.slow
 def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
     store: Store, prefect_api: dict[str, str]
 ) -> None:

@@ -87,6 +87,7 @@ def test_every_field_of_the_result(store: Store) -> None:
     assert result.batch_id in repr(result)
 
 
+@pytest.mark.slow
 @runs_flows
 def test_a_second_run_pays_nothing_and_has_the_same_scores(store: Store) -> None:
     write(store, traces(4))
@@ -99,6 +100,7 @@ def test_a_second_run_pays_nothing_and_has_the_same_scores(store: Store) -> None
     assert second.evaluator_stats == first.evaluator_stats
 
 
+@pytest.mark.slow
 @runs_flows
 def test_a_composite_follows_its_evaluators(store: Store) -> None:
     write(store, traces(2))
@@ -122,6 +124,7 @@ def test_a_composite_follows_its_evaluators(store: Store) -> None:
         assert values == {"size": 8 * wide, "twice": 16 * wide, "weighed": pytest.approx(0.08 * wide)}
 
 
+@pytest.mark.slow
 @runs_flows
 def test_a_composite_that_is_added_combines_the_scores_there_are(store: Store) -> None:
     write(store, traces(3))
@@ -143,6 +146,7 @@ def test_a_composite_that_is_added_combines_the_scores_there_are(store: Store) -
     assert again.item_evaluations == result.item_evaluations
 
 
+@pytest.mark.slow
 @runs_flows
 def test_the_token_judges_the_rest_and_only_that(store: Store) -> None:
     others = [observation("other", name="health-check", began=BEGAN - timedelta(days=1))]
@@ -177,6 +181,7 @@ def test_max_items_that_are_all_items_leave_none(store: Store) -> None:
     assert (result.total_items_fetched, result.has_more_items, result.resume_token) == (3, False, None)
 
 
+@pytest.mark.slow
 @runs_flows
 def test_items_that_cannot_be_mapped_or_judged_have_failed(store: Store) -> None:
     write(store, [*traces(3), observation("bare", output=None, began=BEGAN + timedelta(hours=1))])
@@ -223,6 +228,7 @@ def test_paths_map_items(store: Store) -> None:
     assert [one.value for one in result.item_evaluations["t0"]] == [2.0]
 
 
+@pytest.mark.slow
 @runs_flows
 def test_a_sample_is_a_share_of_the_traces(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     write(store, traces(60))

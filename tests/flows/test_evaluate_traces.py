@@ -75,12 +75,14 @@ def test_each_start_judges_what_is_new_since_the_last_one(store: Store) -> None:
     assert first.until is not None and second.since == nothing.until
 
 
+@pytest.mark.slow
 def test_what_still_grows_waits_until_it_has_settled(store: Store) -> None:
     write(store, traces(3))
     assert start(spec(settle_s=3600)).items_fetched == 0
     assert start(spec(settle_s=0)).items_fetched == 3
 
 
+@pytest.mark.slow
 def test_a_late_span_joins_its_trace_which_is_not_judged_again(store: Store) -> None:
     write(store, traces(2))
     start(spec())
@@ -92,6 +94,7 @@ def test_a_late_span_joins_its_trace_which_is_not_judged_again(store: Store) -> 
     assert len(scores()) == 2
 
 
+@pytest.mark.slow
 def test_a_root_that_comes_after_its_children_is_judged_when_it_is_there(store: Store) -> None:
     write(store, [observation("t0", "child", parent="root", type="tool", input=None, output=None)])
     start(spec())
@@ -114,6 +117,7 @@ def test_what_was_not_captured_is_no_blank_that_a_judge_judges(store: Store) -> 
     ]
 
 
+@pytest.mark.slow
 def test_a_changed_evaluator_judges_old_items_only_in_a_backfill(store: Store) -> None:
     write(store, traces(4))
     start(spec(evaluators=[{"use": refer(limited), "version": "1"}]))
@@ -135,6 +139,7 @@ def loud(item: Any) -> dict[str, Any]:
     return {"input": item.input, "output": f"{item.output}!"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapper", [refer(loud), {"output": "input"}])
 def test_another_mapper_judges_items_again_in_a_backfill(store: Store, mapper: Any) -> None:
     write(store, traces(2))
@@ -149,6 +154,7 @@ def test_another_mapper_judges_items_again_in_a_backfill(store: Store, mapper: A
     ]
 
 
+@pytest.mark.slow
 def test_an_added_evaluator_judges_only_what_is_new(store: Store) -> None:
     write(store, traces(2))
     start(spec())
@@ -157,6 +163,7 @@ def test_an_added_evaluator_judges_only_what_is_new(store: Store) -> None:
     assert (len(scores()), scores("brief")) == (3, {"t2": 1.0})
 
 
+@pytest.mark.slow
 def test_each_evaluation_judges_for_itself(store: Store) -> None:
     write(store, traces(3))
     start(spec())
@@ -165,6 +172,7 @@ def test_each_evaluation_judges_for_itself(store: Store) -> None:
     assert rows("select count(*), count(distinct score_id) from scores") == [(6, 6)]
 
 
+@pytest.mark.slow
 def test_a_root_of_the_day_before_that_comes_late_is_not_judged_twice(store: Store) -> None:
     midnight = BEGAN.replace(hour=0) + timedelta(days=1)
     write(store, [observation("t0", "child", parent="root", began=midnight + timedelta(seconds=1))])
@@ -174,6 +182,7 @@ def test_a_root_of_the_day_before_that_comes_late_is_not_judged_twice(store: Sto
     assert (len(judged), rows("select count(*) from scores")) == (1, [(1,)])
 
 
+@pytest.mark.slow
 def test_max_items_stops_and_the_next_start_goes_on_from_there(store: Store) -> None:
     write(store, traces(5))  # recorded at the same moment
     first = start(spec(max_items=2))
@@ -289,6 +298,7 @@ def used_search(run: RunView) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_resume_judges_the_rest_of_a_backfill(store: Store) -> None:
     write(store, traces(5))
     first = start(spec(max_items=2), newest_first=True)

@@ -111,6 +111,7 @@ def test_a_candidate_passes_or_fails_against_production(tmp_path: Path) -> None:
     assert {rule["metric"]: rule["outcome"] for rule in worse.rules} == {"right": "broken", "grade": "broken"}
 
 
+@pytest.mark.slow
 def test_sessions_that_agree_make_the_interval_wider(tmp_path: Path) -> None:
     watched([(i // 3 * 7919) % 200 < 160 for i in range(600)])  # all three of a session are the same
     one = decided(spec_of(tmp_path, mostly(0.8, 400), non_inferiority={"right": 0.5}))
@@ -122,6 +123,7 @@ def test_sessions_that_agree_make_the_interval_wider(tmp_path: Path) -> None:
     assert 2.2 < wider / if_independent < 3.8
 
 
+@pytest.mark.slow
 def test_a_version_and_a_sampled_window_are_weighed(tmp_path: Path) -> None:
     """Version 1.5 is always right and 1.4 never; of 1.5, a quarter is judged."""
     right = [i % 2 == 0 for i in range(1200)]
@@ -163,6 +165,7 @@ def test_another_version_of_the_evaluator_is_refused(tmp_path: Path) -> None:
     assert (one.conclusion, one.rules[0]["reason_code"]) == ("NOT ENOUGH EVIDENCE", "not_comparable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uses", [("right", "grade"), ("right", "right")])
 def test_a_composite_is_compared_if_all_its_parts_are_the_same(tmp_path: Path, uses: tuple[str, str]) -> None:
     watched(mostly(0.8, 300), uses=uses)
@@ -174,6 +177,7 @@ def test_a_composite_is_compared_if_all_its_parts_are_the_same(tmp_path: Path, u
         gate(spec)
 
 
+@pytest.mark.slow
 def test_an_experiment_s_dataset_may_be_production(tmp_path: Path) -> None:
     watched(mostly(0.8, 60))
     spec = spec_of(tmp_path, mostly(0.9, 60)).model_dump(mode="json", exclude={"dataset", "targets"})
@@ -188,6 +192,7 @@ def test_an_experiment_s_dataset_may_be_production(tmp_path: Path) -> None:
     assert (source, json.loads(metadata)["added"]) == ("production", 5)
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_window(tmp_path: Path) -> None:
     watched(mostly(0.8, 300))
     spec = spec_of(tmp_path, mostly(0.95, 300), baseline=None)

@@ -55,6 +55,7 @@ def test_a_budget_stops_a_batch_and_the_next_start_judges_the_rest(store: Store)
     assert statuses() == [("scored", None, N)]
 
 
+@pytest.mark.slow
 def test_what_a_judge_could_not_be_reached_for_is_judged_at_the_next_start(store: Store) -> None:
     write(store, traces(N))
     service = Service(breaks_after=N // 2)
@@ -71,6 +72,7 @@ def test_what_a_judge_could_not_be_reached_for_is_judged_at_the_next_start(store
     assert statuses() == [("scored", None, N)]
 
 
+@pytest.mark.slow
 def test_another_evaluation_finds_paid_calls_in_the_ledger(store: Store) -> None:
     write(store, traces(N))
     with serving(Endpoint(answer=Service())) as endpoint:
@@ -80,6 +82,7 @@ def test_another_evaluation_finds_paid_calls_in_the_ledger(store: Store) -> None
     assert rows("select calls, calls_cached from watermarks order by started_at") == [(N, 0), (0, N)]
 
 
+@pytest.mark.slow
 def test_a_sample_pays_for_itself_only(store: Store) -> None:
     write(store, traces(200))
     judge = {"use": "judges:says_correct", "connection": "judge", "sample_rate": 0.2}

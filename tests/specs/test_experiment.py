@@ -167,7 +167,14 @@ def test_a_missing_field_is_named(path: Path, field: str) -> None:
             {"dataset": {"path": "x", "snapshot": "y"}},
             "FILE: dataset: got path and snapshot, wanted just one of",
         ),
-        ({"dataset": {}}, "FILE: dataset: got no source, wanted one of path, function, name, snapshot and rows"),
+        (
+            {"dataset": {}},
+            "FILE: dataset: got no source, wanted one of path, function, name, snapshot, rows and traces",
+        ),
+        (
+            {"dataset": {}},
+            "FILE: dataset: got no source, wanted one of path, function, name, snapshot, rows and traces",
+        ),
         ({"targets": []}, "FILE: targets: List should have at least 1 item"),
         ({"targets": [{"kind": "chatt"}]}, "FILE: targets.0: Input tag 'chatt' found using 'kind' does not match any"),
         ({"targets": [{"name": "x"}]}, "FILE: targets.0: Unable to extract tag using discriminator 'kind'"),

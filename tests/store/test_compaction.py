@@ -67,6 +67,7 @@ def test_few_parts_are_left_alone(store: Store, observation: Observation) -> Non
 
 
 @pytest.mark.usefixtures("parts")
+@pytest.mark.slow
 def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     merging = Compaction(any_store)
     merging.step()
@@ -76,6 +77,7 @@ def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch:
     assert files(any_store) == 1
 
 
+@pytest.mark.slow
 def test_a_crash_before_the_parts_are_removed_does_no_harm(any_store: Store, parts: list[tuple[str, str]]) -> None:
     Compaction(any_store).step()
     assert any_store.query(ROWS) == parts
@@ -85,6 +87,7 @@ def test_a_crash_before_the_parts_are_removed_does_no_harm(any_store: Store, par
     assert any_store.query(ROWS) == parts
 
 
+@pytest.mark.slow
 def test_a_day_may_be_sealed_before_its_replaced_parts_are_removed(
     any_store: Store, parts: list[tuple[str, str]], observation: Observation
 ) -> None:
@@ -150,6 +153,8 @@ def test_an_empty_store_has_no_newest_row(any_store: Store) -> None:
     assert last_recorded(any_store, "observations") is None
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_the_newest_row_is_found_in_open_and_sealed_days(any_store: Store, observation: Observation) -> None:
     newest = "select max(recorded_at) from source.observations"
     for number, day in enumerate(["2026-01-01", "2026-01-02", "2025-12-31"]):

@@ -9,7 +9,8 @@ import pytest
 from catalog_rows import one, rows
 from made_traces import BEGAN, observation, traces, write
 
-from evalflows.store.observations import SHORT, day_of, last_recorded, seal_past_days, split_attributes
+from evalflows.store.last_recorded import last_recorded
+from evalflows.store.observations import SHORT, day_of, seal_past_days, split_attributes
 from evalflows.store.parquet import Store
 
 
@@ -30,16 +31,16 @@ def test_copies_in_one_write_and_in_sealed_days_are_one_row(store: Store) -> Non
 def test_each_write_is_recorded_later_than_the_one_before(store: Store) -> None:
     ahead = [replace(row, recorded_at=datetime(2100, 1, 1, tzinfo=UTC)) for row in traces(1)]
     write(store, ahead)  # its own time of recording does not count
-    first = last_recorded(store)
+    first = last_recorded(store, "observations")
     write(store, traces(1, first=1))
-    second = last_recorded(store)
+    second = last_recorded(store, "observations")
     assert first is not None and second is not None and first < second < datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def test_an_empty_store_has_no_last_recording(store: Store) -> None:
-    assert last_recorded(store) is None
+    assert last_recorded(store, "observations") is None
     write(store, [])
-    assert last_recorded(store) is None
+    assert last_recorded(store, "observations") is None
 
 
 @pytest.mark.parametrize(

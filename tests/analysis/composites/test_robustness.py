@@ -230,7 +230,9 @@ def test_an_unmet_requirement_is_reported_and_costs_under_all_weights() -> None:
 )
 def test_what_has_no_weights_says_so(change: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "function" in change:
-        monkeypatch.setattr("evalflows.tasks.combine.load", lambda _: lambda parts: sum(parts.values()) / len(parts))
+        monkeypatch.setattr(
+            "evalflows.execution.composite_scores.load", lambda _: lambda parts: sum(parts.values()) / len(parts)
+        )
     found = checks(start({"plain": PLAIN, "brief": BRIEF}, composites=[QUALITY | change]))["quality weights"]
     assert found.passed is None and said in str(found.message)
     assert "over all possible weights" not in str(found.message)

@@ -72,6 +72,7 @@ def test_a_fall_alarms_once_and_recovers(store: Store, production: Production, r
     ]
 
 
+@pytest.mark.slow
 def test_the_change_detector_says_since_when(store: Store, production: Production) -> None:
     production.windows(*STEADY, 0.8, 0.66, 0.67, 0.66)
     production.judged()
@@ -91,6 +92,7 @@ def test_the_change_detector_says_since_when(store: Store, production: Productio
     assert again.incident_id != event.incident_id
 
 
+@pytest.mark.slow
 def test_a_rise_is_no_fall_unless_lower_is_better(store: Store, production: Production) -> None:
     production.windows(*STEADY, 0.95, 0.95, 0.95)
     production.judged()
@@ -115,6 +117,7 @@ def test_failed_judgements_are_a_share_of_all(store: Store, production: Producti
     assert seen.sent == [], "an incident that is over when it is seen first is not sent"
 
 
+@pytest.mark.slow
 def test_a_slice_is_watched_by_itself(store: Store, make: Make) -> None:
     old, new = Production(store, make, n=60), Production(store, make, n=60)
     for day in range(8):
@@ -157,6 +160,7 @@ def test_a_window_with_too_few_traces_is_not_evaluated(store: Store, make: Make)
     assert seen.events == [] and len(seen.looks) == 4
 
 
+@pytest.mark.slow
 def test_an_incident_without_traces_is_closed(store: Store, production: Production) -> None:
     rule = {"threshold": "accuracy", "minimum": 0.75}
     production.windows(0.6)
@@ -170,6 +174,7 @@ def test_an_incident_without_traces_is_closed(store: Store, production: Producti
     assert watched(store, spec(rule)).events == []
 
 
+@pytest.mark.slow
 def test_an_incident_is_closed_when_its_rule_or_its_evaluator_is_gone(store: Store, production: Production) -> None:
     rule = {"threshold": "accuracy", "minimum": 0.75}
     production.windows(0.6)
@@ -182,6 +187,7 @@ def test_an_incident_is_closed_when_its_rule_or_its_evaluator_is_gone(store: Sto
     assert [event.reason_code for event in watched(store, spec("accuracy")).events] == ["rule_removed"]
 
 
+@pytest.mark.slow
 def test_an_acknowledged_incident_silences_its_metric(store: Store, production: Production) -> None:
     low, fall = {"threshold": "accuracy", "minimum": 0.75}, {"fall": "accuracy"}
     production.windows(*STEADY, 0.65)
@@ -199,6 +205,7 @@ def test_an_acknowledged_incident_silences_its_metric(store: Store, production: 
     assert [event.event for event in seen.sent] == ["recovered", "recovered"]
 
 
+@pytest.mark.slow
 def test_a_person_who_closes_a_change_accepts_its_level(store: Store, production: Production) -> None:
     production.windows(*STEADY, 0.6, 0.6)
     production.judged()

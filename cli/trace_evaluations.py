@@ -1,12 +1,17 @@
 """Judge production traces from the command line."""
 
+from collections.abc import Sequence
+from shlex import quote
+
 import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.moments import moment
 from evalflows.cli.show import CHANGES, VERBOSE_RUN
-from evalflows.cli.terminal import Text, console
+from evalflows.cli.terminal import Text, console, echo
+from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
+from evalflows.store.queries.incidents import Incident, incidents
 from evalflows.store.queries.trace_batches import batch_row
 from evalflows.store.trace_records import WatermarkRow
 
@@ -42,7 +47,10 @@ def evaluate_traces(
             from evalflows import evaluate_traces as run_flow
 
             batch = run_flow(loaded, **bounds, newest_first=backfill, resume=resume, watch=watch)
-        show_batch(batch_row(Store(), batch))
+        store = Store()
+        row = batch_row(store, batch)
+        show_batch(row)
+        show_changes(row, incidents(store, row.name))
 
 
 def show_batch(row: WatermarkRow) -> None:
@@ -57,3 +65,17 @@ def show_batch(row: WatermarkRow) -> None:
         out.print(Text("evalflows sql \"select error, count(*) from trace_scores where status = 'failed' group by 1\""))
     if row.until_id is not None:
         out.print(Text(f"stopped before the last item; --resume {row.batch_id} judges the rest, or the next start"))
+
+
+def show_changes(row: WatermarkRow, known: Sequence[Incident]) -> None:
+    """Print the incidents that began or ended with a batch, and the next command."""
+    began = [one for one in known if one.alarmed_at >= row.started_at and not one.is_over]
+    for incident in began:
+        echo(one_line(f"alarm: {incident.text}"))
+    for incident in known:
+        if incident.alarmed_at < row.started_at and incident.ended_at and incident.ended_at >= row.started_at:
+            echo(one_line(f"ended: {incident.ended}"))
+    if began:
+        echo("next: evalflows alerts ls")
+    elif row.scores_created:
+        echo(one_line(f"next: evalflows windows {quote(row.name)}"))

@@ -1,6 +1,6 @@
 """`evalflows evaluate-traces`: what it prints, and its exit codes."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,25 @@ def test_a_backfill_judges_what_began_then(store: Store, tmp_path: Path) -> None
     done = command(tmp_path, "--from", since, "--to", until)
     assert done.stdout.splitlines()[0].endswith("): 3 items, 6 scores")
     assert command(tmp_path, "--backfill").stdout.splitlines()[0].endswith("): 5 items, 4 scores")
+
+
+def test_it_says_which_incidents_began_and_ended_and_what_is_next(store: Store, tmp_path: Path) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def write_day(ago: int, output: str) -> None:
+        write(store, traces(40, first=100 * ago, output=output, began=today - timedelta(days=ago)))
+
+    (tmp_path / "watch.yaml").write_text(f"{SPEC}watch: [{{threshold: json_valid, minimum: 0.9}}]\n")
+    write_day(4, "{}")
+    assert command(tmp_path).stdout.splitlines()[-1] == "next: evalflows windows production"
+    write_day(3, "no JSON")
+    *_, alarm, following = command(tmp_path).stdout.splitlines()
+    assert alarm.startswith("alarm: json_valid 0.000 [0.000, 0.088] on ") and "below 0.9" in alarm
+    assert following == "next: evalflows alerts ls"
+    write_day(2, "{}")
+    *_, ended, following = command(tmp_path).stdout.splitlines()
+    assert ended.startswith("ended: json_valid recovered: 1.000 ")
+    assert following == "next: evalflows windows production"
 
 
 @pytest.mark.parametrize(

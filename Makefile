@@ -58,6 +58,7 @@ bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.votes
 	$(BIN)/python -m benchmarks.moving_cap
 	$(BIN)/python -m benchmarks.receiver
+	$(BIN)/python -m benchmarks.production
 	$(BIN)/python -m benchmarks.startup
 
 simulate: $(INSTALLED_DEV)

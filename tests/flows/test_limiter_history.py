@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 def test_limiter_widths_are_stored_with_their_reasons() -> None:
-    with serving(Endpoint(latency_s=0.01, answer=Service())) as endpoint:
+    with serving(Endpoint(latency_s=0.05, answer=Service())) as endpoint:
         endpoint.cap = 25
         run(spec({"judge": connection(endpoint, max_in_flight=64, attempts=8)}, **chat(), repetitions=4))
     assert endpoint.refused > 0

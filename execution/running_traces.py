@@ -72,11 +72,6 @@ _running: dict[str, RunningTraceEvaluation] = {}
 _lock = threading.Lock()
 
 
-def evaluation_id(name: str) -> str:
-    """Return the id of all batches of an evaluation's name, which begins the owner of its scores."""
-    return f"eval-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-
-
 def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
     """Check a spec as a user wrote it, and write prompts, shared connections and declared metrics into it.
 

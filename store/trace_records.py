@@ -3,6 +3,7 @@
 The same rules hold as for records.py: missing is None, times are UTC, money is USD, a Json field holds JSON text.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -149,3 +150,8 @@ class AlertRow:
     note: str | None = None
     flow_run_id: str | None = None
     recorded_at: datetime = field(default_factory=now)
+
+
+def evaluation_id(name: str) -> str:
+    """Return the id of all batches of an evaluation's name, which begins the owner of its scores."""
+    return f"eval-{hashlib.sha256(name.encode()).hexdigest()[:16]}"

@@ -13,7 +13,6 @@ from prefect.futures import PrefectFuture
 from evalflows.execution.progress import Planned, tally
 from evalflows.execution.running_traces import (
     described,
-    evaluation_id,
     forget_traces,
     prepare_traces,
     running_traces,
@@ -33,7 +32,7 @@ from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys
 from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder
-from evalflows.store.trace_records import WatermarkRow
+from evalflows.store.trace_records import WatermarkRow, evaluation_id
 from evalflows.tasks.provider_limit import check_limits
 from evalflows.tasks.start_columns import flow_run_id, id_of_start
 

@@ -7,11 +7,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from evalflows.analysis.monitoring.watch import watch
-from evalflows.execution.running_traces import described, evaluation_id
+from evalflows.execution.running_traces import described
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.incidents import write_event, write_looks
-from evalflows.store.trace_records import AlertRow
+from evalflows.store.trace_records import AlertRow, evaluation_id
 from evalflows.tasks.start_columns import flow_run_id
 
 EVENT = "evalflows.alert"

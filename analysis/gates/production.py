@@ -12,7 +12,6 @@ from evalflows.analysis.differences.experiment_pair import timed_metrics
 from evalflows.analysis.differences.metric_pairs import MetricSample
 from evalflows.analysis.gates.rules import BoundedEstimate, Interval, oriented
 from evalflows.execution.prepared import prepared_experiments
-from evalflows.execution.running_traces import evaluation_id
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
@@ -29,6 +28,7 @@ from evalflows.store.queries.production_scores import (
 )
 from evalflows.store.reasons import Reason
 from evalflows.store.records import now
+from evalflows.store.trace_records import evaluation_id
 
 SHORT = 8
 """Characters of a version that are shown."""

@@ -65,8 +65,7 @@ def test_a_program_sends_what_it_did(name: str, running: Running, store_root: Pa
     first, second = trace.of_type("generation")
     assert [(made.model, made.tokens_in, made.tokens_out) for made in (first, second)] == [("mock-1", 10, 5)] * 2
     assert (trace.tokens_in, trace.tokens_out) == (20, 10)
-    has_session = name in ("openinference", "pydantic-ai", "langfuse")
-    assert trace.session_id == ("s1" if has_session else None)
+    assert trace.session_id == "s1"
     assert trace.user_id == ("u1" if name in ("openinference", "langfuse") else None)
     assert trace.tags == (["production"] if name in ("openinference", "langfuse") else [])
     if name != "langfuse":

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from evalflows.execution.running_traces import evaluation_id
 from evalflows.store.observations import day_of, write_observations
 from evalflows.store.parquet import Store
 from evalflows.store.records import derived_id, new_id
+from evalflows.store.trace_records import evaluation_id
 
 Make = Callable[..., Any]
 START = datetime(2026, 10, 1, tzinfo=UTC)

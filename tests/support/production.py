@@ -4,11 +4,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from evalflows.execution.running_traces import evaluation_id
 from evalflows.store.observations import split_attributes, write_observations
 from evalflows.store.parquet import Store
 from evalflows.store.records import ScoreRow, derived_id
-from evalflows.store.trace_records import ObservationRow
+from evalflows.store.trace_records import ObservationRow, evaluation_id
 
 BEGAN = datetime(2026, 11, 1, 8, tzinfo=UTC)
 

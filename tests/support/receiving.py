@@ -30,7 +30,9 @@ class Running:
     def stop(self) -> str:
         """End it as a service manager does, and return what it printed."""
         self.process.send_signal(signal.SIGTERM)
-        output, _ = self.process.communicate(timeout=120)
+        assert self.process.stdout is not None
+        output = self.process.stdout.read()  # `communicate` would leave out what was read with the first line
+        self.process.wait(timeout=120)
         return output
 
     def kill(self) -> None:

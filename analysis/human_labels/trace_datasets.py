@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.analysis.human_labels.trace_order import ordered_keys
-from evalflows.execution.trace_examples import Counts, TraceExamples, check_selection
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_selection import TraceSelection
@@ -14,6 +13,9 @@ from evalflows.store.examples import Examples, draft
 from evalflows.store.ingest.datasets import Loaded, load_dataset, merge_examples, selected_examples
 from evalflows.store.parquet import Store
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
+
+if TYPE_CHECKING:
+    from evalflows.execution.trace_examples import Counts
 
 PRODUCTION = "production"
 """The source of versions of datasets that are made of traces."""
@@ -25,7 +27,7 @@ class Growth:
 
     current: str | None  # the dataset's snapshot, if nothing is added to it
     examples: Examples
-    counts: Counts
+    counts: "Counts"
     metadata: Mapping[str, Any]  # of the new version
 
 
@@ -34,6 +36,9 @@ def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) 
 
     Raise InputError if no trace meets the filter, or none of those that do can become an example.
     """
+    # late: this imports the SDK of OpenAI, which most datasets do not need
+    from evalflows.execution.trace_examples import TraceExamples, check_selection
+
     check_selection(selection)
     before = current_snapshot(store, name) if name is not None else None
     old = load_snapshot(store, before) if before else draft([])
@@ -67,7 +72,7 @@ def _examples(rows: Iterator[dict[str, Any]]) -> Examples:
     return to_examples(enumerate(rows, start=1), PRODUCTION)
 
 
-def _nothing(selection: TraceSelection, counts: Counts) -> str:
+def _nothing(selection: TraceSelection, counts: "Counts") -> str:
     got = f"got {counts.not_captured} whose input was not captured"
     if counts.failed:
         got += f", {counts.failed} that could not be mapped ({counts.first_failure})"
@@ -79,7 +84,7 @@ def _described(selection: TraceSelection) -> dict[str, Any]:
     return selection.model_dump(mode="json", exclude_none=True) | {"mask": sorted(selection.mask)}
 
 
-def _outcome(counts: Counts) -> dict[str, Any]:
+def _outcome(counts: "Counts") -> dict[str, Any]:
     names = ("duplicates", "not_captured", "failed", "unscored")
     return {
         "added": counts.added,

@@ -66,7 +66,7 @@ def test_a_program_sends_what_it_did(name: str, running: Running, store_root: Pa
     assert [(made.model, made.tokens_in, made.tokens_out) for made in (first, second)] == [("mock-1", 10, 5)] * 2
     assert (trace.tokens_in, trace.tokens_out) == (20, 10)
     assert trace.session_id == "s1"
-    assert trace.user_id == ("u1" if name in ("openinference", "langfuse") else None)
+    assert trace.user_id == (None if name == "pydantic-ai" else "u1")
     assert trace.tags == (["production"] if name in ("openinference", "langfuse") else [])
     if name != "langfuse":
         assert (trace.service, trace.version) == ("weather-bot", "1.4")

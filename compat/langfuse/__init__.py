@@ -1,7 +1,7 @@
 """Langfuse's API: `from evalflows.compat.langfuse import Evaluation, EvaluatorInputs, Langfuse, get_client`."""
 
 from evalflows.compat.langfuse import batch_evaluation, experiment
-from evalflows.compat.langfuse.absent import absent_names
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.batch_evaluation import (
     BatchEvaluationResult,
     BatchEvaluationResumeToken,
@@ -23,4 +23,4 @@ __all__ = [
     "get_client",
 ]
 
-__getattr__ = absent_names(__name__)
+__getattr__ = ABSENT.of_module(__name__)

@@ -1,7 +1,8 @@
 """Names of Langfuse's package that do not exist here, and what to use instead."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+
+from evalflows.compat.absent import Absent
 
 _TRACES = "keep Langfuse's SDK, or any other of OpenTelemetry, for tracing, and send its spans to `evalflows receive`"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"
@@ -39,19 +40,4 @@ METHODS: Mapping[str, str] = {
 }
 """Methods of the client and of datasets, and what to use instead."""
 
-
-def absent_names(module: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module: it raises ImportError for a name of Langfuse's that is absent here."""
-
-    def absent(name: str) -> Any:
-        if name in NAMES:
-            raise ImportError(f"{module}.{name}: not supported here: {NAMES[name]}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}; docs/langfuse.md lists what is supported")
-
-    return absent
-
-
-def absent_method(owner: str, name: str) -> AttributeError:
-    """Return the error for a method that an object does not have."""
-    remedy = METHODS.get(name, "docs/langfuse.md lists what is supported")
-    return AttributeError(f"{owner}.{name}: not supported here: {remedy}")
+ABSENT = Absent(NAMES, METHODS, page="docs/langfuse.md")

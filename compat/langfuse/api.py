@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from evalflows.compat.langfuse.absent import absent_method
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.items import Item
 from evalflows.compat.refusal import refusing
 from evalflows.execution.trace_items import items_of
@@ -26,7 +26,7 @@ class Traces:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method("Traces", name)
+            raise ABSENT.method("Traces", name)
 
 
 class TraceApi:
@@ -73,7 +73,7 @@ class TraceApi:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method("api.trace", name)
+            raise ABSENT.method("api.trace", name)
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Api:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method("api", name)
+            raise ABSENT.method("api", name)
 
 
 def _items(store: Store, keys: Sequence[ItemKey]) -> "list[Item]":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evalflows.compat.langfuse.absent import absent_names
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.evaluations import Evaluation, present
 from evalflows.compat.langfuse.functions import as_evaluators, as_mapper
 from evalflows.execution.trace_runs import EvaluatorInputs
@@ -12,7 +12,7 @@ from evalflows.flows.api.batch_result import BatchEvaluationResumeToken, Evaluat
 
 __all__ = ["BatchEvaluationResult", "BatchEvaluationResumeToken", "EvaluatorInputs", "EvaluatorStats"]
 
-__getattr__ = absent_names(__name__)
+__getattr__ = ABSENT.of_module(__name__)
 
 Scope = Literal["traces", "observations", "sessions"]
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse import batch_evaluation, datasets, experiment
-from evalflows.compat.langfuse.absent import absent_method
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.api import Api
 from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken, Scope
 from evalflows.compat.langfuse.datasets import ONE_RUN, DatasetClient
@@ -64,7 +64,7 @@ class Langfuse:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method("Langfuse", name)
+            raise ABSENT.method("Langfuse", name)
 
     @refusing(_add_observation_scores_to_trace="a score is about one item; judge traces with scope='traces'")
     def run_batched_evaluation(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse import experiment
-from evalflows.compat.langfuse.absent import absent_method
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.experiment import ExperimentResult
 from evalflows.compat.langfuse.items import DatasetItem, as_row, dataset_item
 from evalflows.compat.langsmith import dataset_changes, datasets
@@ -36,7 +36,7 @@ class DatasetClient:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method("DatasetClient", name)
+            raise ABSENT.method("DatasetClient", name)
 
     @refusing(experiment_id=ONE_RUN)
     def run_experiment(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evalflows.compat.langfuse.absent import absent_names
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.evaluations import Evaluation, ExperimentItemResult, evaluations_of
 from evalflows.compat.langfuse.functions import as_evaluators, as_run_evaluator, as_task
 from evalflows.compat.langfuse.items import DatasetItem, as_row, dataset_item, item_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluation", "ExperimentItemResult", "ExperimentResult"]
 
-__getattr__ = absent_names(__name__)
+__getattr__ = ABSENT.of_module(__name__)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from evalflows.compat.langfuse.absent import absent_method
+from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.views import dataset_id
 from evalflows.evaluators.subject import ExampleView, Fields, unwrapped, with_attributes
 from evalflows.specs.errors import InputError, short
@@ -103,7 +103,7 @@ class DatasetItem:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method("DatasetItem", name)
+            raise ABSENT.method("DatasetItem", name)
 
 
 def item_of(example: ExampleView, dataset: str | None) -> Any:

@@ -1,7 +1,7 @@
 """LangSmith's API: `from evalflows.compat.langsmith import Client, evaluate, traceable, wrappers`."""
 
 from evalflows.compat.langsmith import evaluation, run_helpers, run_trees, schemas, testing, wrappers
-from evalflows.compat.langsmith.absent import absent_names
+from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.langsmith.async_client import AsyncClient
 from evalflows.compat.langsmith.client import Client
 from evalflows.compat.langsmith.evaluation import (
@@ -39,4 +39,4 @@ __all__ = [
     "wrappers",
 ]
 
-__getattr__ = absent_names(__name__)
+__getattr__ = ABSENT.of_module(__name__)

@@ -1,7 +1,8 @@
 """Names of LangSmith's package that do not exist here, and what to use instead."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+
+from evalflows.compat.absent import Absent
 
 _ADDRESS = "there is one store, which EVALFLOWS_STORE names; leave it out"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"
@@ -64,19 +65,4 @@ METHODS: Mapping[str, str] = {
 }
 """Methods of the client, and what to use instead."""
 
-
-def absent_names(module: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module: it raises ImportError for a name of LangSmith's that is absent here."""
-
-    def absent(name: str) -> Any:
-        if name in NAMES:
-            raise ImportError(f"{module}.{name}: not supported here: {NAMES[name]}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}; docs/langsmith.md lists what is supported")
-
-    return absent
-
-
-def absent_method(client: object, name: str) -> AttributeError:
-    """Return the error for a method that a client does not have."""
-    remedy = METHODS.get(name, "docs/langsmith.md lists what is supported")
-    return AttributeError(f"{type(client).__name__}.{name}: not supported here: {remedy}")
+ABSENT = Absent(NAMES, METHODS, page="docs/langsmith.md")

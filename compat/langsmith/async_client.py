@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Self
 
-from evalflows.compat.langsmith.absent import absent_method
+from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.langsmith.client import Client
 
 
@@ -42,7 +42,7 @@ class AsyncClient:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method(self, name)
+            raise ABSENT.method(type(self).__name__, name)
 
     async def __aenter__(self) -> Self:
         return self

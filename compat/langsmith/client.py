@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from evalflows.compat.langsmith.absent import absent_method
+from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults
 from evalflows.compat.langsmith.dataset_methods import DatasetMethods
 from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
@@ -41,7 +41,7 @@ class Client(DatasetMethods, ExampleMethods, RunMethods):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent_method(self, name)
+            raise ABSENT.method(type(self).__name__, name)
 
     @overload
     def evaluate(

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
-from evalflows.compat.langsmith.absent import absent_names
+from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.langsmith.comparators import DynamicComparisonRunEvaluator, comparison_evaluator
 from evalflows.compat.langsmith.comparison import ComparativeExperimentResults, compare_two, evaluate_comparative
 from evalflows.compat.langsmith.datasets import as_data
@@ -40,7 +40,7 @@ __all__ = [
     "run_evaluator",
 ]
 
-__getattr__ = absent_names(__name__)
+__getattr__ = ABSENT.of_module(__name__)
 
 Pair = tuple[Any, Any] | list[Any]
 """Two experiments: their names or ids, or results of `evaluate`."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evalflows.compat.langsmith.absent import absent_names
+from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.refusal import refusing
 from evalflows.llm.wrapped import SomeClient, wrap
 
@@ -25,4 +25,4 @@ def wrap_openai(
     return wrap(client, name=chat_name)
 
 
-__getattr__ = absent_names(__name__)
+__getattr__ = ABSENT.of_module(__name__)

@@ -125,6 +125,24 @@ def client_of(endpoint: Endpoint) -> openai.OpenAI:
     return openai.OpenAI(base_url=endpoint.base_url, api_key="k")
 
 
+def ask_under_langsmith(langsmith: Any, endpoint: Endpoint) -> None:
+    """Run the program as a traced function of langsmith's, with its tags, session and user."""
+    from langsmith import traceable, tracing_context
+    from langsmith.wrappers import wrap_openai
+
+    @traceable(run_type="tool")
+    def weather(city: str) -> dict[str, str]:
+        return RESULT
+
+    @traceable(tags=["production", "beta"], metadata={"session_id": "s1", "user_id": "u1", "plan": "paid"})
+    def answered(question: str) -> str | None:
+        return ask(client, weather)
+
+    with tracing_context(enabled=True, client=langsmith), client_of(endpoint) as bare:
+        client = wrap_openai(bare)
+        answered(QUESTION)
+
+
 def ask_within_a_span(exported: Exported, endpoint: Endpoint) -> None:
     """Run the program as a step of an application with spans of its own."""
     tracer = exported.tracer_provider.get_tracer("weather-bot")

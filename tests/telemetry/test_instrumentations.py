@@ -19,9 +19,8 @@ from instrumented import (
     RESULT,
     Exported,
     answer,
-    ask,
+    ask_under_langsmith,
     ask_within_a_span,
-    client_of,
     exporting,
     instrumented,
 )
@@ -238,8 +237,7 @@ def test_langfuse() -> None:
 
 
 def ask_with_langsmith(exported: Exported, endpoint: Endpoint, **settings: Any) -> TraceView:
-    from langsmith import Client, traceable, tracing_context
-    from langsmith.wrappers import wrap_openai
+    from langsmith import Client
 
     langsmith = Client(
         api_url="http://127.0.0.1:9",
@@ -249,17 +247,7 @@ def ask_with_langsmith(exported: Exported, endpoint: Endpoint, **settings: Any) 
         **settings,
     )
 
-    @traceable(run_type="tool")
-    def weather(city: str) -> dict[str, str]:
-        return RESULT
-
-    @traceable(tags=["production", "beta"], metadata={"session_id": "s1", "user_id": "u1", "plan": "paid"})
-    def answered(question: str) -> str | None:
-        return ask(client, weather)
-
-    with tracing_context(enabled=True, client=langsmith), client_of(endpoint) as bare:
-        client = wrap_openai(bare)
-        answered(QUESTION)
+    ask_under_langsmith(langsmith, endpoint)
     langsmith.flush()
     langsmith.close()
     return exported.trace()

@@ -10,7 +10,7 @@ import pytest
 from catalog_rows import one, rows
 from endpoint import Endpoint, serving
 from exported_files import CHILD, RUN, feedback, run, written
-from instrumented import ANSWER, ARGUMENTS, CONVERSATION, QUESTION, RESULT, answer, ask, client_of
+from instrumented import ANSWER, ARGUMENTS, CONVERSATION, QUESTION, RESULT, answer, ask_under_langsmith
 
 from evalflows.store.parquet import Store
 from evalflows.store.queries.listed_traces import observations_of_trace
@@ -165,9 +165,8 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the package's own
 def test_runs_that_the_package_records_are_read(tmp_path: Path, endpoint: Endpoint) -> None:
     """Exported as its client lists them: `run.model_dump_json()`."""
-    from langsmith import Client, traceable, tracing_context
+    from langsmith import Client
     from langsmith.schemas import Run
-    from langsmith.wrappers import wrap_openai
 
     recorder = Recorder()
     langsmith = Client(
@@ -178,17 +177,7 @@ def test_runs_that_the_package_records_are_read(tmp_path: Path, endpoint: Endpoi
         info={},  # type: ignore[arg-type]
     )
 
-    @traceable(run_type="tool")
-    def weather(city: str) -> dict[str, str]:
-        return RESULT
-
-    @traceable(tags=["production", "beta"], metadata={"session_id": "s1", "user_id": "u1", "plan": "paid"})
-    def answered(question: str) -> str | None:
-        return ask(client, weather)
-
-    with tracing_context(enabled=True, client=langsmith), client_of(endpoint) as bare:
-        client = wrap_openai(bare)
-        answered(QUESTION)
+    ask_under_langsmith(langsmith, endpoint)
     langsmith.close()
     exported = [json.loads(Run(**fields).model_dump_json()) for fields in recorder.runs.values()]
     added(tmp_path, *exported)

@@ -64,7 +64,8 @@ def show_batch(row: WatermarkRow) -> None:
         out.print(Text(f"{row.items_failed} items could not be judged by any evaluator: "), end="")
         out.print(Text("evalflows sql \"select error, count(*) from trace_scores where status = 'failed' group by 1\""))
     if row.until_id is not None:
-        out.print(Text(f"stopped before the last item; --resume {row.batch_id} judges the rest, or the next start"))
+        following = "the next start" if row.kind == "schedule" else f"--resume {row.batch_id}"
+        out.print(Text(f"stopped before the last item; {following} judges the rest"))
 
 
 def show_changes(row: WatermarkRow, known: Sequence[Incident]) -> None:

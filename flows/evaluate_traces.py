@@ -42,7 +42,8 @@ def evaluate_traces(
 
     Args:
         spec: Which items to judge, and by which evaluators.
-        backfill_from: Judge the items that began since then instead, as far as no evaluator of the same version has.
+        backfill_from: Judge the items that began since then instead, the newest first, as far as no evaluator of the
+            same version has.
         backfill_to: Only those that began until then.
         newest_first: Judge all items, those that began last first.
         resume: Judge the rest of this batch, which stopped at its most items or its budget.

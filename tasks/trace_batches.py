@@ -26,7 +26,7 @@ from evalflows.store.leases.lease import Lease, leased
 from evalflows.store.observations import seal_past_days
 from evalflows.store.open_owners import open_owners
 from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_batches import last_item
+from evalflows.store.queries.trace_batches import batch_row, last_item
 from evalflows.store.queries.trace_filter import condition
 from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, scored_items, unreached
 from evalflows.store.records import ExperimentState, after, now, to_json
@@ -46,7 +46,7 @@ class Backfill:
 
     since: datetime | None = None
     until: datetime | None = None
-    newest_first: bool = False
+    newest_first: bool = False  # all items; every backfill begins with the newest
     resume: str | None = None  # the batch whose rest is judged
 
 
@@ -132,13 +132,15 @@ def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
 
 
 def _began(store: Store, backfill: Backfill) -> Window:
-    """Return the window of a backfill, or its rest behind the last item of the batch that it resumes."""
+    """Return the window of a backfill, the newest first, or the rest of the one that it resumes."""
     since, until = backfill.since, backfill.until
     if since is not None and until is not None and since >= until:
         raise InputError(f"backfill: got from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}, wanted a later end")
-    behind = None if backfill.resume is None else last_item(store, backfill.resume)
-    newest = backfill.newest_first
-    return Window(moment="started_at", since=since, until=until or now(), behind=behind, newest_first=newest)
+    behind = None
+    if backfill.resume is not None:
+        behind = last_item(store, backfill.resume)
+        since = since or batch_row(store, backfill.resume).since
+    return Window(moment="started_at", since=since, until=until or now(), behind=behind, newest_first=True)
 
 
 def _newest_start(store: Store, identity: str) -> datetime | None:

@@ -26,15 +26,18 @@ def batch_row(store: Store, batch_id: str) -> WatermarkRow:
 
 
 def last_item(store: Store, batch_id: str) -> tuple[datetime, str]:
-    """Return the moment and the id of the last item of a batch that stopped before its window's end.
+    """Return the moment and the id of the last item of a backfill that stopped before its window's end.
 
     Raise InputError for another batch.
     """
-    query = "select until, until_id from source.watermarks where batch_id = ? and until_id is not null"
+    query = "select until, until_id, kind from source.watermarks where batch_id = ? and until_id is not null"
     found = store.query(query, [batch_id])
     if not found:
         raise InputError(f"resume: got {batch_id!r}, wanted a batch that stopped before its last item")
-    return found[0][0], found[0][1]
+    until, last, kind = found[0]
+    if kind != "backfill":
+        raise InputError(f"resume: got {batch_id!r}, which is no backfill, wanted a start without resume: it goes on")
+    return until, last
 
 
 def processed_with_earlier(store: Store, row: WatermarkRow) -> int:

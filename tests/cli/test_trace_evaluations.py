@@ -36,7 +36,7 @@ def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("production (batch-") and lines[0].endswith("): 3 new items, 6 scores")
     assert lines[1:2] == ["3 composite scores"]
-    assert lines[2].startswith("stopped before the last item; --resume batch-")
+    assert lines[2] == "stopped before the last item; the next start judges the rest"
     done = command(tmp_path)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("): 1 new items, 0 scores")
@@ -69,6 +69,24 @@ def test_it_says_which_incidents_began_and_ended_and_what_is_next(store: Store, 
     *_, ended, following = command(tmp_path).stdout.splitlines()
     assert ended.startswith("ended: json_valid recovered: 1.000 ")
     assert following == "next: evalflows windows production"
+
+
+@pytest.mark.parametrize("bounds", [["--backfill"], ["--from", f"{BEGAN + timedelta(hours=1):%Y-%m-%dT%H:%M}"]])
+def test_the_rest_of_a_backfill_is_judged_as_it_says(store: Store, tmp_path: Path, bounds: list[str]) -> None:
+    write(store, traces(5, apart_s=3600.0))
+    *_, stopped, _ = command(tmp_path, *bounds, "--set", "max_items=2").stdout.splitlines()
+    option, batch = stopped.removeprefix("stopped before the last item; ").split()[:2]
+    assert stopped.endswith(" judges the rest") and option == "--resume"
+    left = 5 - 2 - (bounds[0] == "--from")
+    assert command(tmp_path, option, batch).stdout.splitlines()[0].endswith(f"): {left} items, {2 * left} scores")
+
+
+def test_a_batch_of_a_schedule_is_not_resumed(store: Store, tmp_path: Path) -> None:
+    write(store, traces(3))
+    batch = command(tmp_path, "--set", "max_items=2").stdout.partition("(")[2].partition(")")[0]
+    done = command(tmp_path, "--resume", batch)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "which is no backfill, wanted a start without resume" in done.stderr
 
 
 @pytest.mark.parametrize(

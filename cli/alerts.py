@@ -14,7 +14,7 @@ from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import is_store
+from evalflows.store.existing import existing_store, is_store
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.queries.incidents import Incident, events_of, find_incident, incidents
@@ -55,7 +55,7 @@ def list_(name: str | None, with_ended: bool, form: str, verbose: bool) -> None:
 def show(incident: str, form: str, verbose: bool) -> None:
     """Show an INCIDENT and its events, given by id or id prefix."""
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         found = find_incident(store, incident)
         events = events_of(store, found.incident_id)
         if form == "json":
@@ -82,7 +82,7 @@ def ack(incident: str, by: str | None, note: str | None, close: bool, verbose: b
     Its recovery is. Alarms that are not sent are listed all the same.
     """
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         found = find_incident(store, incident)
         row = acknowledge(store, found, by=by or getpass.getuser(), note=note, close=close)
         echo(one_line(f"{found.incident_id}: {row.text}"))

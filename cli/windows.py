@@ -14,7 +14,7 @@ from evalflows.cli.terminal import console, echo
 from evalflows.reports.figures import estimate, figure
 from evalflows.specs.safe_text import one_line
 from evalflows.specs.watching import ALL, DIMENSIONS
-from evalflows.store.parquet import Store
+from evalflows.store.existing import existing_store
 
 DAYS = {"day": 28, "hour": 2}
 """Days that are shown unless --days says otherwise."""
@@ -49,7 +49,7 @@ def windows(
     """
     with one_line_errors(verbose):
         found = window_figures(
-            Store(), evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
+            existing_store(), evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
         )
         if form == "json":
             print_json({"evaluation": evaluation, "window": window, "windows": [_document(one) for one in found]})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +89,10 @@ def test_windows_are_printed_in_80_columns(store: Store, make: Make, production:
     assert window["window_start"] == "2026-10-03T00:00:00+00:00"
     assert "no windows of 'production' with such a metric" in evalflows("windows", NAME, "--metric", "other").stdout
     assert "wanted one of: production" in evalflows("windows", "other", code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["alerts show x", "alerts ack x", "windows production"])
+def test_what_only_reads_creates_no_store(command: str, store_root: Path) -> None:
+    done = evalflows(*command.split(), code=2)
+    assert done.stderr == f"evalflows: store '{store_root}': not found, wanted an existing store\n"
+    assert not store_root.exists()

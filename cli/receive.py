@@ -1,11 +1,16 @@
 """Receive production traces from the command line."""
 
+from functools import partial
+
 import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.terminal import echo
 
 MEGABYTE = 1 << 20
+
+GRACE_S = 30
+"""Seconds that requests may take to end when the receiver is stopped."""
 
 
 @click.command("receive")
@@ -33,15 +38,16 @@ def receive(host: str, port: int, token: str | None, max_body: float, verbose: b
     """
     with one_line_errors(verbose):
         from evalflows.receiver.application import Limits, Receiver
-        from evalflows.receiver.serving import listen, serve
+        from evalflows.serving.http import listen, serve, url_of
         from evalflows.store.parquet import Store
 
         body = int(max_body * MEGABYTE)
         with listen(host, port, has_token=bool(token)) as listener:
             store = Store()
-            url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             receiver = Receiver(store, token or None, Limits(body=body, held=max(Limits().held, 4 * body)))
-            serve(receiver, listener, lambda: _announce(url, store.layout.root, has_token=bool(token)))
+            url = url_of(host, listener)
+            announce = partial(_announce, url, store.layout.root, has_token=bool(token))
+            serve(receiver.application(), listener, announce, grace_s=GRACE_S, finish=receiver.stop)
         echo("stopped; all that was accepted is in the store")
 
 

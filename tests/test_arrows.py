@@ -16,6 +16,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "evaluators": ("specs", "store.records"),
     "targets": ("specs", "store.records", "store.spilled_lines"),
     "telemetry": ("specs", "store"),
+    "serving": ("specs",),
     "receiver": ("telemetry", "store", "specs"),
     "llm": ("specs", "store"),
     "reports": ("specs", "store"),
@@ -23,12 +24,17 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "analysis": ("execution", "reports", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "tasks": ("analysis", "execution", "reports", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "flows": (
-        *("tasks", "analysis", "execution", "reports", "telemetry", "store", "specs"),
+        *("tasks", "analysis", "execution", "pages", "reports", "telemetry", "store", "specs"),
         *("evaluators.foreign", "evaluators.subject"),
     ),
     "compat": ("flows", "execution", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "pages": ("analysis", "reports", "stats", "store", "specs"),
+    "dashboard": ("pages", "analysis", "reports", "store", "specs"),
     "cli": (
         "flows",
+        "dashboard",
+        "pages",
+        "serving",
         "receiver",
         "telemetry",
         "analysis",
@@ -43,7 +49,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
 }
 """Arrows run downward only. The doors (compat, cli, pytest_plugin) also import `evalflows` itself."""
 
-DOORS = ("compat", "cli", "pytest_plugin", "receiver")
+DOORS = ("compat", "cli", "pytest_plugin", "receiver", "dashboard")
 WITH_ROOMS = ("stats", "store", "execution", "analysis", "flows")
 """Packages whose sub-packages must not import each other in a circle."""
 
@@ -54,6 +60,8 @@ ONLY_IN = {
     "openai": ("llm", "compat"),
     "scipy": ("stats",),
     "pytest": ("pytest_plugin",),
+    "jinja2": ("pages",),
+    "uvicorn": ("serving", "execution.server"),
     "great_expectations": ("execution.dataset_checks.expectations",),
 }
 

@@ -56,6 +56,7 @@ NEEDED: dict[str, set[str]] = {
     "compare --help": STORE,
     "robustness --help": STORE,
     "receive --help": set(),
+    "dashboard --help": set(),
 }
 
 

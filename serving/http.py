@@ -1,4 +1,4 @@
-"""Serving the receiver: its socket, its signals, and its end, at which all that was accepted is in the store."""
+"""Serve a Starlette application at an address, until a signal ends it."""
 
 import ipaddress
 import signal
@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
 
-from evalflows.receiver.application import Receiver
 from evalflows.specs.errors import InputError
-
-GRACE_S = 30
-"""Seconds that requests may take to end when the receiver is stopped."""
 
 
 def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
@@ -38,25 +35,42 @@ def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     return listener
 
 
-def serve(receiver: Receiver, listener: socket.socket, announce: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what was accepted. A second signal ends open requests at once.
+def url_of(host: str, listener: socket.socket) -> str:
+    """Return the URL at which a listening socket is reached by the name it was given."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
-    `announce` is called when a signal may come. Raise StorageError if what was accepted could not be written to the
-    store; it is kept for the next start.
+
+def serve(
+    application: Starlette,
+    listener: socket.socket,
+    announce: Callable[[], None],
+    *,
+    grace_s: int,
+    finish: Callable[[], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then finish. A second signal ends open requests at once.
+
+    Args:
+        application: What answers. Its lifespan, if it has one, begins before the first request.
+        listener: A listening socket.
+        announce: Called when a signal may come.
+        grace_s: Seconds that open requests may take when the server is stopped.
+        finish: Called after the last request; signals do not end the process meanwhile.
     """
     config = uvicorn.Config(
-        receiver.application(),
+        application,
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=grace_s,
         lifespan="on",
     )
     server = uvicorn.Server(config)
     with _stopping(server):
         announce()
         server.run(sockets=[listener])
-        receiver.stop()
+        if finish is not None:
+            finish()
 
 
 @contextmanager

@@ -1,0 +1,40 @@
+"""Serve the dashboard from the command line."""
+
+import click
+
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.terminal import echo
+
+GRACE_S = 5
+"""Seconds that requests may take to end when the dashboard is stopped."""
+
+
+@click.command("dashboard")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; a wider one needs --token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=4280, show_default=True, help="0: any free port.")
+@click.option(
+    "--token",
+    envvar="EVALFLOWS_DASHBOARD_TOKEN",
+    help="What browsers must send once. Better in EVALFLOWS_DASHBOARD_TOKEN: other users see a process's arguments.",
+)
+@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
+    """Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.
+
+    Ctrl-C or SIGTERM ends it.
+    """
+    with one_line_errors(verbose):
+        from evalflows.dashboard.application import application
+        from evalflows.serving.http import listen, serve, url_of
+        from evalflows.store.parquet import Store
+
+        store = Store()
+        with listen(host, port, has_token=bool(token)) as listener:
+            url = url_of(host, listener)
+            serve(
+                application(store, token or None), listener, lambda: _announce(url, store.layout.root), grace_s=GRACE_S
+            )
+
+
+def _announce(url: str, root: str) -> None:
+    echo(f"dashboard of {root}: {url}")

@@ -1,0 +1,91 @@
+"""The routes of the dashboard: an address for each page, and what people send."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from evalflows.dashboard.access import Access
+from evalflows.pages.experiments import experiments_page
+from evalflows.pages.links import Links
+from evalflows.pages.page import Page, Site
+from evalflows.pages.query import Query
+from evalflows.pages.rendering import STATIC, render, whole_page
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.parquet import Store
+
+PageOf = Callable[[Site, Query], Page]
+"""Makes a page from the parameters of its address, path and query alike. Raises InputError for wrong ones."""
+
+PAGES: Mapping[str, PageOf] = {
+    "/experiments": experiments_page,
+}
+"""The pages by their address; `{name}` is a parameter."""
+
+FRAGMENT = "fragment"
+"""The parameter with which a page is sent without its frame, to be shown within another."""
+
+_log = logging.getLogger(__name__)
+
+
+def application(store: Store, token: str | None = None) -> Starlette:
+    """Return the dashboard of a store. With a token, only who has it is answered."""
+    routes: list[BaseRoute] = [
+        Route("/", lambda _: RedirectResponse("/experiments")),
+        *(Route(path, _Shown(store, page)) for path, page in PAGES.items()),
+        Route("/health", lambda _: JSONResponse({"status": "ok"})),
+        Mount("/static", StaticFiles(directory=STATIC)),
+        Route("/{rest:path}", _Absent(store)),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(Access, token=token)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Answers with a page. Pages are made in threads, since they read files."""
+
+    store: Store
+    page: PageOf
+
+    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]  # ASGI
+        answer = await run_in_threadpool(self._answer, Request(scope))
+        await answer(scope, receive, send)
+
+    def _answer(self, request: Request) -> Response:
+        site = Site(store=self.store, links=Links())
+        query = Query.of(request.query_params.multi_items(), request.path_params)
+        try:
+            page = self.page(site, query)
+            return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site))
+        except InputError as error:
+            return _problem(site, str(error), 400)
+        except StorageError as error:
+            return _problem(site, str(error), 500)
+        except Exception:
+            _log.exception("%s", request.url.path)
+            return _problem(site, "internal error: the dashboard's standard error has the traceback", 500)
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """Answers for addresses without a page."""
+
+    store: Store
+
+    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]  # ASGI
+        answer = _problem(Site(store=self.store, links=Links()), f"{scope['path']}: no such page", 404)
+        await answer(scope, receive, send)
+
+
+def _problem(site: Site, message: str, status: int) -> Response:
+    body = render("problem.html", site, message=message)
+    return HTMLResponse(
+        whole_page(Page(title="Not found" if status == 404 else "This cannot be shown", body=body), site), status
+    )

@@ -1,0 +1,108 @@
+"""A value over time with its intervals, and the same without axes for the cell of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from markupsafe import Markup
+
+from evalflows.pages.charts.svg import Scale, domain, drawing, element
+from evalflows.reports.figures import figure
+
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A value at a time. One that is missing leaves a gap."""
+
+    at: datetime
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    title: str  # in words
+    kind: str = ""  # `better`, `worse` or empty: the colour
+    is_break: bool = False  # values from here on are not comparable with earlier ones
+    href: str | None = None
+
+
+def timeline(
+    points: Sequence[Point],
+    metric: str,
+    title: str,
+    *,
+    bounds: Sequence[float] = (),
+    width: int = 640,
+    height: int = 200,
+) -> Markup:
+    """Draw points in order of time, with intervals; a dashed line stands where versions changed, or for a bound."""
+    y = Scale(*domain([*_ends(points), *bounds]), height - BOTTOM, TOP)
+    x = _times(points, LEFT, width - RIGHT)
+    parts = [
+        drawn
+        for tick in y.ticks()
+        for drawn in (
+            element("line", class_="grid", x1=LEFT, x2=width - RIGHT, y1=y(tick), y2=y(tick)),
+            element("text", figure(tick, metric), class_="tick", x=LEFT - 6, y=y(tick) + 4, text_anchor="end"),
+        )
+    ]
+    parts += [element("line", class_="mark", x1=LEFT, x2=width - RIGHT, y1=y(bound), y2=y(bound)) for bound in bounds]
+    parts += [element("line", class_="break", x1=at, x2=at, y1=TOP, y2=height - BOTTOM) for at in _breaks(points, x)]
+    parts += _lines(points, x, y)
+    for point, at in zip(points, x, strict=True):
+        parts += _point(point, at, y)
+    if points:
+        for place, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
+            day = f"{points[place].at:%Y-%m-%d}"
+            parts.append(element("text", day, class_="tick", x=x[place], y=height - 6, text_anchor=anchor))
+    return drawing(width, height, title, *parts, class_="chart timeline")
+
+
+def sparkline(values: Sequence[float | None], title: str, *, width: int = 80, height: int = 20) -> Markup:
+    """Draw values in order, without axes; None leaves a gap."""
+    y, step = Scale(*domain(values), height - 3, 3), (width - 8) / max(len(values) - 1, 1)
+    places = [4 + step * place for place in range(len(values))]
+    points = [Point(at=datetime.min, value=value, title="") for value in values]
+    parts = _lines(points, places, y)
+    if points and points[-1].value is not None:
+        parts.append(element("circle", class_="dot", cx=places[-1], cy=y(points[-1].value), r=2.5))
+    return drawing(width, height, title, *parts, class_="chart sparkline")
+
+
+def _ends(points: Sequence[Point]) -> list[float | None]:
+    return [value for point in points for value in (point.value, point.low, point.high)]
+
+
+def _times(points: Sequence[Point], start: float, end: float) -> list[float]:
+    """Return each point's place, by its time; evenly if all have the same time."""
+    seconds = [point.at.timestamp() for point in points]
+    if not seconds or seconds[0] == seconds[-1]:
+        return [start + (end - start) * (place + 0.5) / len(points) for place in range(len(points))]
+    scale = Scale(seconds[0], seconds[-1], start + 8, end - 8)
+    return [scale(second) for second in seconds]
+
+
+def _breaks(points: Sequence[Point], x: Sequence[float]) -> list[float]:
+    """Return where the lines of breaks stand: between a point and the one before."""
+    return [(x[place - 1] + x[place]) / 2 for place, point in enumerate(points) if point.is_break and place]
+
+
+def _lines(points: Sequence[Point], x: Sequence[float], y: Scale) -> list[Markup]:
+    """Draw the line through the points; a missing value and a break interrupt it."""
+    runs: list[list[str]] = [[]]
+    for point, at in zip(points, x, strict=True):
+        if point.value is None or point.is_break:
+            runs.append([])
+        if point.value is not None:
+            runs[-1].append(f"{at:.1f},{y(point.value):.1f}")
+    return [element("polyline", class_="line", points=" ".join(run)) for run in runs if len(run) > 1]
+
+
+def _point(point: Point, x: float, y: Scale) -> list[Markup]:
+    if point.value is None:
+        return []
+    parts = [element("title", point.title), element("circle", class_="dot", cx=x, cy=y(point.value), r=4)]
+    if point.low is not None and point.high is not None:
+        parts.insert(1, element("line", class_="interval", x1=x, x2=x, y1=y(point.low), y2=y(point.high)))
+    group = element("g", *parts, class_=f"point {point.kind}".strip())
+    return [element("a", group, href=point.href) if point.href else group]

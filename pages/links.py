@@ -1,0 +1,55 @@
+"""Where links lead: to pages of the dashboard, or nowhere in a report that stands alone."""
+
+from collections.abc import Sequence
+from urllib.parse import quote, urlencode
+
+Value = str | int | Sequence[str] | None
+
+
+class Links:
+    """Links between the pages of a dashboard. Each method returns an address, or None where there is no such page."""
+
+    def page(self, *parts: str, **query: Value) -> str | None:
+        """Return the address of a page: `page("experiments", identity)`; without a query's empty values."""
+        path = "/" + "/".join(quote(part, safe="") for part in parts)
+        return f"{path}?{text}" if (text := query_text(**query)) else path
+
+    def experiment(self, identity: str) -> str | None:
+        return self.page("experiments", identity)
+
+    def example(self, experiment: str, example: str, repetition: int | None = None) -> str | None:
+        return self.page("experiments", experiment, "example", id=example, repetition=repetition)
+
+    def compare(self, baseline: str, *candidates: str, **query: Value) -> str | None:
+        return self.page("compare", baseline=baseline, candidate=candidates, **query)
+
+    def comparison(self, identity: str, **query: Value) -> str | None:
+        return self.page("pairwise", identity, **query)
+
+    def decision(self, identity: str) -> str | None:
+        return self.page("decisions", identity)
+
+    def judge(self, evaluator: str, **query: Value) -> str | None:
+        return self.page("judges", evaluator, **query)
+
+    def incident(self, identity: str) -> str | None:
+        return self.page("production", "incidents", identity)
+
+
+class NoLinks(Links):
+    """The links of a report that is one file: none."""
+
+    def page(self, *parts: str, **query: Value) -> str | None:
+        return None
+
+
+def query_text(**query: Value) -> str:
+    """Return a query string; lists give a name several times, None and empty texts are left out."""
+    pairs = [
+        (name, str(value)) for name, values in query.items() for value in _listed(values) if value not in (None, "")
+    ]
+    return urlencode(pairs)
+
+
+def _listed(value: Value) -> Sequence[str | int | None]:
+    return value if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]

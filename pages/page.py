@@ -1,0 +1,34 @@
+"""What a page is made of, and what it is made from."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from markupsafe import Markup
+
+from evalflows.pages.links import Links
+from evalflows.store.parquet import Store
+from evalflows.store.records import now
+
+Section = Literal[
+    "experiments", "compare", "pairwise", "decisions", "over_time", "judges", "production", "review", "none"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What every page is made from: a store, and where links lead."""
+
+    store: Store
+    links: Links
+    now: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page, without the frame around it."""
+
+    title: str
+    section: Section = "none"
+    body: Markup
+    refresh_s: int | None = None  # seconds after which its content may have changed; None: it is final

@@ -1,0 +1,87 @@
+"""Jinja templates. Every text is escaped for HTML, and its control and bidi characters are shown as escapes."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from evalflows.pages.charts import domain, histogram, share_bar, sparkline, timeline, whisker
+from evalflows.pages.page import Page, Site
+from evalflows.pages.texts import clipped, fields_of, shown_text
+from evalflows.reports.figures import figure, p_text
+from evalflows.reports.names_apart import when
+from evalflows.reports.results import conclusion_text
+from evalflows.specs.safe_text import escaped
+
+FOLDER = Path(__file__).parent
+STATIC = FOLDER / "static"
+
+MISSING = "-"
+"""What stands for a value that is missing."""
+
+CHARTS = (domain, histogram, share_bar, sparkline, timeline, whisker)
+"""What templates draw with."""
+
+SECTIONS = (
+    ("experiments", "Experiments"),
+    ("compare", "Compare"),
+    ("pairwise", "Pairwise"),
+    ("decisions", "Decisions"),
+    ("over_time", "Over time"),
+    ("judges", "Judges"),
+    ("production", "Production"),
+    ("review", "Review"),
+)
+"""The navigation: a page's section, and its name."""
+
+
+def render(template: str, site: Site, **values: Any) -> Markup:
+    """Return a template with these values; `site`, `links` and `now` are always there."""
+    return Markup(_environment().get_template(template).render(site=site, links=site.links, now=site.now, **values))
+
+
+def whole_page(page: Page, site: Site) -> str:
+    """Return a page with the dashboard's frame: its navigation, style and script."""
+    return render(
+        "layout.html", site, page=page, sections=SECTIONS, style=versioned("style.css"), script=versioned("script.js")
+    )
+
+
+@cache
+def versioned(name: str) -> str:
+    """Return the address of a static file, which changes with its content so that browsers may keep it."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?v={digest}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "figure": figure,
+        "p": p_text,
+        "when": when,
+        "clipped": clipped,
+        "fields": fields_of,
+        "shown_text": shown_text,
+        "conclusion": conclusion_text,
+    }
+    environment.globals |= {"missing": MISSING} | {drawn.__name__: drawn for drawn in CHARTS}
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return what a template's expression prints: texts with visible control characters, and a dash for None."""
+    if value is None:
+        return MISSING
+    return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,87 @@
+// What pages do beyond links and forms: they fill in while an experiment runs, and rows are reached by keyboard.
+// Every page works without it.
+"use strict";
+
+const typing = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
+
+// A table with `data-rows`: j and k, or the arrows, move between rows; Enter opens the row's first link or details.
+const rows = () => [...document.querySelectorAll("table[data-rows] > tbody > tr[tabindex]")];
+
+function moveRow(step) {
+  const all = rows();
+  if (!all.length) return false;
+  const at = all.indexOf(document.activeElement.closest("tr[tabindex]"));
+  const next = all[Math.min(all.length - 1, Math.max(0, at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step))];
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+const KEYS = {
+  j: () => moveRow(1),
+  k: () => moveRow(-1),
+  n: () => follow('a[rel="next"]'),
+  p: () => follow('a[rel="prev"]'),
+};
+
+function follow(selector) {
+  const link = document.querySelector(selector);
+  if (link) link.click();
+  return Boolean(link);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (event.key === "Enter" && event.target.matches("tr[tabindex]")) {
+    const opener = event.target.querySelector("summary, a[href]");
+    if (opener) opener.click();
+    return;
+  }
+  const act = KEYS[event.key];
+  if (act && act()) event.preventDefault();
+});
+
+// A form with `data-auto` is sent when a choice changes.
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form[data-auto]");
+  if (form) form.requestSubmit();
+});
+
+// `data-load` on a <details>: its content is fetched when it is opened for the first time.
+document.addEventListener(
+  "toggle",
+  async (event) => {
+    const details = event.target;
+    const address = details.dataset?.load;
+    if (!address || !details.open || details.dataset.loaded) return;
+    details.dataset.loaded = "yes";
+    const holder = details.querySelector("[data-content]");
+    try {
+      const answer = await fetch(address, { headers: { Accept: "text/html" } });
+      holder.innerHTML = answer.ok ? await answer.text() : "<p>This could not be loaded.</p>";
+    } catch {
+      holder.textContent = "This could not be loaded.";
+      delete details.dataset.loaded;
+    }
+  },
+  true,
+);
+
+// A page that may change is fetched again, and its content replaced, unless somebody works in it.
+const refresh = Number(document.body.dataset.refresh || 0);
+if (refresh) setInterval(fillIn, refresh * 1000);
+
+async function fillIn() {
+  const main = document.querySelector("main");
+  const busy = document.hidden || (document.activeElement !== document.body && main.contains(document.activeElement) && document.activeElement !== main);
+  if (busy || main.querySelector("details[open]") || String(getSelection())) return;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    main.replaceChildren(...fresh.querySelector("main").childNodes);
+    if (!fresh.body.dataset.refresh) location.reload();
+  } catch {
+    // the server has ended; the page stays as it is
+  }
+}

@@ -1,0 +1,1 @@
+"""Serving HTTP on this machine: a socket, its signals, and a clean end."""

@@ -16,7 +16,10 @@ COMMANDS = {
         "Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.",
     ),
     "ls": ("show:ls", "List experiments and comparisons, newest first."),
-    "dashboard": ("dashboard:dashboard", "Serve the dashboard: pages about experiments and production, and review."),
+    "dashboard": (
+        "dashboard:dashboard",
+        "Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.",
+    ),
     "sql": ("sql:sql", "Run a SQL QUERY on the store."),
     "dataset": ("dataset:dataset", "Add, list, show and compare datasets."),
     "export": ("export:export", "Export data from the store."),

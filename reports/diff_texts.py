@@ -15,7 +15,7 @@ HEADINGS: dict[Change, str] = {
     "improved": "better",
     "flipped": "flipped under the same version",
     "changed": "other labels",
-    "missing": "missing",
+    "missing": "missing on a side",
     "same": "the same",
     "not_applicable": "not applicable",
 }

@@ -1,4 +1,4 @@
-"""Print docs/tables.md, made from the marts and docs/tables.yaml: `.venv/bin/python docs/tables.py > docs/tables.md`."""
+"""Print docs/tables.md, from the marts and docs/tables.yaml: `.venv/bin/python docs/tables.py > docs/tables.md`."""
 
 import textwrap
 from collections.abc import Iterator

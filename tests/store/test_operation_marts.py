@@ -13,6 +13,9 @@ from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
 
 
+NO_CALLS = {"calls": 0, "calls_cached": 0}
+
+
 def found(store: Store, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in ask_arrow(store, query, []).to_pylist()]
 
@@ -117,7 +120,7 @@ def test_a_judge_s_controls_people_and_spread(store: Store, filler: Filler, make
     ]
     filler.scores("exp-1", *rows)
     for minute, passed in ((10, True), (20, False), (90, True)):  # the last one belongs to another experiment
-        observed = to_json({"difference": 0.25, "low": -0.1, "high": 0.6})
+        result = {"observed": to_json({"difference": 0.25, "low": -0.1, "high": 0.6}), "passed": passed}
         of = {"batch_id": f"b{minute}", "subject_kind": "judge", "subject_id": "judge", "name": "controls"}
         at = START + timedelta(minutes=minute)
         check = make(

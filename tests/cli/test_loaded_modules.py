@@ -34,7 +34,7 @@ NEEDED: dict[str, set[str]] = {
     "ls": STORE,
     "show kept": STORE,
     "diff --help": STORE,
-    "diff kept-long kept-brief": {*STORE, "pandas", "scipy"},  # pyarrow makes arrays with it
+    "diff kept-long kept-brief": {*STORE, "scipy"},
     "sql": STORE,
     "sql select\t1": STORE,
     "explain release": STORE,

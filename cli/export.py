@@ -1,8 +1,5 @@
 """Export data from the store. Does not load Prefect."""
 
-import os
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -10,8 +7,8 @@ import click
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
-from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import json_text
+from evalflows.store.exports.whole_files import whole_file
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.queries.preferences import preferences_of
@@ -45,16 +42,5 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
 
 
 def _write(target: Path, text: str) -> None:
-    """Write a temporary file and rename it, so the file is complete or absent. Raise InputError if that fails."""
-    temporary = target.parent / f".{target.name}.{secrets.token_hex(6)}.tmp"
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):  # renamed already, or never created
-            temporary.unlink()
+    with whole_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -144,6 +144,11 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def identifier(name: str) -> str:
+    """Return a SQL name, quoted."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _table(name: str) -> Table:
     if name not in TABLES:
         raise KeyError(f"table {name!r}: wanted one of {', '.join(TABLES)}")

@@ -142,10 +142,10 @@ def _kept(target: Path, root: str) -> dict[str, _Kept]:
     """
     if not target.exists():
         return {}
-    if not target.is_file() or Path(f"{target}.wal").exists():
-        raise InputError(
-            f"{target}: got a folder, or a file that another program writes, wanted a file that none has open"
-        )
+    if not target.is_file():
+        raise InputError(f"{target}: got a folder, wanted a file")
+    if Path(f"{target}.wal").exists():  # DuckDB would apply its changes to the new file
+        raise InputError(f"{target}: another program writes it ({target}.wal exists), wanted a file that is closed")
     try:
         with duckdb.connect(str(target), read_only=True) as connection:
             noted = connection.execute("select name, state, rows, store from source.exported").fetchall()

@@ -3,6 +3,9 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import zipfile
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,9 @@ def fill(root: Path) -> Store:
 
 def _label(store: Store) -> None:
     """Two people's labels of ten runs, of which one differs from the score."""
-    query = "select run_id, experiment_id, example_id, value from run_values where metric = 'contains' order by 1 limit 10"
+    query = (
+        "select run_id, experiment_id, example_id, value from run_values where metric = 'contains' order by 1 limit 10"
+    )
     with connect(store.layout.root) as catalog:
         runs = catalog.execute(query).fetchall()
     labels: list[Any] = []
@@ -69,3 +74,14 @@ def _add_hostile(store: Store) -> None:
     store.append("outputs", identity, "p", outputs)
     filler.scores(identity, *scores)
     store.seal(identity, [table for table in EXPERIMENT_TABLES if table != "experiments"])
+
+
+def comparable(rows: Iterable[Iterable[Any]]) -> list[list[Any]]:
+    """Rows whose numbers are equal where they differ in type, or by what summing in another order changes."""
+    return [[_comparable(value) for value in row] for row in rows]
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
+        return f"{float(value):.9g}"
+    return value.timestamp() if isinstance(value, datetime) else value

@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from markupsafe import Markup
 
 from evalflows.analysis.differences.kept_comparisons import KeptComparison, kept_comparisons
 from evalflows.pages.comparable import beside, by_dataset
@@ -16,7 +13,7 @@ from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
 from evalflows.reports.change_queries import CHANGES
 from evalflows.reports.example_changes import ExampleChange
-from evalflows.reports.side_by_side import RowFilter, found_examples, side_by_side, wanted_examples
+from evalflows.reports.side_by_side import found_examples, side_by_side, wanted_examples
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
 

@@ -59,7 +59,7 @@ def counted(diff: ExperimentsDiff) -> list[Change]:
 
 
 def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[tuple[Change, int]]]:
-    """Return how many examples changed in which way by a metric, for each candidate; without those of which none did."""
+    """Return how many examples changed in which way by a metric, for each candidate; without counts of 0."""
     return {
         one.candidate_experiment_id: [(change, count) for change in LINKED if (count := getattr(one, change))]
         for one in diff.counts

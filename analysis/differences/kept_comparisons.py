@@ -1,4 +1,4 @@
-"""Diffs and changes of stored experiments, kept in the process for as long as the rows that they rest on are the same."""
+"""Diffs and changes of stored experiments, kept in the process while the rows that they rest on are the same."""
 
 import threading
 from collections import OrderedDict

@@ -40,9 +40,9 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     """
     store = Store(root)
     if restricted:
-        return store.connect(partial(_prepare, store))
+        return store.connect(partial(prepare, store))
     connection = store.connect()
-    _prepare(store, connection)
+    prepare(store, connection)
     return connection
 
 
@@ -54,7 +54,7 @@ def select_from(store: Store, query: str, timeout_s: float | None = None) -> duc
     """
     names: Collection[str] | None = views_of(query) or None
     while True:
-        connection, version = store.connect(partial(_prepare, store, names=names)), store.damage_version
+        connection, version = store.connect(partial(prepare, store, names=names)), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:
@@ -105,7 +105,7 @@ def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]
             if not wanted <= known:
                 _create_views(catalog, wanted - known)
         if wanted & {"experiments", "comparison_sets"}:
-            _note_leases(store, catalog)
+            note_leases(store, catalog)
         yield catalog
 
 
@@ -113,12 +113,13 @@ _creating = threading.Lock()  # threads share the database, and DuckDB refuses t
 _KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
 
 
-def _prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: Collection[str] | None = None) -> None:
+def prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: Collection[str] | None = None) -> None:
+    """Create the views of these names, all by default, over a schema `source`; which leases are held is as of now."""
     _create_views(connection, names)
-    _note_leases(store, connection)
+    note_leases(store, connection)
 
 
-def _note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
+def note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     """Tell a connection which run groups and comparisons a process works on now."""
     names = ", ".join(map(quoted, held_leases(store)))
     connection.execute(f"set variable held_leases = [{names}]::varchar[]")

@@ -139,7 +139,8 @@ select experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, 
        e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at, d.decision_id, d.gate,
        d.conclusion
 from experiments e left join decided d using (experiment_id)
-where ($1::varchar is null or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
+where ($1::varchar is null
+       or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
   and ($2::varchar is null or e.dataset_name = $2) and list_has_all(e.tags, $3::varchar[])
   and ($4::varchar is null or e.state = $4) and ($5::varchar is null or d.conclusion = $5)
   and ($6::timestamptz is null or e.started_at >= $6)

@@ -2,7 +2,7 @@
 
 Opening a Parquet file for each of 2,000 experiments takes seconds. Their rows take some MB, so a process keeps a copy,
 which follows the files: before each query all files of these tables are listed, an owner's rows are read again if the
-state of any of its files changed, and all are if the known damage changed. So a query sees what was there when it began.
+state of any of its files changed, and all are if the known damage changed. A query sees what is there when it begins.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -25,7 +25,7 @@ from evalflows.store.schemas import TABLES
 SMALL = ("experiments", "estimates", "verdicts", "decisions")
 """The tables that are copied: some rows for each experiment, none for each example."""
 
-VIEWS = (*SMALL, "gate_decisions")
+VIEWS = frozenset((*SMALL, "gate_decisions"))
 """The views that read no other tables."""
 
 MAX_STORES = 4

@@ -39,5 +39,6 @@ def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
                 found = examples.filter(condition).project("place").fetchall()  # filter() parses an expression only
         except duckdb.Error as error:
             wanted = f"wanted a condition on {COLUMNS}, such as metadata->>'topic' = 'billing'"
-            raise InputError(f"where {condition!r}: {' '.join(str(error).split())}; {wanted}") from error
+            first, *_ = str(error).splitlines()  # the others point into a query of ours
+            raise InputError(f"where {condition!r}: {first}, {wanted}") from error
     return sorted(place for (place,) in found)

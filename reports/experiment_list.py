@@ -133,12 +133,12 @@ _LIST = """
 with decided as (
     select candidate_experiment_id as experiment_id, arg_max(decision_id, decided_at) as decision_id,
            arg_max(gate, decided_at) as gate, arg_max(conclusion, decided_at) as conclusion
-    from decisions group by candidate_experiment_id
+    from staging.decisions group by candidate_experiment_id
 )
 select experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, e.dataset_name,
        e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at, d.decision_id, d.gate,
        d.conclusion
-from experiments e left join decided d using (experiment_id)
+from staging.experiments e left join decided d using (experiment_id)
 where ($1::varchar is null
        or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
   and ($2::varchar is null or e.dataset_name = $2) and list_has_all(e.tags, $3::varchar[])
@@ -149,13 +149,13 @@ order by e.started_at desc, experiment_id desc limit $7 offset $8
 
 _METRICS = """
 with lines as (
-    select distinct name, target from experiments where list_contains($1, experiment_id)
+    select distinct name, target from staging.experiments where list_contains($1, experiment_id)
 ), points as (
     select e.experiment_id, e.run_group, t.*exclude (experiment_id, reason, reason_code),
            lag(t.mean) over run as previous,
            lag(t.evaluator_version) over run = t.evaluator_version as same_version,
            list(t.mean) over (run rows between $3 - 1 preceding and current row) as history
-    from experiments e semi join lines using (name, target) join estimates t using (experiment_id)
+    from staging.experiments e semi join lines using (name, target) join staging.estimates t using (experiment_id)
     where t.slice is null
     window run as (partition by e.name, e.target, t.metric order by e.started_at, e.experiment_id)
 )
@@ -163,18 +163,18 @@ select p.experiment_id, p.metric, p.mean, p.ci_low, p.ci_high, p.n_examples,
        case when p.same_version then p.previous end, p.history, b.target, v.difference, v.ci_low, v.ci_high,
        v.conclusion, v.reason_code
 from points p
-left join verdicts v
+left join staging.verdicts v
     on v.run_group = p.run_group and v.candidate_experiment_id = p.experiment_id and v.metric = p.metric
        and v.slice is null and v.decision_id is null and v.comparison_id is null
-left join experiments b on b.experiment_id = v.baseline_experiment_id
+left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
 where list_contains($1, p.experiment_id)
 order by coalesce(list_position($2, p.metric), 0), p.metric
 """
 
-_DATASETS = "select distinct dataset_name from experiments where dataset_name is not null order by 1"
+_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
 
-_TAGS = "select tag, count(*) from (select unnest(tags) as tag from experiments) group by tag order by 2 desc, 1"
+_TAGS = "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
 
 _NAMES = """
-select metric from estimates where slice is null group by metric order by coalesce(list_position($1, metric), 0), metric
+select metric from staging.estimates where slice is null group by metric order by coalesce(list_position($1, metric), 0), metric
 """

@@ -105,7 +105,7 @@ def _empty(store: Store) -> duckdb.DuckDBPyConnection:
     """Return a database in which the views read tables without rows."""
     database = duckdb.connect()
     database.execute("set timezone = 'UTC'")
-    database.execute("create schema source")
+    database.execute("create schema source; create schema staging")
     with store.cursor() as connection:
         for table in SMALL:
             database.register("read", connection.sql(f"select * from source.{table} limit 0").to_arrow_table())

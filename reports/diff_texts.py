@@ -17,6 +17,7 @@ HEADINGS: dict[Change, str] = {
     "changed": "other labels",
     "missing": "missing",
     "same": "the same",
+    "not_applicable": "not applicable",
 }
 
 MOST_SHOWN = 600

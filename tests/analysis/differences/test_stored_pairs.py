@@ -79,7 +79,8 @@ def three(past: Past, **changes: Sequence[Any]) -> list[ExperimentRow]:
 def test_p_values_are_adjusted_over_all_candidates_and_metrics() -> None:
     past = Past()
     rows = three(past)
-    found = [row for row in verdicts_between(MetricReader(past.store), rows[0], rows[1:]) if row.p_value and row.metric != "length"]
+    verdicts = verdicts_between(MetricReader(past.store), rows[0], rows[1:])
+    found = [row for row in verdicts if row.p_value is not None and row.metric != "length"]
     p_values = np.array([row.p_value for row in found])
     assert len(p_values) == 6, "two candidates, three metrics"
     order, holm, highest = np.argsort(p_values), np.empty(6), 0.0

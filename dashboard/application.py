@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
+from evalflows.pages.experiment import experiment_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
@@ -26,6 +27,7 @@ PageOf = Callable[[Site, Query], Page]
 
 PAGES: Mapping[str, PageOf] = {
     "/experiments": experiments_page,
+    "/experiments/{id}": experiment_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

@@ -47,18 +47,19 @@ def experiment_page(site: Site, query: Query) -> Page:
     reference = query.wanted("id")
 
     def made() -> Page:
-        found = [reference] if _is_id(site.store, reference) else find_experiments(site.store, reference)
+        found = experiments_meant(site.store, reference)
         return _page(site, query, found[0]) if len(found) == 1 else _several(site, reference, found)
 
     return site.store.steady(made)
 
 
-def _is_id(store: Store, reference: str) -> bool:
-    """Whether a reference is the whole id of an experiment: looking for names reads a file of each."""
+def experiments_meant(store: Store, reference: str) -> list[str]:
+    """Return the ids that a reference means, as `find_experiments`, which reads a file of each experiment."""
     try:
-        return bool(store.read("experiments", reference))
+        is_id = bool(store.read("experiments", reference))
     except InputError:  # it cannot be in a file's name
-        return False
+        is_id = False
+    return [reference] if is_id else find_experiments(store, reference)
 
 
 def _several(site: Site, reference: str, found: Sequence[str]) -> Page:

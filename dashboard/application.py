@@ -19,6 +19,7 @@ from evalflows.pages.example import example_page
 from evalflows.pages.experiment import experiment_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
+from evalflows.pages.over_time import over_time_page
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
@@ -32,6 +33,7 @@ PAGES: Mapping[str, PageOf] = {
     "/experiments": experiments_page,
     "/experiments/{id}": experiment_page,
     "/experiments/{experiment}/example": example_page,
+    "/over-time": over_time_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
 }

@@ -1,4 +1,4 @@
-"""What a page about one experiment says beside its results: cost by source, failures by kind, and related experiments."""
+"""What a page about one experiment says beside its results: cost by source, failures by kind, related experiments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

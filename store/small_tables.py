@@ -70,6 +70,8 @@ class _Copy:
 
     def _follow(self, store: Store) -> duckdb.DuckDBPyConnection:
         """Read what has changed, and again what changed meanwhile."""
+        if store.left_out():
+            store.steady(lambda: None)  # forgets files that were replaced since
         while True:
             version, owners = store.damage_version, _owners(store)
             if self._database is None or version != self._damage_version:

@@ -76,10 +76,11 @@ def most_regressed(kept: KeptComparison) -> str | None:
 def _comparison(site: Site, asked: CompareQuery) -> Page:
     wanted = wanted_of(site, asked)
     kept, asked = wanted.kept, wanted.asked
-    last = max(1, -(-len(wanted.examples) // IN_PAGE))
+    in_page = site.in_page(IN_PAGE)
+    last = max(1, -(-len(wanted.examples) // in_page))
     if asked.page > last:
         raise InputError(f"page: got {asked.page}, wanted at most {last}")
-    ids = wanted.examples[(asked.page - 1) * IN_PAGE : asked.page * IN_PAGE]
+    ids = wanted.examples[(asked.page - 1) * in_page : asked.page * in_page]
     rows = side_by_side(site.store, kept.compared, ids, wanted.changes, repetitions=kept.repetitions)
     body = render(
         "compare.html",
@@ -98,6 +99,8 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         changes=CHANGES,
         counted=counted,
         examples=len(kept.examples),
+        shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
+        is_alone=site.links.page("compare") is None,
     )
     return Page(title=title(kept), section="compare", body=body, refresh_s=REFRESH_S if kept.is_running else None)
 

@@ -28,7 +28,7 @@ def over_time_page(site: Site, query: Query) -> Page:
         points=_points(site, shown, shown.metric or "", lambda one: one.mean),
         costs=_points(site, shown, "cost", lambda one: one.cost_usd),
         latencies=_points(site, shown, "latency", lambda one: one.latency),
-        none=no_experiments(site.store.layout),
+        how_to_begin=no_experiments(site.store.layout),
         newest=NEWEST,
     )
     return Page(title="Over time", section="over_time", body=body)

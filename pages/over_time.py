@@ -18,8 +18,8 @@ Figure = Callable[[LinePoint], float | None]
 
 def over_time_page(site: Site, query: Query) -> Page:
     """A metric, the cost and the latency over the runs of a line, which `name` and `target` choose."""
-    wanted = (query.text(name) for name in ("name", "target", "metric"))
-    shown = metric_line(site.store, *wanted, newest=NEWEST)
+    name, target, metric = (query.text(one) for one in ("name", "target", "metric"))
+    shown = metric_line(site.store, name, target, metric, newest=NEWEST)
     body = render(
         "over_time.html",
         site,

@@ -38,7 +38,7 @@ def identity() -> str:
 def page(reference: str, site: Site | None = None, **values: str) -> tuple[Page, Seen]:
     query = Query({name: [value] for name, value in {**values, "id": reference}.items()})
     made = experiment_page(site or Site(store=Store(), links=Links()), query)
-    return made, seen(made.body)
+    return made, seen(str(made.body))
 
 
 def ids(shown: Seen) -> list[str]:

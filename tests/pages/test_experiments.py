@@ -51,7 +51,7 @@ def experiment(store: Store, number: int, mean: float, **fields: Any) -> str:
 def page(store: Store, **values: str | list[str]) -> tuple[Page, Seen]:
     given = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
     made = experiments_page(Site(store=store, links=Links()), Query(given))
-    return made, seen(made.body)
+    return made, seen(str(made.body))
 
 
 def listed(shown: Seen) -> list[str]:

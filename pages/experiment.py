@@ -72,7 +72,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
     store = site.store
     row: ExperimentRow = store.read("experiments", identity)[0]
     results, decisions = results_of(store, [identity]), decisions_of(store, [identity])
-    report = experiments_report(store, [identity], results, decisions)
+    report = experiments_report(store, [identity], results, decisions, with_worst=False)
     shown = [result for result in results if result.has_rows]
     metrics = [one.metric for one in shown if one.metric not in MEASURES and not is_pass_k(one.metric)]
     metrics = list(dict.fromkeys(metrics))
@@ -91,7 +91,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         distributions=[one for one in distributions(store, identity) if one.counts or one.missing],
         slices=_by_field(slice_means(store, identity, row.snapshot_id)),
         columns=metrics[:MOST_COLUMNS],
-        failures=failure_kinds(store, identity),
+        failures=failure_kinds(store, identity, report.failures),
         costs=costs_of(store, identity),
         examples=examples,
         spec=json_text(from_json(row.spec), indent=2),

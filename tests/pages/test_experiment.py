@@ -31,8 +31,7 @@ TONE = dict.fromkeys(EXAMPLES[:4], "kind") | {"q4": "rude", "q5": None}
 def identity() -> str:
     """Six answers, the last of which failed; no value of `right` for q3; `tone` has labels."""
     answers: dict[str, Any] = {one: f"answer to {one}" for one in EXAMPLES}
-    identity = answered("bot", answers, {"right": RIGHT, "tone": TONE}, rows=ROWS)
-    return identity
+    return answered("bot", answers, {"right": RIGHT, "tone": TONE}, rows=ROWS)
 
 
 def page(reference: str, site: Site | None = None, **values: str) -> tuple[Page, Seen]:
@@ -106,7 +105,7 @@ def test_slices_are_splits_and_fields_with_few_values(identity: str) -> None:
     assert hard is not None
     assert (hard.mean, hard.n_examples, hard.missing, hard.is_few) == (0.5, 2, 1, True)
     _, shown = page(identity)
-    assert ["hard", "3", "0.500 n=2, too few, 1 missing"] == [row[:3] for row in shown.rows if row[:1] == ["hard"]][0]
+    assert next(row[:3] for row in shown.rows if row[:1] == ["hard"]) == ["hard", "3", "0.500 n=2, too few, 1 missing"]
 
 
 def test_failures_are_counted_by_kind_with_links_to_examples(identity: str) -> None:

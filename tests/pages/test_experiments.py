@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -88,7 +89,7 @@ def test_the_newest_come_first_with_means_progress_and_the_newest_decision(three
     made, shown = page(three)
     assert listed(shown) == ["/experiments/exp-02", "/experiments/exp-01", "/experiments/exp-00"]
     assert made.refresh_s is None
-    _, _, (_, _, name, state, metrics, trend, gate, cost, latency, dataset, started), _ = shown.rows
+    _, _, (_, _, name, state, metrics, _trend, gate, cost, latency, dataset, started), _ = shown.rows
     assert (name, state) == ("bot nightly a b", "completed 4/5 answered, 1 failed")
     assert (metrics, gate, cost, latency) == ("right 0.750 4 of 5", "PASS", "1.5000 USD", "0.25 s")
     assert (dataset, started) == ("others", "2026-01-02")
@@ -183,8 +184,7 @@ def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyP
 
 
 def test_damaged_files_are_counted(three: Store) -> None:
-    with open(three.layout.sealed("estimates", "exp-01"), "wb") as file:
-        file.write(b"PAR1 PAR1")
+    Path(three.layout.sealed("estimates", "exp-01")).write_bytes(b"PAR1 PAR1")
     _, shown = page(three)
     assert "1 damaged file is left out" in shown.text
     assert "/experiments/exp-00" in listed(shown)

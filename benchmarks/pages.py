@@ -209,16 +209,19 @@ def measure(root: Path) -> None:
     with TestClient(application(store), base_url="http://localhost") as client:
         for what, address in addresses(store):
             times: list[float] = []
+            busy: list[float] = []
             while len(times) <= WARM and (len(times) < 2 or sum(times) < PATIENCE_MS):
-                began = time.perf_counter()
+                began, used = time.perf_counter(), time.process_time()
                 answer = client.get(address)
                 times.append(1000 * (time.perf_counter() - began))
+                busy.append(1000 * (time.process_time() - used))
                 assert answer.status_code == 200, f"{address}: {answer.status_code}"
-            warm = median(times[1:])
+            warm, cpu = median(times[1:]), median(busy[1:])
             is_list = what.startswith("experiments")
             verdict = "" if not is_list else "ok" if warm < WANTED_MS else f"MORE THAN {WANTED_MS} ms"
             size = len(answer.content) / 1000
-            print(f"{what:<26} cold {times[0]:7.0f} ms   warm {warm:6.0f} ms   {size:5.0f} kB  {verdict}", flush=True)
+            figures = f"cold {times[0]:7.0f} ms   warm {warm:6.0f} ms (CPU {cpu:6.0f} ms)   {size:5.0f} kB"
+            print(f"{what:<26} {figures}  {verdict}", flush=True)
 
 
 def main(root: Path) -> None:

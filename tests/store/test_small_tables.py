@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflows.store import small_tables as copies
-from evalflows.store.file_states import states_of
+from evalflows.store.file_states import owner_states, states_of
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.small_tables import SMALL, small_tables
@@ -105,4 +105,15 @@ def test_files_beside_the_tables_are_no_rows(store: Store) -> None:
     assert names(store) == []
     assert not [path for path in states_of(store.layout, store.filesystem) if "closed" in path or "README" in path]
     closed.chmod(0o700)
+    assert owner_states(Layout.at(root / "absent"), store.filesystem, "experiments") == {}
     assert states_of(Layout.at(root / "absent"), store.filesystem) == {}
+
+
+def test_an_object_store_has_the_same_owners(make: Make) -> None:
+    store = Store("memory://small-tables")
+    store.publish("experiments", "exp-1", [experiment(make, "exp-1")])
+    store.append("experiments", "exp-2", "p", [experiment(make, "exp-2")])
+    assert names(store) == [("exp-1", "exp-1"), ("exp-2", "exp-2")]
+    assert owner_states(store.layout, store.filesystem, "experiments").keys() == {"exp-1", "exp-2"}
+    store.publish("experiments", "exp-1", [experiment(make, "exp-1", name="renamed")])
+    assert names(store)[0] == ("exp-1", "renamed")

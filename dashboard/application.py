@@ -15,8 +15,11 @@ from starlette.staticfiles import StaticFiles
 from evalflows.dashboard.access import Access
 from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
+from evalflows.pages.example import example_page
+from evalflows.pages.experiment import experiment_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
+from evalflows.pages.over_time import over_time_page
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
@@ -28,6 +31,9 @@ PageOf = Callable[[Site, Query], Page]
 
 PAGES: Mapping[str, PageOf] = {
     "/experiments": experiments_page,
+    "/experiments/{id}": experiment_page,
+    "/experiments/{experiment}/example": example_page,
+    "/over-time": over_time_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
 }

@@ -34,6 +34,7 @@ def comparisons_page(site: Site, query: Query) -> Page:
         total=total,
         number=number,
         last=-(-total // IN_PAGE),
+        address=lambda page: site.links.page("pairwise", q=text, state=state, page=page),
     )
     is_running = any(one.state == "running" for one in shown)
     return Page(title="Pairwise comparisons", section="pairwise", body=body, refresh_s=5 if is_running else None)

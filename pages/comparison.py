@@ -49,7 +49,8 @@ def comparison_page(site: Site, query: Query) -> Page:
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     report = comparison_report(site.store, identity)
-    names = system_names(site.store, row, report)
+    names = system_names(site.store, row)
+    rates = _shown_rates(report, _systems(query, names))
     body = render(
         "comparison.html",
         site,
@@ -57,7 +58,8 @@ def comparison_page(site: Site, query: Query) -> Page:
         over=report.overview,
         row=row,
         names=names,
-        rates=_shown_rates(report, query),
+        rates=[rate for rate in rates if rate.slice == "all"],
+        sliced_rates=[rate for rate in rates if rate.slice != "all"],
         matrices=_matrices(report, names),
         rating_ends=[end for one in report.ranking for end in (one.rating, one.ci_low, one.ci_high)],
         links_to=lambda system: None if row.n_votes is not None else site.links.experiment(system),
@@ -72,13 +74,13 @@ def pair_page(site: Site, query: Query) -> Page:
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     pair = judged_pair(site.store, row, *(query.wanted(name) for name in ("metric", "left", "right")))
-    names = system_names(site.store, row, None)
+    names = system_names(site.store, row)
     sides = answers_of(pair, ON_PAGE)
     body = render("pair.html", site, row=row, pair=pair, sides=sides, names=names, kind_names=kind_names(names))
     return Page(title=f"{row.name}: {pair.example_id}", section="pairwise", body=body)
 
 
-def system_names(store: Store, row: ComparisonSetRow, report: ComparisonReport | None) -> dict[str, str]:
+def system_names(store: Store, row: ComparisonSetRow) -> dict[str, str]:
     """Return the name of each compared system, by its id; those of votes have only names."""
     if row.n_votes is not None:
         return {system: system for system in row.experiments}
@@ -123,12 +125,13 @@ def _without(other: str, parts: WordDiff) -> WordDiff:
     return [(part, text) for part, text in parts if part != other]
 
 
-def _shown_rates(report: ComparisonReport, query: Query) -> list[WinRate]:
-    """Return the win rates that are listed: all; of many systems, only those of the chosen one."""
-    if not report.has_many_pairs:
-        return list(report.win_rates)
-    system = query.text("system")
-    return [rate for rate in report.win_rates if system in (rate.candidate_experiment_id, rate.baseline_experiment_id)]
+def _shown_rates(report: ComparisonReport, systems: Sequence[str]) -> list[WinRate]:
+    """Return the win rates that are listed: all, or those of the chosen systems; of many systems none by default."""
+    if report.has_many_pairs and not systems:
+        return []
+    return [
+        rate for rate in report.win_rates if {*systems} <= {rate.candidate_experiment_id, rate.baseline_experiment_id}
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

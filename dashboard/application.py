@@ -18,6 +18,8 @@ from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
 from evalflows.pages.experiments import experiments_page
+from evalflows.pages.judge import judge_page
+from evalflows.pages.judges import judges_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
@@ -35,6 +37,8 @@ PAGES: Mapping[str, PageOf] = {
     "/pairwise/{id}/pair": pair_page,
     "/decisions": decisions_page,
     "/decisions/{id}": decision_page,
+    "/judges": judges_page,
+    "/judges/{evaluator:path}": judge_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

@@ -46,6 +46,10 @@ KIND_NAMES: Mapping[Kind, str] = {
 
 def comparison_page(site: Site, query: Query) -> Page:
     """A comparison, and one page of its pairs."""
+    return site.store.steady(lambda: _comparison_page(site, query))  # the store's files are listed once
+
+
+def _comparison_page(site: Site, query: Query) -> Page:
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     report = comparison_report(site.store, identity)
@@ -71,6 +75,10 @@ def comparison_page(site: Site, query: Query) -> Page:
 
 def pair_page(site: Site, query: Query) -> Page:
     """One pair of a comparison: both answers in full, and everything that is known of the judgement."""
+    return site.store.steady(lambda: _pair_page(site, query))
+
+
+def _pair_page(site: Site, query: Query) -> Page:
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     pair = judged_pair(site.store, row, *(query.wanted(name) for name in ("metric", "left", "right")))

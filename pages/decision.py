@@ -18,6 +18,10 @@ Scale = tuple[float, float]
 
 def decision_page(site: Site, query: Query) -> Page:
     """One decision. Its address may also name a gate or a candidate: the newest decision counts."""
+    return site.store.steady(lambda: _decision_page(site, query))  # the store's files are listed once
+
+
+def _decision_page(site: Site, query: Query) -> Page:
     decision = find_decision(site.store, query.wanted("id"))
     rules = stored_rules(site.store, decision)
     others = [one for one in decisions_on(site.store, decision.candidate_experiment_id) if one != decision]

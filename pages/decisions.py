@@ -17,6 +17,10 @@ CONCLUSIONS: Sequence[DecisionConclusion] = get_args(DecisionConclusion)
 
 def decisions_page(site: Site, query: Query) -> Page:
     """The list of decisions."""
+    return site.store.steady(lambda: _decisions_page(site, query))  # the store's files are listed once
+
+
+def _decisions_page(site: Site, query: Query) -> Page:
     gates, number = gate_names(site.store), query.number("page")
     conclusion = query.choice("conclusion", CONCLUSIONS, "PASS") if query.text("conclusion") else None
     choice = DecisionChoice(gate=query.text("gate"), conclusion=conclusion, text=query.text("q"))

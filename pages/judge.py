@@ -27,10 +27,14 @@ Plot = tuple[float | None, float | None, float | None, tuple[float, float], floa
 
 def judge_page(site: Site, query: Query) -> Page:
     """One judge, and its agreement with people in one experiment or comparison."""
+    return site.store.steady(lambda: _judge_page(site, query))  # the store's files are listed once
+
+
+def _judge_page(site: Site, query: Query) -> Page:
     evaluator, number = query.wanted("evaluator"), query.number("page")
     versions = judges_health(site.store, evaluator)
     controls, biases, subjects = judge_record(site.store, evaluator)
-    if not versions and not controls and not subjects:
+    if not any((versions, controls, biases, subjects)):
         raise InputError(f"judge {evaluator!r}: not in {site.store.layout.root}, wanted one that has judged something")
     subject = _chosen(subjects, query)
     report, problem = _report(site, subject)
@@ -73,7 +77,9 @@ def _chosen(subjects: Sequence[LabelledSubject], query: Query) -> LabelledSubjec
             return subject
     if any(wanted.values()):
         given = ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value)
-        raise InputError(f"labels: got {given}, of which there are none, wanted one of the judge's labelled experiments")
+        raise InputError(
+            f"labels: got {given}, of which there are none, wanted one of the judge's labelled experiments"
+        )
     return None
 
 

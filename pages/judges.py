@@ -9,6 +9,10 @@ from evalflows.reports.judge_records import judges_health
 
 def judges_page(site: Site, query: Query) -> Page:
     """The list of judges, and their agreement with people."""
+    return site.store.steady(lambda: _judges_page(site, query))  # the store's files are listed once
+
+
+def _judges_page(site: Site, query: Query) -> Page:
     text = query.text("q")
     health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
     standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]

@@ -117,9 +117,7 @@ def judges_health(store: Store, evaluator: str | None = None) -> list[JudgeHealt
     return [_row(JudgeHealth, row) for row in rows]
 
 
-def judge_record(
-    store: Store, evaluator: str
-) -> tuple[list[ControlCheck], list[FoundBias], list[LabelledSubject]]:
+def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list[FoundBias], list[LabelledSubject]]:
     """Return a judge's controls and biases, newest first, and what people labelled of it."""
     controls, biases, subjects = ask(store, (_CONTROLS, [evaluator]), (_BIASES, [evaluator]), (_LABELLED, [evaluator]))
     return (
@@ -129,9 +127,7 @@ def judge_record(
     )
 
 
-def disagreements(
-    store: Store, subject: LabelledSubject, *, page: int, in_page: int
-) -> list[Disagreement]:
+def disagreements(store: Store, subject: LabelledSubject, *, page: int, in_page: int) -> list[Disagreement]:
     """Return a page of the labels that disagree with the judge, the largest errors first; `page` counts from 1."""
     values = [subject.subject_id, subject.metric, subject.people_metric, subject.evaluator_version]
     (rows,) = ask(store, (_DISAGREEMENTS, [*values, in_page, in_page * (page - 1)]))

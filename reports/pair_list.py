@@ -147,7 +147,9 @@ def _with_text(place: int, last: int) -> str:
     owners = ", ".join(f"${number}" for number in range(place + 1, last + 1))
     texts = ("p.example_id", "x.inputs", "x.reference_outputs", "p.comment", "p.other_comment")
     found = " or ".join(f"contains(lower({text}), lower(${place}))" for text in texts)
-    answers = f"select run_id from outputs where experiment_id in ({owners}) and contains(lower(outputs), lower(${place}))"
+    answers = (
+        f"select run_id from outputs where experiment_id in ({owners}) and contains(lower(outputs), lower(${place}))"
+    )
     return f"({found} or p.left_run_id in ({answers}) or p.right_run_id in ({answers}))"
 
 

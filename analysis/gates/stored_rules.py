@@ -53,13 +53,19 @@ def stored_rules(store: Store, decision: Decision) -> list[StoredRule]:
     ]
 
 
-def _stored(
-    given: Mapping[str, Any], higher_is_better: bool, worst_case: Sequence[float | None] | None
-) -> StoredRule:
+def _stored(given: Mapping[str, Any], higher_is_better: bool, worst_case: Sequence[float | None] | None) -> StoredRule:
     rule = Rule(kind=given["rule"], metric=given["metric"], bound=given["bound"])
     threshold = rule.threshold(higher_is_better=higher_is_better)
     low, high = worst_case if worst_case and rule.is_difference else (None, None)
-    fields = ("value", "low", "high", "n", "n_missing", "p_below", "p_adjusted")  # decisions of early versions lack some
+    fields = (
+        "value",
+        "low",
+        "high",
+        "n",
+        "n_missing",
+        "p_below",
+        "p_adjusted",
+    )  # decisions of early versions lack some
     return StoredRule(
         kind=rule.kind,
         metric=rule.metric,

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
-from evalflows.pages.comparison import comparison_page, pair_page
+from evalflows.pages.comparison import comparison_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
@@ -22,6 +22,7 @@ from evalflows.pages.judge import judge_page
 from evalflows.pages.judges import judges_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
+from evalflows.pages.pairs import pair_page
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
 from evalflows.specs.errors import InputError, StorageError

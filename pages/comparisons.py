@@ -24,7 +24,8 @@ def _comparisons_page(site: Site, query: Query) -> Page:
     text, number = query.text("q"), query.number("page")
     state = query.choice("state", STATES, "") if query.text("state") else None
     identities, total = _chosen(site.store, text, state, number)
-    holds = f"comparison_id in ({', '.join(f'${n}' for n in range(1, len(identities) + 1))}) order by started_at desc, comparison_id desc"
+    places = ", ".join(f"${n}" for n in range(1, len(identities) + 1))
+    holds = f"comparison_id in ({places}) order by started_at desc, comparison_id desc"
     shown = comparison_overviews(site.store, holds, identities) if identities else []
     body = render(
         "comparisons.html",

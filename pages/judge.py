@@ -62,7 +62,7 @@ def _judge_page(site: Site, query: Query) -> Page:
     return Page(title=f"Judge {evaluator}", section="judges", body=body)
 
 
-def said(value: float | None, label: str | None, kind: str) -> str:
+def said(value: float | None, label: str | None, kind: str) -> str | None:
     """Return a verdict as text: of yes/no and numbers the value, of pairs which answer is better."""
     if kind == "pair":
         return {"left": "first better", "right": "second better"}.get(label or "", label or "tie")

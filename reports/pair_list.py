@@ -12,6 +12,8 @@ from evalflows.store.records import ComparisonSetRow
 
 Kind = Literal["left", "right", "tie", "half", "flipped", "missing", "not_applicable", "left_out"]
 
+Side = Literal["left", "right"]
+
 KINDS: tuple[Kind, ...] = ("left", "right", "tie", "half", "flipped", "missing", "not_applicable", "left_out")
 """Outcomes of a pair: which answer won, or why neither did; see docs/pairwise.md."""
 
@@ -42,7 +44,7 @@ class JudgedPair:
     left_points: float | None
     left_score: float | None
     right_score: float | None
-    shown_first: Literal["left", "right", "both"] | None  # None: not known
+    shown_first: Side | Literal["both"] | None  # None: not known
     weight: float
     decided_by: str | None
     comment: str | None  # of the only order, or of that with the left answer first
@@ -61,13 +63,13 @@ class JudgedPair:
     right_error: str | None = None
 
     @property
-    def comments(self) -> list[tuple[Literal["left", "right"] | None, str]]:
+    def comments(self) -> list[tuple[Side | None, str]]:
         """What the judge said, each with the answer that was shown first; None if that is not known."""
         if self.shown_first == "both":
-            said = [("left", self.comment), ("right", self.other_comment)]
+            said: list[tuple[Side | None, str | None]] = [("left", self.comment), ("right", self.other_comment)]
         else:
             said = [(self.shown_first, self.comment)]
-        return [(first, comment) for first, comment in said if comment]  # type: ignore[misc]
+        return [(first, comment) for first, comment in said if comment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

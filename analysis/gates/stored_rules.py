@@ -57,15 +57,8 @@ def _stored(given: Mapping[str, Any], higher_is_better: bool, worst_case: Sequen
     rule = Rule(kind=given["rule"], metric=given["metric"], bound=given["bound"])
     threshold = rule.threshold(higher_is_better=higher_is_better)
     low, high = worst_case if worst_case and rule.is_difference else (None, None)
-    fields = (
-        "value",
-        "low",
-        "high",
-        "n",
-        "n_missing",
-        "p_below",
-        "p_adjusted",
-    )  # decisions of early versions lack some
+    # decisions of early versions lack some
+    fields = ("value", "low", "high", "n", "n_missing", "p_below", "p_adjusted")
     return StoredRule(
         kind=rule.kind,
         metric=rule.metric,

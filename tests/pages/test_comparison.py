@@ -11,10 +11,11 @@ from judges_of_pairs import by_text
 from matched import compared, experiment
 from page_tables import shown_text, table_rows
 
-from evalflows.pages.comparison import comparison_page, pair_page
+from evalflows.pages.comparison import comparison_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.links import Links, NoLinks
 from evalflows.pages.page import Site
+from evalflows.pages.pairs import pair_page
 from evalflows.pages.query import Query
 from evalflows.reports.comparison import comparison_report
 from evalflows.specs.comparison import ComparisonSpec
@@ -154,7 +155,7 @@ def test_win_rates_ratings_and_a_matrix_are_those_of_the_report() -> None:
     html, report = page(row.comparison_id), comparison_report(Store(), row.comparison_id)
     cells = table_rows(html)
     assert ["", "good", "fair", "poor"] in cells
-    assert [line for line in cells if line[:1] == ["good"]][0] == ["good", "·", "100% ▲", "100% ▲"]
+    assert next(line for line in cells if line[:1] == ["good"]) == ["good", "·", "100% ▲", "100% ▲"]
     assert ["poor", "0% ▼", "0% ▼", "·"] in cells
     rate = next(one for one in report.win_rates if one.is_overall and {one.candidate, one.baseline} == {"good", "poor"})
     assert any(line[1:3] == [rate.candidate, rate.baseline] and line[4] == rate.rate_text for line in cells)

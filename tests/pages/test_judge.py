@@ -121,9 +121,8 @@ def test_biases_are_those_of_its_comparisons() -> None:
     ids = [experiment(name, {one: f"{name} {one}" for one in examples}, place=place) for place, name in enumerate("ab")]
     row = compared(ids, by_text, both_orders=True, name="letters")
     Store().seal(row.comparison_id, ("comparisons", "comparison_sets"))
-    text = shown_text(page("by_text"))
-    assert "flip share passed changed its verdict with the order in 0%" in text
-    assert "letters" in text
+    rows = table_rows(page("by_text"))
+    assert ["letters", "by_text", "flip share", "passed"] in [cells[:4] for cells in rows]
 
 
 def test_a_comparison_is_compared_with_people_too(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
 from evalflows.store.records import VerdictRow
 
-LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed")
+LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
 """The changes of which examples are listed, in this order."""
 
 SHOWN = 5
@@ -122,17 +122,21 @@ def compared_results(store: Store, figures: ComparedFigures, names: Mapping[str,
         replace(
             result,
             target=names[result.experiment_id],
-            **_against(verdicts.get((result.experiment_id, result.metric)), baseline, names[baseline]),
+            **_against(result, verdicts.get((result.experiment_id, result.metric)), baseline, names[baseline]),
         )
         for result in results_of(store, figures.compared.experiment_ids)
     ]
     return results if figures.chosen is None else on_chosen(store, results, figures.chosen)
 
 
-def _against(verdict: VerdictRow | None, baseline_id: str, baseline: str) -> dict[str, Any]:
-    """The fields of a result about its difference from the baseline; None without a verdict."""
+def _against(result: Result, verdict: VerdictRow | None, baseline_id: str, baseline: str) -> dict[str, Any]:
+    """The fields of a result about its difference from the baseline; None without a verdict.
+
+    A result without one in its own run either has the reason why its mean has no interval, which stays.
+    """
     if verdict is None:
-        return dict.fromkeys(("baseline_experiment_id", "baseline", *_OF_VERDICT))
+        own = {"reason": result.reason, "reason_code": result.reason_code} if result.conclusion is None else {}
+        return {**dict.fromkeys(("baseline_experiment_id", "baseline", *_OF_VERDICT)), **own}
     against = {name: getattr(verdict, field) for name, field in _OF_VERDICT.items()}
     return {"baseline_experiment_id": baseline_id, "baseline": baseline, **against}
 

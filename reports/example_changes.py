@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from evalflows.reports.change_queries import (
-    COUNTS,
-    LISTS,
     OF_RUN,
-    ORDERS,
-    PAGE,
     SHOWN,
     TEXTS,
-    WANTED,
     WITHOUT_TEXTS,
     Change,
     Sort,
+    all_changes,
+    counts_query,
+    lists_query,
+    page_query,
+    wanted_query,
 )
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -37,11 +37,16 @@ class ComparedExperiments:
         return [self.baseline_experiment_id, *self.candidate_experiment_ids]
 
     @property
+    def query(self) -> str:
+        """The query of all changes."""
+        return all_changes(self.baseline_experiment_id, self.candidate_experiment_ids)
+
+    @property
     def parameters(self) -> list[object]:
-        """The values of $1 to $4 in `change_queries.ALL_CHANGES`."""
+        """The values of $1 to $3 in it."""
         pairs = [(one, example) for one, examples in (self.chosen or {}).items() for example in examples]
         chosen = [[pair[place] for pair in pairs] for place in (0, 1)] if self.chosen is not None else [None, None]
-        return [self.baseline_experiment_id, list(self.candidate_experiment_ids), *chosen]
+        return [self.experiment_ids, *chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,7 @@ class ChangeCounts:
     flipped: int
     changed: int
     missing: int
+    not_applicable: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +115,13 @@ class ChangeFilter:
 
     @property
     def parameters(self) -> list[object]:
-        """The values of $5 to $8 in `change_queries.WANTED`."""
+        """The values of $4 to $7 in `wanted_query`."""
         return [list(self.metrics), list(self.changes), list(self.candidates), self.once]
 
 
 def change_counts(store: Store, compared: ComparedExperiments) -> list[ChangeCounts]:
     """Return the counts of each metric that both sides have, by metric, then in the candidates' order."""
-    (rows,) = ask(store, (COUNTS, compared.parameters))
+    (rows,) = ask(store, (counts_query(compared.query), compared.parameters))
     return _rows(ChangeCounts, rows)
 
 
@@ -129,14 +135,15 @@ def changed_examples(
     offset: int = 0,
 ) -> list[ExampleChange]:
     """Return one page of the changes, with texts. Across metrics, gains are relative to the metric's largest."""
-    query = PAGE.format(order=ORDERS[sort])
+    query = page_query(compared.query, sort)
     rows = _read(store, compared, query, [*compared.parameters, *wanted.parameters, limit, offset])
     return [one for _, one in rows]
 
 
 def count_changes(store: Store, compared: ComparedExperiments, wanted: ChangeFilter) -> int:
     """Return how many rows all pages of these changes have."""
-    (rows,) = ask(store, (f"select count(*) from ({WANTED})", [*compared.parameters, *wanted.parameters]))
+    query = f"select count(*) from ({wanted_query(compared.query)})"
+    (rows,) = ask(store, (query, [*compared.parameters, *wanted.parameters]))
     return int(rows[0][0])
 
 
@@ -145,7 +152,7 @@ def change_lists(store: Store, compared: ComparedExperiments, wanted: ChangeFilt
     counts: dict[tuple[str, Change], int] = {}
     lists: dict[tuple[str, Change], list[ExampleChange]] = {}
     values = [*compared.parameters, *replace(wanted, once=True).parameters, max(limit, 1)]
-    for count, one in _read(store, compared, LISTS, values):
+    for count, one in _read(store, compared, lists_query(compared.query), values):
         counts[one.candidate_experiment_id, one.change] = count
         lists.setdefault((one.candidate_experiment_id, one.change), []).append(one)
     return [

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import view_text
 from evalflows.store.parquet import Store
 from evalflows.store.restricted import time_limit
+from evalflows.store.views import view_text
 
 TIMEOUT_S = 30.0
 """The time that a condition may take."""

@@ -17,10 +17,17 @@ from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.example import example_page
 from evalflows.pages.experiment import experiment_page
+from evalflows.pages.comparison import comparison_page
+from evalflows.pages.comparisons import comparisons_page
+from evalflows.pages.decision import decision_page
+from evalflows.pages.decisions import decisions_page
 from evalflows.pages.experiments import experiments_page
+from evalflows.pages.judge import judge_page
+from evalflows.pages.judges import judges_page
 from evalflows.pages.links import Links
 from evalflows.pages.over_time import over_time_page
 from evalflows.pages.page import Page, Site
+from evalflows.pages.pairs import pair_page
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
 from evalflows.specs.errors import InputError, StorageError
@@ -36,6 +43,13 @@ PAGES: Mapping[str, PageOf] = {
     "/over-time": over_time_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
+    "/pairwise": comparisons_page,
+    "/pairwise/{id}": comparison_page,
+    "/pairwise/{id}/pair": pair_page,
+    "/decisions": decisions_page,
+    "/decisions/{id}": decision_page,
+    "/judges": judges_page,
+    "/judges/{evaluator:path}": judge_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

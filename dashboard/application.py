@@ -15,12 +15,12 @@ from starlette.staticfiles import StaticFiles
 from evalflows.dashboard.access import Access
 from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
-from evalflows.pages.example import example_page
-from evalflows.pages.experiment import experiment_page
 from evalflows.pages.comparison import comparison_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
+from evalflows.pages.example import example_page
+from evalflows.pages.experiment import experiment_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.judge import judge_page
 from evalflows.pages.judges import judges_page

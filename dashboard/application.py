@@ -13,11 +13,14 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
+from evalflows.dashboard.given import Take, Taken, take_label
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
+from evalflows.pages.review import review_page
+from evalflows.pages.review_start import review_start_page
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
 
@@ -26,8 +29,15 @@ PageOf = Callable[[Site, Query], Page]
 
 PAGES: Mapping[str, PageOf] = {
     "/experiments": experiments_page,
+    "/review": review_start_page,
+    "/review/{subject}": review_page,
 }
 """The pages by their address; `{name}` is a parameter."""
+
+GIVEN: Mapping[str, Take] = {
+    "/review/{subject}/labels": take_label,
+}
+"""What pages send, by its address."""
 
 FRAGMENT = "fragment"
 """The parameter with which a page is sent without its frame, to be shown within another."""
@@ -40,6 +50,7 @@ def application(store: Store, token: str | None = None) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/experiments")),
         *(Route(path, _Shown(store, page)) for path, page in PAGES.items()),
+        *(Route(path, Taken(store, take).answer, methods=["POST"]) for path, take in GIVEN.items()),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/{rest:path}", _Absent(store)),

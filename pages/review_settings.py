@@ -55,7 +55,7 @@ class ReviewSettings:
     def review(self, store: Store) -> Review:
         """Return the review that they mean. Raise InputError if the store does not have it."""
         return Review(
-            reviewed=reviewed(store, self.subject, self.metric),
+            reviewed=store.steady(lambda: reviewed(store, self.subject, self.metric)),
             labeller=self.labeller,
             order=self.order,
             others=self.others,

@@ -35,18 +35,24 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     The labeller's label of the same subject and metric is replaced: the older row stays, the newer counts. Giving the
     same label again stores nothing. Raise InputError for an invalid row, or one without a label.
     """
-    label = label_of(row, Runs(store, [row]), SOURCE)
-    if label is None:
-        raise InputError("got no label, wanted a value, a label or a winner")
-    before = _current(store, label)
+    label, before = store.steady(lambda: _read(store, row))
     if before is not None and _said(before) == _said(label):
         return Added(label=before, is_new=False)
     identity = derived_id(batch_id, label.label_id, before and before.label_id, *map(str, _said(label)))
-    (label,) = later_labels(store, [replace(label, batch_id=batch_id, label_id=identity)])
+    label = replace(label, batch_id=batch_id, label_id=identity)
     store.append("labels", batch_id, "label", [label])
     for part in merge_similar(store, "labels", batch_id, LEASE):
         remove_part(store, part)
     return Added(label=label, is_new=True)
+
+
+def _read(store: Store, row: Mapping[str, Any]) -> tuple[LabelRow, LabelRow | None]:
+    """Return the label of a row, recorded after others of its subject, and what the labeller had said before."""
+    label = label_of(row, Runs(store, [row]), SOURCE)
+    if label is None:
+        raise InputError("got no label, wanted a value, a label or a winner")
+    (label,) = later_labels(store, [label])
+    return label, _current(store, label)
 
 
 def _current(store: Store, label: LabelRow) -> LabelRow | None:

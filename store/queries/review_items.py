@@ -89,6 +89,9 @@ class ItemTexts:
 
 def review_subject(store: Store, reference: str) -> tuple[str, bool]:
     """Return the id of an experiment or a comparison, and whether it is a comparison. Raise InputError if unknown."""
+    known = "select count(*) from source.experiments where experiment_id = ?"
+    if store.query(known, [reference])[0][0]:
+        return reference, False
     if is_comparison(store, reference):
         return find_comparison(store, reference), True
     (identity,) = find_experiments(store, reference, just_one=True)

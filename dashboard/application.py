@@ -13,14 +13,16 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
-from evalflows.dashboard.given import Take, Taken, take_label
+from evalflows.dashboard.given import Take, Taken, take_acknowledgement, take_label
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
+from evalflows.pages.production import evaluation_page, incident_page, production_page
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
 from evalflows.pages.review import review_page
 from evalflows.pages.review_start import review_start_page
+from evalflows.pages.traces import trace_page, traces_page
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
 
@@ -29,12 +31,18 @@ PageOf = Callable[[Site, Query], Page]
 
 PAGES: Mapping[str, PageOf] = {
     "/experiments": experiments_page,
+    "/production": production_page,
+    "/production/evaluations/{name:path}": evaluation_page,
+    "/production/incidents/{id}": incident_page,
+    "/production/traces": traces_page,
+    "/production/traces/{id}": trace_page,
     "/review": review_start_page,
     "/review/{subject}": review_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 
 GIVEN: Mapping[str, Take] = {
+    "/production/incidents/{id}/acknowledgements": take_acknowledgement,
     "/review/{subject}/labels": take_label,
 }
 """What pages send, by its address."""

@@ -12,10 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from evalflows.analysis.human_labels.questions import question_about
 from evalflows.analysis.human_labels.review import give_label
+from evalflows.analysis.monitoring.incidents import acknowledge
 from evalflows.pages.query import Query
 from evalflows.pages.review_settings import ReviewSettings
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
+from evalflows.store.queries.incidents import find_incident
 
 Fields = Mapping[str, str]
 """The texts of a JSON object; a text that is empty, and null, are left out."""
@@ -58,6 +60,14 @@ def take_label(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
     item, answer = (_wanted(fields, name) for name in ("item", "answer"))
     added = give_label(store, review, question, item, answer, fields.get("comment"))
     return {"label_id": added.label.label_id, "is_new": added.is_new}
+
+
+def take_acknowledgement(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
+    """Store that a person acknowledges an incident or, with `close`, ends it, as `evalflows alerts ack` does."""
+    incident = find_incident(store, query.wanted("id"))
+    by, note, is_end = _wanted(fields, "by"), fields.get("note"), "close" in fields
+    row = acknowledge(store, incident, by=by, note=note, close=is_end)
+    return {"incident_id": incident.incident_id, "event": row.event}
 
 
 async def _fields(request: Request) -> Fields:

@@ -149,3 +149,18 @@ async function post(address, content) {
     return "Not stored: the dashboard does not answer.";
   }
 }
+
+// A form with `data-post` is sent as JSON, and the page is shown again when that has been stored.
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("form[data-post]");
+  if (!form) return;
+  event.preventDefault();
+  const failed = await post(form.dataset.post, Object.fromEntries(new FormData(form, event.submitter)));
+  if (failed === null) {
+    location.reload();
+    return;
+  }
+  const status = form.querySelector("[role=status]");
+  status.className = "status failed";
+  status.textContent = failed;
+});

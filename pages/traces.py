@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from shlex import quote
 from typing import Any
 
@@ -13,6 +13,7 @@ from evalflows.pages.rendering import render
 from evalflows.reports.label_texts import label_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import json_text
+from evalflows.store.open_owners import last_owner
 from evalflows.store.queries.listed_traces import Verdict, listed_traces, observations_of_trace, verdicts_of_trace
 from evalflows.telemetry.reading import trace_view
 from evalflows.telemetry.tree import in_depth
@@ -35,7 +36,7 @@ class _Node:
 
 def traces_page(site: Site, query: Query) -> Page:
     """The newest traces that meet a condition on the columns of the view traces."""
-    where, since = query.text("where"), query.text("since")
+    where, since = query.text("where"), query.text("since") or _recent(site)
     limit = query.number("limit", IN_PAGE, MOST)
     traces = listed_traces(site.store, where, _day(since), limit)
     body = render(
@@ -78,7 +79,12 @@ def trace_page(site: Site, query: Query) -> Page:
 def _command(where: str | None, since: str | None) -> str:
     """Return the command that makes a dataset of such traces."""
     given = [(name, value) for name, value in (("--where", where), ("--since", since)) if value]
-    return " ".join(["evalflows dataset from-traces --name NAME", *(f"{name} {quote(value)}" for name, value in given)])
+    return " ".join(["evalflows dataset from-traces --name NAME", *(f"{name} {_quoted(value)}" for name, value in given)])
+
+
+def _quoted(text: str) -> str:
+    """Return a text as an argument in a shell: in double quotes if that is enough, since SQL has single ones."""
+    return quote(text) if any(character in text for character in '"$`\\!') else f'"{text}"'
 
 
 def _json(value: Any) -> str | None:
@@ -95,6 +101,12 @@ def _tokens(view: TraceView | ObservationView) -> str | None:
     if view.tokens_in is None and view.tokens_out is None:
         return None
     return "+".join("?" if count is None else str(count) for count in (view.tokens_in, view.tokens_out))
+
+
+def _recent(site: Site) -> str | None:
+    """Return the day before the last one: reading all traces to show the newest would take seconds and gigabytes."""
+    last = last_owner(site.store, "observations")
+    return None if last is None else (date.fromisoformat(last) - timedelta(days=1)).isoformat()
 
 
 def _day(text: str | None) -> datetime | None:

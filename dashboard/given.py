@@ -1,4 +1,4 @@
-"""What people give on the pages: labels, and acknowledgements of incidents. Each comes as JSON and is stored at once."""
+"""What people give on the pages: labels, and acknowledgements of incidents. It comes as JSON, and is stored at once."""
 
 import json
 import logging

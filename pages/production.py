@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from evalflows.analysis.monitoring.window_figures import WindowFigures, window_figures
@@ -43,6 +43,10 @@ def production_page(site: Site, query: Query) -> Page:
         shown=shown,
     )
     return Page(title="Production", section="production", body=body)
+
+
+_LookKey = tuple[str, str, datetime]
+"""A rule, a slice, and when a window starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,9 @@ def _traces_of(incident: Incident) -> str:
     start, end = (f"{moment:%Y-%m-%d %H:%M:%S}+00" for moment in (incident.window_start, incident.window_end))
     dimension, _, value = incident.slice.partition("=")
     quoted = "'" + value.replace("'", "''") + "'"
-    column = {"tag": "list_contains(tags, {})", "model": "list_contains(models, {})"}.get(dimension, f"{dimension} = {{}}")
+    column = {"tag": "list_contains(tags, {})", "model": "list_contains(models, {})"}.get(
+        dimension, f"{dimension} = {{}}"
+    )
     of_slice = f" and {column.format(quoted)}" if dimension in DIMENSIONS else ""
     return f"started_at >= '{start}' and started_at < '{end}'{of_slice}"
 
@@ -131,9 +137,7 @@ def _watched(site: Site, evaluation_id: str, found: Sequence[Incident]) -> list[
     return [_one_watched(site, rows, alarms) for _, rows in sorted(by_rule.items())]
 
 
-def _one_watched(
-    site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[tuple[object, ...], Incident]
-) -> _Watched:
+def _one_watched(site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[_LookKey, Incident]) -> _Watched:
     last = rows[-1]
     shown = [row for row in rows if row.window_start >= last.window_start - timedelta(days=DAYS.get(last.size, 90))]
     points = [_look(site, row, before, alarms) for before, row in zip([None, *shown], shown, strict=False)]
@@ -153,7 +157,7 @@ def _look(
     site: Site,
     row: WatchedWindowRow,
     before: WatchedWindowRow | None,
-    alarms: Mapping[tuple[object, ...], Incident],
+    alarms: Mapping[_LookKey, Incident],
 ) -> Point:
     incident = alarms.get((row.rule, row.slice, row.window_start))
     value = " ".join(filter(None, estimate(row.value, row.ci_low, row.ci_high, row.metric)))

@@ -79,7 +79,9 @@ def trace_page(site: Site, query: Query) -> Page:
 def _command(where: str | None, since: str | None) -> str:
     """Return the command that makes a dataset of such traces."""
     given = [(name, value) for name, value in (("--where", where), ("--since", since)) if value]
-    return " ".join(["evalflows dataset from-traces --name NAME", *(f"{name} {_quoted(value)}" for name, value in given)])
+    return " ".join(
+        ["evalflows dataset from-traces --name NAME", *(f"{name} {_quoted(value)}" for name, value in given)]
+    )
 
 
 def _quoted(text: str) -> str:

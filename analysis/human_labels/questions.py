@@ -14,6 +14,7 @@ QuestionKind = Literal["yes_no", "numbers", "labels", "pairs"]
 MOST_BUTTONS = 11
 """The most whole numbers with a button each; other numbers are typed."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """One answer that can be given with a key or a button."""
@@ -68,7 +69,9 @@ def question_about(reviewed: Reviewed, asked: Asked) -> Question:
     if kind is None:
         raise InputError(f"kind: no judge has {reviewed.metric!r}, wanted yes_no, numbers or labels")
     if kind == "pairs":
-        return Question(kind=kind, choices=_chosen(("a", "first", "answer a"), ("b", "second", "answer b"), ("t", "tie", "tie")))
+        return Question(
+            kind=kind, choices=_chosen(("a", "first", "answer a"), ("b", "second", "answer b"), ("t", "tie", "tie"))
+        )
     if kind == "yes_no":
         return Question(kind=kind, choices=_chosen(("y", "yes", "yes"), ("n", "no", "no")))
     return _labels(reviewed, asked) if kind == "labels" else _numbers(reviewed.judged, asked)

@@ -38,7 +38,7 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     label, before = store.steady(lambda: _read(store, row))
     if before is not None and _said(before) == _said(label):
         return Added(label=before, is_new=False)
-    identity = derived_id(batch_id, label.label_id, before and before.label_id, *map(str, _said(label)))
+    identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))
     label = replace(label, batch_id=batch_id, label_id=identity)
     store.append("labels", batch_id, "label", [label])
     for part in merge_similar(store, "labels", batch_id, LEASE):

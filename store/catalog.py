@@ -50,13 +50,11 @@ def select_from(store: Store, query: str, timeout_s: float | None = None) -> duc
     """Run one read-only query over the views, as `select`, without the owners of damaged files.
 
     The connection is restricted to the store. It has the views that the query seems to read, which takes a third of the
-    time of all, and all if that was not enough. Queries of the same views share a database.
+    time of all, and all if that was not enough.
     """
-    names = frozenset(views_of(query)) or None
+    names: Collection[str] | None = views_of(query) or None
     while True:
-        version = store.damage_version
-        connection = store.restricted_cursor(partial(_create_views, names=names), names)
-        _note_leases(store, connection)
+        connection, version = store.connect(partial(_prepare, store, names=names)), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:
@@ -115,8 +113,8 @@ _creating = threading.Lock()  # threads share the database, and DuckDB refuses t
 _KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
 
 
-def _prepare(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
-    _create_views(connection)
+def _prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: Collection[str] | None = None) -> None:
+    _create_views(connection, names)
     _note_leases(store, connection)
 
 

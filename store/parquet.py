@@ -29,7 +29,7 @@ from evalflows.store.merge import last_recorded, merged, row_groups
 from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.restricted import restrict
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
-from evalflows.store.source import connect_source, shared, shared_restricted
+from evalflows.store.source import connect_source, shared
 from evalflows.store.verification import texts_in, verify
 
 Result = TypeVar("Result")
@@ -159,12 +159,6 @@ class Store:
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to this process's shared database, with the catalog's views once they were used."""
         return shared.cursor(self.layout, self._damages, self.connect)
-
-    def restricted_cursor(
-        self, prepare: Callable[[duckdb.DuckDBPyConnection], None], views: frozenset[str] | None
-    ) -> duckdb.DuckDBPyConnection:
-        """Return a connection to a shared database as of `connect` with `prepare`, which creates these views."""
-        return shared_restricted.cursor(self.layout, self._damages, lambda: self.connect(prepare), views)
 
     def mend(self, since: int | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.

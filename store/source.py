@@ -24,7 +24,7 @@ def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) ->
     `restricted` prepares it for `restrict`.
     """
     connection = duckdb.connect()
-    connection.execute("set global timezone = 'UTC'")  # also that of its cursors
+    connection.execute("set timezone = 'UTC'")
     if layout.is_local:  # the system caches its files; DuckDB's own cache would grow to most of the memory
         connection.execute("set enable_external_file_cache = false")
     else:
@@ -51,33 +51,27 @@ class Shared:
     """
 
     def __init__(self) -> None:
-        self._databases: dict[tuple[int, str, int, frozenset[str] | None], duckdb.DuckDBPyConnection] = {}
+        self._databases: dict[tuple[int, str, int], duckdb.DuckDBPyConnection] = {}
         self._lock = threading.RLock()  # making a database may find damaged files
 
     def cursor(
-        self,
-        layout: Layout,
-        damages: Damages,
-        make: Callable[[], duckdb.DuckDBPyConnection],
-        views: frozenset[str] | None = None,
+        self, layout: Layout, damages: Damages, make: Callable[[], duckdb.DuckDBPyConnection]
     ) -> duckdb.DuckDBPyConnection:
-        """Return a new connection to the database of a root, which `make` creates if needed or if damage was found.
-
-        `views` are those that it has; databases with others are others.
-        """
+        """Return a new connection to the database of a root, which `make` creates if needed or if damage was found."""
         with self._lock:
-            key = (os.getpid(), layout.root, damages.version, views)  # a database does not survive a fork
+            key = (os.getpid(), layout.root, damages.version)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
                     self._databases.pop(next(iter(self._databases)))
                 self._databases[key] = make()
-            return self._databases[key].cursor()
+            cursor = self._databases[key].cursor()
+        cursor.execute("set timezone = 'UTC'")
+        return cursor
 
     def close(self) -> None:
         with self._lock:
             self._databases.clear()
 
 
-shared, shared_restricted = Shared(), Shared()
-for one in (shared, shared_restricted):
-    atexit.register(one.close)
+shared = Shared()
+atexit.register(shared.close)

@@ -62,7 +62,7 @@ def listed_traces(store: Store, only: Filter | None, since: datetime | None, lim
         return []
     days = [min(key.day for key in keys), max(key.last_day for key in keys)]
     columns = ", ".join(ListedTrace.__slots__)
-    query = f"""with observations as (select * from main.observations where day between $2 and $3),
+    query = f"""with observations as (select * from staging.observations where day between $2 and $3),
                 traces as ({view_text("traces")})
                 select {columns} from traces where trace_id in (select unnest($1))
                 order by started_at desc, trace_id desc"""

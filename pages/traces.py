@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from shlex import quote
 from typing import Any
 
@@ -106,9 +106,8 @@ def _tokens(view: TraceView | ObservationView) -> str | None:
 
 
 def _recent(site: Site) -> str | None:
-    """Return the day before the last one: reading all traces to show the newest would take seconds and gigabytes."""
-    last = last_owner(site.store, "observations")
-    return None if last is None else (date.fromisoformat(last) - timedelta(days=1)).isoformat()
+    """Return the last day that has traces: reading all to show the newest would take seconds and gigabytes."""
+    return last_owner(site.store, "observations")
 
 
 def _day(text: str | None) -> datetime | None:

@@ -1,12 +1,13 @@
 """A trace in the terminal: its fields, its observations as a tree, and what evaluators and people said about them."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from evalflows.cli.terminal import Console, Text
 from evalflows.specs.safe_text import json_text, one_line
 from evalflows.store.queries.listed_traces import Verdict
+from evalflows.telemetry.tree import in_depth
 from evalflows.telemetry.views import ObservationView, TraceView
 
 STEP = "  "
@@ -27,26 +28,8 @@ def print_trace(out: Console, trace: TraceView, verdicts: Sequence[Verdict]) -> 
         by_subject[verdict.subject_id].append(verdict)
     _print_verdicts(out, STEP, by_subject[trace.id])
     out.print()
-    for depth, observation in _tree(trace.observations):
+    for depth, observation in in_depth(trace.observations):
         _print_observation(out, STEP * depth, observation, by_subject[f"{trace.id}/{observation.id}"])
-
-
-def _tree(observations: Sequence[ObservationView]) -> Iterator[tuple[int, ObservationView]]:
-    """Yield each observation with its depth, below its parent; below nothing if the parent is missing, or itself."""
-    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
-    known = {observation.id for observation in observations}
-    for observation in observations:
-        below[observation.parent_id if observation.parent_id in known else None].append(observation)
-    seen: set[str] = set()
-    stack = [(0, root) for root in reversed(below[None])]
-    for left in (None, *observations):  # what is only its own ancestor stands at the top, too
-        stack += [(0, left)] if left is not None and left.id not in seen else []
-        while stack:
-            depth, observation = stack.pop()
-            if observation.id not in seen:
-                seen.add(observation.id)
-                yield depth, observation
-                stack += [(depth + 1, child) for child in reversed(below[observation.id])]
 
 
 def _print_observation(out: Console, indent: str, view: ObservationView, verdicts: Sequence[Verdict]) -> None:

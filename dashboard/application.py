@@ -21,6 +21,7 @@ from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
 from evalflows.pages.example import example_page
 from evalflows.pages.experiment import experiment_page
+from evalflows.dashboard.given import Take, Taken, take_acknowledgement, take_label
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.judge import judge_page
 from evalflows.pages.judges import judges_page
@@ -28,8 +29,12 @@ from evalflows.pages.links import Links
 from evalflows.pages.over_time import over_time_page
 from evalflows.pages.page import Page, Site
 from evalflows.pages.pairs import pair_page
+from evalflows.pages.production import evaluation_page, incident_page, production_page
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
+from evalflows.pages.review import review_page
+from evalflows.pages.review_start import review_start_page
+from evalflows.pages.traces import trace_page, traces_page
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
 
@@ -50,8 +55,21 @@ PAGES: Mapping[str, PageOf] = {
     "/decisions/{id}": decision_page,
     "/judges": judges_page,
     "/judges/{evaluator:path}": judge_page,
+    "/production": production_page,
+    "/production/evaluations/{name:path}": evaluation_page,
+    "/production/incidents/{id}": incident_page,
+    "/production/traces": traces_page,
+    "/production/traces/{id}": trace_page,
+    "/review": review_start_page,
+    "/review/{subject}": review_page,
 }
 """The pages by their address; `{name}` is a parameter."""
+
+GIVEN: Mapping[str, Take] = {
+    "/production/incidents/{id}/acknowledgements": take_acknowledgement,
+    "/review/{subject}/labels": take_label,
+}
+"""What pages send, by its address."""
 
 FRAGMENT = "fragment"
 """The parameter with which a page is sent without its frame, to be shown within another."""
@@ -64,6 +82,8 @@ def application(store: Store, token: str | None = None) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/experiments")),
         *(Route(path, _Shown(store, page), methods=["GET"]) for path, page in PAGES.items()),
+        *(Route(path, _Shown(store, page)) for path, page in PAGES.items()),
+        *(Route(path, Taken(store, take).answer, methods=["POST"]) for path, take in GIVEN.items()),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/{rest:path}", _Absent(store)),

@@ -32,6 +32,13 @@ class Links:
     def judge(self, evaluator: str, **query: Value) -> str | None:
         return self.page("judges", evaluator, **query)
 
+    def evaluation(self, name: str, **query: Value) -> str | None:
+        """Return the page of a trace evaluation."""
+        return self.page("production", "evaluations", name, **query)
+
+    def trace(self, identity: str) -> str | None:
+        return self.page("production", "traces", identity)
+
     def incident(self, identity: str) -> str | None:
         return self.page("production", "incidents", identity)
 

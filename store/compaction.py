@@ -1,4 +1,4 @@
-"""Merging the open parts of days that are still written, so that queries read few files.
+"""Merging the open parts of owners that are still written, so that queries read few files.
 
 Parts of about the same size are merged, so that a row is rewritten only a few times. The merged part is on disk before
 the parts that it replaces are removed, and queries use each key once, so a crash between loses and doubles nothing. The
@@ -8,6 +8,7 @@ replaced parts stay for a while, for queries that have listed them.
 import math
 import time
 from collections import defaultdict, deque
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from evalflows.store.leases.lease import leased
@@ -37,34 +38,43 @@ class Compaction:
         """Merge what is worth it, and remove what was replaced long enough ago."""
         self._remove(time.monotonic())
         for day in open_owners(self._store, TABLE):
-            while (parts := _mergeable(self._sizes(day))) and self._merge(day, parts):
-                pass
+            while replaced := merge_similar(self._store, TABLE, day, LEASE, without=self._waiting()):
+                self._replaced.extend((time.monotonic() + GRACE_S, part) for part in replaced)
 
     def finish(self) -> None:
         """Remove all that was replaced."""
         self._remove(math.inf)
 
-    def _sizes(self, day: str) -> dict[str, int]:
-        """Return the parts of a day that were not replaced, with their sizes."""
-        replaced = {path for _, path in self._replaced}
-        return {path: size for path, size in self._store.open_parts(TABLE, day).items() if path not in replaced}
-
-    def _merge(self, day: str, parts: list[str]) -> bool:
-        """Write the rows of parts as one, each key once. Return False if another process has merged or sealed them."""
-        store = self._store
-        with leased(store, LEASE, "merging observations", wait=True, patience_s=PATIENCE_S):
-            if store.is_sealed(TABLE, day) or not {*parts} <= store.open_parts(TABLE, day).keys():
-                return False
-            store.merge_parts(TABLE, day, new_id("part"), parts)
-        remove_at = time.monotonic() + GRACE_S
-        self._replaced.extend((remove_at, part) for part in parts)
-        return True
+    def _waiting(self) -> set[str]:
+        """Return the parts that were replaced and are not removed yet."""
+        return {path for _, path in self._replaced}
 
     def _remove(self, until: float) -> None:
         while self._replaced and self._replaced[0][0] <= until:
             _, path = self._replaced.popleft()
-            with storage_errors(path), suppress(FileNotFoundError):  # its day was sealed meanwhile
-                self._store.filesystem.rm_file(path)
+            remove_part(self._store, path)
+
+
+def merge_similar(store: Store, table: str, owner: str, lease: str, without: Collection[str] = ()) -> Sequence[str]:
+    """Write parts of about the same size of an open owner as one, each key once, if there are enough of them.
+
+    Return the parts that this replaces, which the caller is to remove: none if there are too few, or if another process
+    has merged or sealed them. Parts `without` do not count.
+    """
+    sizes = {path: size for path, size in store.open_parts(table, owner).items() if path not in without}
+    if not (parts := _mergeable(sizes)):
+        return ()
+    with leased(store, lease, f"merging {table}", wait=True, patience_s=PATIENCE_S):
+        if store.is_sealed(table, owner) or not {*parts} <= store.open_parts(table, owner).keys():
+            return ()
+        store.merge_parts(table, owner, new_id("part"), parts)
+    return parts
+
+
+def remove_part(store: Store, path: str) -> None:
+    """Remove a part that was replaced. Nothing happens if its owner was sealed meanwhile."""
+    with storage_errors(path), suppress(FileNotFoundError):
+        store.filesystem.rm_file(path)
 
 
 def _mergeable(sizes: dict[str, int]) -> list[str]:

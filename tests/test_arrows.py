@@ -28,7 +28,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         *("evaluators.foreign", "evaluators.subject"),
     ),
     "compat": ("flows", "execution", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
-    "pages": ("analysis", "reports", "stats", "store", "specs"),
+    "pages": ("analysis", "reports", "telemetry", "stats", "store", "specs"),
     "dashboard": ("pages", "analysis", "reports", "store", "specs"),
     "cli": (
         "flows",

@@ -133,13 +133,23 @@ _LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "
 
 def _agreement_among_people(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any] | None:
     """Krippendorff's alpha among the labellers; None if there is only one."""
-    labels = joined.labels.assign(labeller=joined.labels.labeller.fillna(""))
+    return alpha_among_people(joined.labels, joined.judged.together, joined.kind, confidence_level)
+
+
+def alpha_among_people(
+    labels: pd.DataFrame, together: "pd.Series[str]", kind: Kind, confidence_level: float
+) -> dict[str, Any] | None:
+    """Krippendorff's alpha among the labellers; None if there is only one.
+
+    `labels` has unit, labeller, value and label, once per unit and labeller; `together` has the units' cluster ids.
+    """
+    labels = labels.assign(labeller=labels.labeller.fillna(""))
     if labels.labeller.nunique() < 2:
         return None
-    has_numbers = joined.kind in ("yes_no", "numbers")
+    has_numbers = kind in ("yes_no", "numbers")
     wide = labels.pivot(index="unit", columns="labeller", values="value" if has_numbers else "label")
-    metric: Metric = "interval" if joined.kind == "numbers" else "nominal"
-    cluster_ids = list(joined.judged.together.reindex(wide.index))
+    metric: Metric = "interval" if kind == "numbers" else "nominal"
+    cluster_ids = list(together.reindex(wide.index))
     ratings = [[None if pd.isna(label) else label for label in unit] for unit in wide.to_numpy(dtype=object)]
     return asdict(krippendorff_alpha(ratings, cluster_ids, metric=metric, confidence_level=confidence_level))
 

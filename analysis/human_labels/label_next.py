@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.rater_agreement.label_next import expected_error, label_next
 from evalflows.store.parquet import Store
 from evalflows.store.queries.human_labels import to_label
@@ -31,7 +32,12 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> L
     unlabelled = to_label(Store(), experiment, metric, people_metric)
     runs = unlabelled.runs
     lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in runs.lot]
-    selection = label_next(lots, runs.is_labelled.to_numpy(dtype=bool), _errors(runs), n)
+    selection = label_next(
+        lots,
+        runs.is_labelled.to_numpy(dtype=bool),
+        judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other"))),
+        n,
+    )
     rows = [
         {
             "run_id": runs.run_id[chosen.place],
@@ -51,16 +57,17 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> L
     )
 
 
-def _errors(runs: Any) -> Any:
-    """The expected error of each judgement; all the same if the judge gives labels, or one value only."""
-    values = runs.value.to_numpy(dtype=float)
+def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) -> FloatArray:
+    """The expected error of each judgement, shape (n,); all the same if the judge gives labels, or one value only.
+
+    `values` are the judge's, `spreads` their standard deviations over repeats, `others` those of another version of
+    the judge; each has shape (n,), and nan for what is not known.
+    """
     known = ~np.isnan(values)
     errors = np.zeros(len(values))
-    if not known.any():
-        return errors
-    low, high = min(0.0, float(values[known].min())), max(1.0, float(values[known].max()))
-    spreads, others = (runs[name].to_numpy(dtype=float)[known] for name in ("spread", "other"))
-    errors[known] = expected_error(values[known], low, high, spreads=spreads, others=others[None, :])
+    if known.any():
+        low, high = min(0.0, float(values[known].min())), max(1.0, float(values[known].max()))
+        errors[known] = expected_error(values[known], low, high, spreads=spreads[known], others=others[known][None, :])
     return errors
 
 
@@ -68,4 +75,4 @@ def _or_none(value: Any) -> Any:
     return value if isinstance(value, str) else None
 
 
-__all__ = ["LabellingForm", "next_to_label"]
+__all__ = ["LabellingForm", "judge_errors", "next_to_label"]

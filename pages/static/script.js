@@ -87,3 +87,82 @@ async function fillIn() {
     // the server has ended; the page stays as it is
   }
 }
+
+// Review: `data-key` on a button, link or field is its key; the first one on the page counts. Escape leaves a field.
+document.addEventListener(
+  "keydown",
+  (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (typing(event.target)) {
+      if (event.key === "Escape" && event.target.dataset.key) event.target.blur();
+      return;
+    }
+    const holder = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!holder) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (holder.matches("input, textarea")) holder.focus();
+    else holder.click();
+  },
+  true,
+);
+
+// A label is sent, and the next item is shown only when it has been stored.
+const label = document.querySelector("form[data-item]");
+if (label) {
+  label.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-answer]");
+    if (button) giveLabel(button.dataset.answer);
+  });
+  label.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (label.elements.answer) giveLabel(label.elements.answer.value);
+  });
+}
+
+async function giveLabel(answer) {
+  if (label.dataset.sending) return;
+  label.dataset.sending = "yes";
+  const status = label.querySelector("[role=status]");
+  const failed = await post(`${location.pathname}/labels${location.search}`, {
+    item: label.dataset.item,
+    answer,
+    comment: label.elements.comment.value,
+  });
+  if (failed === null) {
+    location.assign(label.dataset.next);
+    return;
+  }
+  status.className = "status failed";
+  status.textContent = failed;
+  delete label.dataset.sending;
+}
+
+// Sends JSON. Returns null if it was stored, else why not.
+async function post(address, content) {
+  try {
+    const answer = await fetch(address, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Accept: "application/json" },
+      body: JSON.stringify(content),
+    });
+    return answer.ok ? null : ((await answer.json().catch(() => ({}))).error ?? `Not stored: status ${answer.status}`);
+  } catch {
+    return "Not stored: the dashboard does not answer.";
+  }
+}
+
+// A form with `data-post` is sent as JSON, and the page is shown again when that has been stored.
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("form[data-post]");
+  if (!form) return;
+  event.preventDefault();
+  const failed = await post(form.dataset.post, Object.fromEntries(new FormData(form, event.submitter)));
+  if (failed === null) {
+    location.reload();
+    return;
+  }
+  const status = form.querySelector("[role=status]");
+  status.className = "status failed";
+  status.textContent = failed;
+});

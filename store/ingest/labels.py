@@ -95,7 +95,7 @@ def _checked(store: Store, rows: Numbered, where: str, defaults: Mapping[str, st
     kinds: dict[str, tuple[bool, int]] = {}
     for number, row in numbered:
         try:
-            label = _label({**row, **{k: v for k, v in defaults.items() if row.get(k) is None}}, runs, where)
+            label = label_of({**row, **{k: v for k, v in defaults.items() if row.get(k) is None}}, runs, where)
             if label is not None and (before := seen.setdefault(label.label_id, number)) != number:
                 raise InputError(
                     f"got a second label of this run (the first is in row {before}), wanted one per labeller"
@@ -117,7 +117,8 @@ def _check_kind(label: LabelRow, kinds: dict[str, tuple[bool, int]], number: int
         raise InputError(f"{label.metric}: got {got}, wanted {'a number' if expected else 'a label'} as in row {first}")
 
 
-def _label(row: Mapping[str, Any], runs: Runs, where: str) -> LabelRow | None:
+def label_of(row: Mapping[str, Any], runs: Runs, where: str) -> LabelRow | None:
+    """Return the label of one row, without a batch; None if the row has none. Raise InputError if it is invalid."""
     label_value = _label_value(row)
     if label_value is None and row.get("winner") is None:
         return None

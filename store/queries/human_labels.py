@@ -195,8 +195,8 @@ order by lot
 """
 
 _BATCHES = """
-select batch_id, any_value(source), string_agg(distinct metric, ', ' order by metric), count(*),
-       count(distinct coalesce(labeller, '')),
+select batch_id, any_value(source), string_agg(distinct metric, ', ' order by metric),
+       count(distinct (subject_id, turn, other_run_id, metric, labeller)), count(distinct coalesce(labeller, '')),
        (select string_agg(distinct e.name, ', ' order by e.name) from experiments e
         where list_contains(list(l.experiment_id), e.experiment_id)),
        min(recorded_at)

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_evaluation import Filter
-from evalflows.store.catalog import ask, ask_arrow
+from evalflows.store.catalog import ask, ask_arrow, view_text
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
 from evalflows.store.queries.trace_items import LATEST, Window, item_keys
@@ -58,9 +58,15 @@ def listed_traces(store: Store, only: Filter | None, since: datetime | None, lim
     """Return the newest traces that meet a filter. Raise InputError if the filter is wrong."""
     window = Window(moment="started_at", since=since, until=LATEST, newest_first=True)
     keys = item_keys(store, "traces", condition(only, "traces"), window, limit)
+    if not keys:
+        return []
+    days = [min(key.day for key in keys), max(key.last_day for key in keys)]
     columns = ", ".join(ListedTrace.__slots__)
-    query = f"select {columns} from traces where trace_id in (select unnest(?)) order by started_at desc, trace_id desc"
-    (rows,) = ask(store, (query, [[key.id for key in keys]]))
+    query = f"""with observations as (select * from staging.observations where day between $2 and $3),
+                traces as ({view_text("traces")})
+                select {columns} from traces where trace_id in (select unnest($1))
+                order by started_at desc, trace_id desc"""
+    (rows,) = ask(store, (query, [[key.id for key in keys], *days]))
     return [ListedTrace(*row) for row in rows]
 
 

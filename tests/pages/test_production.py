@@ -1,0 +1,130 @@
+"""Production: what trace evaluations judged, incidents and their acknowledgement, and traces."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from made_windows import IDENTITY, NAME, Production
+from production import BEGAN, produce, score, trace, trace_id
+
+from evalflows.analysis.monitoring.watch import watch
+from evalflows.dashboard.given import take_acknowledgement
+from evalflows.pages.links import Links
+from evalflows.pages.page import Page, Site
+from evalflows.pages.production import evaluation_page, incident_page, production_page
+from evalflows.pages.query import Query
+from evalflows.pages.traces import trace_page, traces_page
+from evalflows.specs.errors import InputError
+from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store.parquet import Store
+from evalflows.store.queries.incidents import incidents, write_event, write_looks
+
+Make = Callable[..., Any]
+SPEC = TraceEvaluationSpec(name=NAME, evaluators=["exact_match"], watch=[{"threshold": "accuracy", "minimum": 0.75}])
+
+
+def shown(page: Callable[[Site, Query], Page], **query: str) -> str:
+    return str(page(Site(store=Store(), links=Links()), Query.of(query.items())).body)
+
+
+@pytest.fixture
+def alarmed(store: Store, make: Make) -> Production:
+    """Three days, the last of which alarmed."""
+    made = Production(store, make)
+    made.windows(0.8, 0.81)
+    made.windows(0.6, failed=3)
+    made.judged()
+    seen = watch(store, IDENTITY, SPEC, ["v1"])
+    for event in seen.events:
+        write_event(store, event)
+    write_looks(store, seen.looks)
+    return made
+
+
+def test_without_production_the_pages_say_so(store: Store) -> None:
+    html = shown(production_page)
+    assert "No incidents" in html
+    assert "evalflows evaluate-traces" in html
+    assert "No traces yet" in shown(traces_page)
+    with pytest.raises(InputError, match=r"trace evaluation 'x': not in .* wanted one of: none yet"):
+        shown(evaluation_page, name="x")
+    with pytest.raises(InputError, match="incident 'x'"):
+        shown(incident_page, id="x")
+
+
+def test_an_open_incident_stands_on_the_first_page(store: Store, alarmed: Production) -> None:
+    html = shown(production_page)
+    assert re.search(r'incident-open">open<.*threshold accuracy', html, re.DOTALL)
+    assert f'href="/production/evaluations/{NAME}"' in html
+
+
+def test_an_evaluation_shows_each_look_and_marks_the_alarm(store: Store, alarmed: Production) -> None:
+    html = shown(evaluation_page, name=NAME)
+    (incident,) = incidents(store)
+    assert len(re.findall(r'class="point', html)) == 3
+    assert len(re.findall(r'class="point worse"', html)) == 1
+    assert f'<a href="/production/incidents/{incident.incident_id}"><g class="point worse">' in html
+    assert "0.599 [0.527, 0.668], n 197, 3 missing; violated" in html
+
+
+def test_windows_have_the_figures_of_each_metric(store: Store, alarmed: Production, make: Make) -> None:
+    spec = SPEC.model_dump_json()
+    evaluators = '[{"name": "accuracy", "version": "v1"}]'
+    of = {"batch_id": "batch-2", "evaluation_id": IDENTITY, "name": NAME, "kind": "schedule", "scope": "traces"}
+    row = make("watermarks", **of, state="completed", spec=spec, evaluators=evaluators, until=alarmed.at)
+    store.append("watermarks", IDENTITY, "later", [row])
+    html = shown(evaluation_page, name=NAME, part="windows")
+    cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", html)]
+    first = cells.index("2026-10-03")
+    assert cells[first + 1].startswith("0.599")
+    assert cells[first + 2 : first + 5] == ["197", "3", "1.5%"]
+
+
+def test_an_acknowledgement_is_an_event_of_the_incident(store: Store, alarmed: Production) -> None:
+    (incident,) = incidents(store)
+    query = Query.of([], {"id": incident.incident_id})
+    assert "data-post" in shown(incident_page, id=incident.incident_id)
+    with pytest.raises(InputError, match="by: got none"):
+        take_acknowledgement(store, query, {"note": "x"})
+    assert take_acknowledgement(store, query, {"by": "ada", "note": "<b>rolled back"})["event"] == "acknowledged"
+    html = shown(incident_page, id=incident.incident_id)
+    assert "acknowledged by ada: &lt;b&gt;rolled back" in html
+    assert take_acknowledgement(store, query, {"by": "ada", "close": "yes"})["event"] == "closed"
+    html = shown(incident_page, id=incident.incident_id)
+    assert "data-post" not in html, "what is over cannot be acknowledged"
+    with pytest.raises(InputError, match="got one that is closed"):
+        take_acknowledgement(store, query, {"by": "ada"})
+    assert "No incident is open" in shown(production_page)
+    assert incident.incident_id in shown(production_page, incidents="all")
+
+
+def test_traces_are_listed_by_a_condition_and_lead_to_a_dataset(store: Store) -> None:
+    produce(
+        store,
+        trace("a", "in a", "out a", version="1.4"),
+        trace("b", "in b", "out b", version="1.5", minute=1),
+    )
+    html = shown(traces_page)
+    assert [f"/production/traces/{trace_id(one)}" in html for one in "ab"] == [True, True]
+    only = shown(traces_page, where="version = '1.4'")
+    assert [f"/production/traces/{trace_id(one)}" in only for one in "ab"] == [True, False]
+    assert "from-traces --name NAME --where &#34;version = &#39;1.4&#39;&#34;" in only
+    with pytest.raises(InputError, match="filter: "):
+        shown(traces_page, where="nothing = ")
+    with pytest.raises(InputError, match="since: got 'x'"):
+        shown(traces_page, since="x")
+
+
+def test_a_trace_shows_what_was_said_and_escapes_it(store: Store) -> None:
+    produce(
+        store,
+        trace("a", "<script>alert(1)</script>", {"answer": "\x1b[31mred"}),
+        scores=[score("a", "helpful", 0.25, comment="too <i>short</i>"), score("a", "broken", None, error="no answer")],
+    )
+    html = shown(trace_page, id=trace_id("a"))
+    assert "<script" not in html and "&lt;script&gt;alert(1)" in html
+    assert "\x1b" not in html and r"\x1b[31mred" in html
+    assert re.search(r"<b>helpful</b> 0\.250.*too &lt;i&gt;short", html, re.DOTALL)
+    assert re.search(r"<b>broken</b> no answer", html)
+    assert f"{BEGAN:%Y-%m-%d %H:%M:%S} UTC" in html

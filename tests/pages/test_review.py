@@ -1,0 +1,233 @@
+"""Review: a person labels answers without seeing which system gave them, and what is given counts at once."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from judges_of_pairs import by_text
+from labelled import judged, run_of, score
+from matched import asked, compared, experiment
+
+from evalflows.dashboard.given import take_label
+from evalflows.pages.links import Links
+from evalflows.pages.page import Site
+from evalflows.pages.query import Query
+from evalflows.pages.review import review_page
+from evalflows.pages.review_start import review_start_page
+from evalflows.reports.judge import judge_standings
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+
+SAID = {"q0": 1.0, "q1": 1.0, "q2": 0.0, "q3": 1.0}
+CURRENT = "select example_id, value, label, labeller, comment from current_labels order by example_id, labeller"
+
+
+def address(subject: str, metric: str = "correct", by: str = "ann", **more: Any) -> Query:
+    pairs = [(name, one) for name, value in more.items() for one in (value if isinstance(value, list) else [value])]
+    return Query.of([("metric", metric), ("by", by), *pairs], {"subject": subject})
+
+
+def shown(query: Query) -> str:
+    return str(review_page(Site(store=Store(), links=Links()), query).body)
+
+
+def item_of(html: str) -> str:
+    return re.findall(r'data-item="(\w+)"', html)[0]
+
+
+def give(query: Query, answer: str, item: str | None = None, comment: str | None = None) -> dict[str, Any]:
+    fields = {"item": item or item_of(shown(query)), "answer": answer}
+    return take_label(Store(), query, fields | ({"comment": comment} if comment else {}))
+
+
+def answers(html: str) -> list[str]:
+    return re.findall(r"(\w+ to q\d|\w+ says \w+)", html)
+
+
+def in_random_order(owner: str, names: Sequence[str]) -> list[str]:
+    """The examples by md5 of their runs' ids, the order of `labels next`, from another implementation."""
+    lots = asked("select example_id from outputs where experiment_id = ? order by md5(run_id)", owner)
+    return [name for (name,) in lots if name in names]
+
+
+def test_an_item_page_shows_neither_system_nor_judge() -> None:
+    owner = judged("secret-system", SAID, model="judge-model-x", comment="judge says fine", cost_usd=0.123)
+    html = shown(address(owner))
+    assert "answer to q" in html
+    for hidden in ("secret-system", "target of", "judge-model-x", "judge says", "0.123", owner, run_of(owner, "q0")):
+        assert hidden not in html
+
+
+def test_a_label_counts_at_once_and_changes_the_judge() -> None:
+    owner = judged("small", SAID)
+    first = in_random_order(owner, [*SAID])[0]
+    assert judge_standings(Store()) == []
+    assert give(address(owner), "no", comment="It is Lyon.")["is_new"]
+    assert asked(CURRENT) == [(first, 0.0, None, "ann", "It is Lyon.")]
+    (standing,) = judge_standings(Store())
+    assert (standing.n_labels, standing.agreement) == (1, float(SAID[first] == 0))
+
+
+def test_the_same_label_is_stored_once_and_a_changed_one_counts() -> None:
+    owner = judged("small", SAID)
+    query = address(owner)
+    item = item_of(shown(query))
+    given = [give(query, answer, item)["is_new"] for answer in ("yes", "yes", "no", "no", "yes")]
+    assert given == [True, False, True, False, True]
+    assert asked("select value from labels order by recorded_at") == [(1.0,), (0.0,), (1.0,)], "nothing is lost"
+    assert [row[1] for row in asked(CURRENT)] == [1.0]
+
+
+def test_back_leads_to_the_last_label_and_shows_it() -> None:
+    owner = judged("small", SAID)
+    query = address(owner, order="random")
+    first = item_of(shown(query))
+    give(query, "no", comment="Why not")
+    assert item_of(shown(query)) != first
+    (back,) = re.findall(r'href="([^"]*)" data-key="u"', shown(query))
+    assert f"item={first}" in back
+    again = shown(address(owner, order="random", item=first))
+    assert re.search(r'data-answer="no"[^>]*aria-pressed="true"', again)
+    assert "Why not" in again
+
+
+def test_a_random_review_follows_the_order_of_the_fair_sample() -> None:
+    owner = judged("small", SAID)
+    query = address(owner, order="random")
+    seen = []
+    for _ in SAID:
+        seen.append(answers(shown(query))[0].removeprefix("answer to "))
+        give(query, "yes")
+    assert seen == in_random_order(owner, [*SAID])
+    assert "Everything is labelled" in shown(query)
+    assert asked("select distinct is_fair, metadata ->> 'order' from current_labels") == [(True, "random")]
+
+
+def test_the_worst_come_first_and_are_no_random_sample() -> None:
+    owner = judged("small", {f"q{i}": i / 10 for i in range(10)}, data_type="NUMERIC")
+    query = address(owner, order="worst", low="0", high="1.5")
+    seen = []
+    for _ in range(3):
+        seen.append(answers(shown(query))[0].removeprefix("answer to "))
+        give(query, "0.5")
+    assert seen == ["q0", "q1", "q2"]
+    first_of_all = in_random_order(owner, [f"q{i}" for i in range(10)])[0]
+    fair = {name for (name,) in asked("select example_id from labels where metadata ->> 'drawn' = 'fair'")}
+    assert fair <= {first_of_all}
+
+
+def test_half_are_a_random_sample_and_half_those_the_judge_is_unsure_of() -> None:
+    said = {f"q{i}": 0.5 if i < 3 else 1.0 for i in range(12)}
+    owner = judged("unsure", said, data_type="NUMERIC")
+    query = address(owner, low="0", high="10")
+    order, seen = in_random_order(owner, [*said]), []
+    for _ in range(4):
+        seen.append(answers(shown(query))[0].removeprefix("answer to "))
+        give(query, "1")
+    assert seen[0] == order[0]
+    unsure = [name for name in order[1:] if said[name] == 0.5]
+    assert seen[1] == unsure[0]
+
+
+def test_skipped_items_come_again_only_if_asked_for() -> None:
+    owner = judged("small", {"q0": 1.0, "q1": 0.0})
+    first = item_of(shown(address(owner)))
+    second = item_of(shown(address(owner, skip=[first])))
+    assert first != second
+    html = shown(address(owner, skip=[first, second]))
+    assert "You have skipped all that is left" in html
+    assert "skip=" not in re.findall(r'href="([^"]*)">Show them again', html)[0]
+
+
+def test_pairs_are_shown_in_a_drawn_order_that_is_stored() -> None:
+    names = [f"q{i}" for i in range(12)]
+    old = experiment("old", dict.fromkeys(names, "old says short"), place=0)
+    new = experiment("new", dict.fromkeys(names, "new says long"), place=1)
+    comparison = compared([old, new], by_text)
+    query = address(comparison.comparison_id, by_text.__name__)
+    firsts = set()
+    for _ in names:
+        html = shown(query)
+        assert answers(html) == answers(shown(query)), "the order stays"
+        firsts.add(answers(html)[0])
+        give(query, "first" if answers(html)[0].startswith("old") else "second")
+    assert len(firsts) == 2, "left and right are drawn"
+    rows = asked("select value, label, metadata ->> 'shown_first' from current_labels")
+    assert {row[:2] for row in rows} == {(1.0, "left")}, "the older one won, wherever it was shown"
+    assert {row[2] for row in rows} == {"left", "right"}
+    (standing,) = judge_standings(Store())
+    assert standing.agreement == 1.0
+
+
+def test_labels_of_a_category_are_those_that_the_judge_gives() -> None:
+    owner = judged("tone", {"q0": "rude", "q1": "polite", "q2": 'odd "one"\n'}, metric="tone")
+    query = address(owner, "tone")
+    html = shown(query)
+    tokens = dict(zip(("odd", "polite", "rude"), re.findall(r'data-answer="(\w+)" data-key="\d"', html), strict=True))
+    give(query, tokens["odd"])
+    assert asked("select value, label from labels") == [(None, 'odd "one"\n')]
+    with pytest.raises(InputError, match="value: got 'kind', wanted one of"):
+        give(query, "kind")
+
+
+def test_a_scale_has_keys_and_its_bounds() -> None:
+    spec = json.dumps({"metrics": {"stars": {"range": [1, 5]}}})
+    owner = experiment("rated", {"q0": "a", "q1": "b"}, spec=spec)
+    score(owner, {"q0": 2.0, "q1": 4.0}, metric="stars", data_type="NUMERIC")
+    query = address(owner, "stars")
+    assert re.findall(r'data-answer="(\d)" data-key="(\d)"', shown(query)) == [(n, n) for n in "12345"]
+    give(query, "5")
+    assert asked("select value, data_type from labels") == [(5.0, "NUMERIC")]
+    with pytest.raises(InputError, match="wanted one of: 1, 2, 3, 4, 5"):
+        give(query, "6")
+
+
+def test_a_metric_without_a_judge_can_be_labelled_too() -> None:
+    owner = experiment("plain", {"q0": "a", "q1": "b"})
+    with pytest.raises(InputError, match="no judge has 'kind'"):
+        shown(address(owner, "kind"))
+    give(address(owner, "kind", kind="yes_no"), "yes")
+    assert asked("select metric, value from labels") == [("kind", 1.0)]
+
+
+def test_several_people_are_shown_where_they_disagree() -> None:
+    owner = judged("small", SAID)
+    for by, said in (("ann", "yes no yes no"), ("bob", "yes yes yes no")):
+        for answer in said.split():
+            give(address(owner, by=by, order="random"), answer, comment=f"{by} thinks <b>")
+    second = in_random_order(owner, [*SAID])[1]
+    site = Site(store=Store(), links=Links())
+    html = str(review_start_page(site, Query.of([("subject", owner), ("metric", "correct")])).body)
+    assert "1 labelled differently" in html
+    assert second in html.partition("labelled differently")[2]
+    assert "ann thinks &lt;b&gt;" in html
+    # of 8 values, 5 yes and 3 no; 2 of the 8 ordered pairs differ: alpha = 1 - 7 * 2 / (2 * 5 * 3)
+    assert f"alpha {1 - 14 / 30:.2f}" in html or f"alpha {1 - 14 / 30:.3f}" in html
+    assert "4 of 4" in html
+
+
+def test_items_of_others_can_be_left_to_them() -> None:
+    owner = judged("small", {"q0": 1.0, "q1": 0.0})
+    give(address(owner, by="ann", order="random"), "yes")
+    html = shown(address(owner, by="bob", order="random", others="leave"))
+    assert answers(html)[0].removeprefix("answer to ") == in_random_order(owner, ["q0", "q1"])[1]
+
+
+def test_wrong_addresses_are_refused_in_one_line() -> None:
+    owner = judged("small", SAID)
+    for query, message in (
+        (address("nothing"), "experiment 'nothing'"),
+        (address(owner, by=" "), "by: got 0 characters"),
+        (address(owner, by="x" * 101), "by: got 101 characters"),
+        (address(owner, order="best"), "order: got 'best'"),
+        (address(owner, item="zz"), "item: got 'zz'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            shown(query)
+
+
+def test_the_start_page_of_an_empty_store_says_so() -> None:
+    html = str(review_start_page(Site(store=Store(), links=Links()), Query.of()).body)
+    assert "No experiments yet" in html

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
+from evalflows.dashboard.given import Take, Taken, take_acknowledgement, take_label
 from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.comparison import comparison_page
@@ -21,7 +22,6 @@ from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
 from evalflows.pages.example import example_page
 from evalflows.pages.experiment import experiment_page
-from evalflows.dashboard.given import Take, Taken, take_acknowledgement, take_label
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.judge import judge_page
 from evalflows.pages.judges import judges_page
@@ -82,7 +82,6 @@ def application(store: Store, token: str | None = None) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/experiments")),
         *(Route(path, _Shown(store, page), methods=["GET"]) for path, page in PAGES.items()),
-        *(Route(path, _Shown(store, page)) for path, page in PAGES.items()),
         *(Route(path, Taken(store, take).answer, methods=["POST"]) for path, take in GIVEN.items()),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),

@@ -1,9 +1,8 @@
 """Export data from the store. Does not load Prefect."""
 
-import os
-import secrets
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -11,7 +10,10 @@ from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
 from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import json_text
+from evalflows.specs.safe_text import json_text, one_line
+from evalflows.store.existing import existing_store
+from evalflows.store.exports.relations import Exported
+from evalflows.store.exports.whole_files import whole_file
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.queries.preferences import preferences_of
@@ -44,17 +46,84 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
         echo(preferences.in_words, err=True)
 
 
+COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")
+ONLY = click.option(
+    "--only", metavar="NAME", multiple=True, help="Export this view alone; repeatable. `evalflows sql` lists them."
+)
+SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="The schema that holds the tables.")
+
+
+@export.command()
+@click.argument("file")
+@COPY
+@ONLY
+@VERBOSE
+def duckdb(file: str, copy: bool, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to a DuckDB FILE, which DuckDB 1.0 and later open.
+
+    The views read the store's files at query time, so the file need not be exported again for new experiments, and
+    opens where the store is at the same path. With --copy, the file holds the rows.
+    """
+    with one_line_errors(verbose):
+        from evalflows.store.exports.duckdb_file import export_tables, export_views
+
+        if only and not copy:
+            raise InputError("export duckdb: got --only, which needs --copy")
+        store, target = existing_store(), Path(file)
+        _report(file, export_tables(store, target, only) if copy else export_views(store, target))
+
+
+@export.command()
+@click.argument("folder")
+@ONLY
+@VERBOSE
+def parquet(folder: str, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to a FOLDER, as NAME.parquet."""
+    _to_folder(folder, "parquet", only, verbose)
+
+
+@export.command()
+@click.argument("folder")
+@ONLY
+@VERBOSE
+def csv(folder: str, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to a FOLDER, as NAME.csv.
+
+    Texts that a spreadsheet may take for formulas get a leading apostrophe.
+    """
+    _to_folder(folder, "csv", only, verbose)
+
+
+@export.command()
+@click.argument("url")
+@SCHEMA
+@ONLY
+@VERBOSE
+def postgres(url: str, schema: str, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to tables in PostgreSQL, in one transaction.
+
+    URL is postgresql://user@host:port/database; what it leaves out is taken from PGHOST, PGUSER, PGPASSWORD and so on.
+    """
+    with one_line_errors(verbose):
+        from evalflows.store.exports.postgres import export_postgres
+
+        _report(f"schema {schema}", export_postgres(existing_store(), url, schema, only))
+
+
+def _to_folder(folder: str, form: Literal["parquet", "csv"], only: tuple[str, ...], verbose: bool) -> None:
+    with one_line_errors(verbose):
+        from evalflows.store.exports.folder import export_folder
+
+        _report(folder, export_folder(existing_store(), Path(folder), form, only))
+
+
+def _report(place: str, exported: Sequence[Exported]) -> None:
+    written = [one for one in exported if one.is_written]
+    kind = "views" if any(one.rows is None for one in exported) else "tables"
+    rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
+    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged"))
+
+
 def _write(target: Path, text: str) -> None:
-    """Write a temporary file and rename it, so the file is complete or absent. Raise InputError if that fails."""
-    temporary = target.parent / f".{target.name}.{secrets.token_hex(6)}.tmp"
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):  # renamed already, or never created
-            temporary.unlink()
+    with whole_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -8,11 +8,11 @@ import click
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.tables import table
-from evalflows.cli.terminal import Text, console, echo, print_csv, write_csv
+from evalflows.cli.terminal import Text, console, echo, print_csv
 from evalflows.reports.figures import figure
 from evalflows.reports.judge import JudgeReport, judge_reports, judge_standings
 from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import one_line
+from evalflows.specs.safe_text import one_line, write_csv
 from evalflows.store.ingest.labels import import_labels
 from evalflows.store.parquet import Store
 from evalflows.store.queries.human_labels import listed_batches

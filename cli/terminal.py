@@ -1,13 +1,12 @@
 """All output of the command line. Texts come from data, answers and endpoints, so control characters are escaped."""
 
-import csv
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import rich.console
@@ -15,7 +14,7 @@ import rich.text
 from rich.segment import Segment
 from rich.style import Style
 
-from evalflows.specs.safe_text import csv_cell, escaped, joined, one_line
+from evalflows.specs.safe_text import escaped, joined, one_line, write_csv
 
 MAX_MESSAGE = 500
 """The number of characters after which an error message is cut."""
@@ -110,13 +109,6 @@ def print_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     if sys.stdout.isatty():
         rows = ([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     write_csv(sys.stdout, columns, rows)
-
-
-def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a table as CSV; texts that a spreadsheet may take for formulas get a leading apostrophe."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(map(csv_cell, columns))
-    writer.writerows(map(csv_cell, row) for row in rows)
 
 
 @contextmanager

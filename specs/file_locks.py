@@ -4,8 +4,11 @@ import fcntl
 from typing import IO
 
 
-def try_lock(file: IO[bytes], *, shared: bool = False) -> bool:
-    """Lock an open file without waiting, alone or together with others. Return whether that was possible."""
+def try_lock(file: IO[bytes] | int, *, shared: bool = False) -> bool:
+    """Lock an open file, or a folder's descriptor, without waiting, alone or together with others.
+
+    Return whether that was possible.
+    """
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,9 +1,11 @@
 """Make text from data, answers, endpoints or file names harmless where it is shown: a terminal, JSON, a spreadsheet."""
 
+import csv
 import json
 import re
 import sys
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
 
 _SPOOFING = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 """Controls of the text's direction, line and paragraph separators, and surrogates, which cannot be encoded."""
@@ -54,6 +56,13 @@ def json_text(value: Any, **options: Any) -> str:
 def csv_cell(value: Any) -> Any:
     """Return a cell for CSV: a text that a spreadsheet may take for a formula gets a leading apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table as CSV; texts that a spreadsheet may take for formulas get a leading apostrophe."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(csv_cell, columns))
+    writer.writerows(map(csv_cell, row) for row in rows)
 
 
 def from_csv_cell(value: Any) -> Any:

@@ -33,7 +33,9 @@ def attribute_macros() -> Iterator[str]:
     )
     yield "create or replace macro finite(number) as case when isfinite(number) then number end"
     kinds = ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in TYPES.items())
-    yield f"create or replace macro observation_type(name) as coalesce(map {{{kinds}}}[lower(name)], 'span')"
+    # `map[key]` is a list before DuckDB 1.2, which reads exported views too
+    found = f"map_extract(map {{{kinds}}}, lower(name))[1]"
+    yield f"create or replace macro observation_type(name) as coalesce({found}, 'span')"
 
 
 def _first_of(aliases: Sequence[Alias], is_long: bool) -> str:

@@ -81,7 +81,8 @@ class Layout:
         sealed, unsealed = (
             # the empty file comes first, since DuckDB takes the columns of the first one
             f"read_parquet([{quoted(empty)}, {quoted(f'{self.root}/{table}/{state}/{owner}=*/*.parquet')}], "
-            "hive_partitioning = true, hive_types_autocast = false)"
+            # DuckDB before 1.3, which reads exported views too, has `filename` only if asked for it
+            "hive_partitioning = true, hive_types_autocast = false, filename = true)"
             for state, empty in zip(("sealed", "open"), self.empties(table), strict=True)
         )
         left_out = f" and {owner} not in ({', '.join(map(quoted, sorted(without)))})" if without else ""
@@ -141,6 +142,11 @@ def files(urls: list[str]) -> str:
 def quoted(text: str) -> str:
     """Return a SQL literal of a text."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """Return a SQL name, quoted."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _table(name: str) -> Table:

@@ -57,6 +57,7 @@ ONLY_IN = {
     "prefect": ("flows", "tasks", "execution.secret_blocks", "execution.server"),
     "duckdb": ("store",),
     "pyarrow": ("store",),
+    "asyncpg": ("store",),
     "openai": ("llm", "compat"),
     "scipy": ("stats",),
     "pytest": ("pytest_plugin",),

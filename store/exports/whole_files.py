@@ -1,0 +1,36 @@
+"""Output files that are written whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalflows.specs.errors import InputError
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside the target. What the block wrote there is synced to disk and then takes its name.
+
+    Raise InputError if a file cannot be written; the target is then left as it was.
+    """
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(6)}.tmp"
+    try:
+        yield temporary
+        _sync(temporary)
+        temporary.replace(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary.is_file():
+            temporary.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -39,7 +39,7 @@ def application(store: Store, token: str | None = None) -> Starlette:
     """Return the dashboard of a store. With a token, only who has it is answered."""
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/experiments")),
-        *(Route(path, _Shown(store, page)) for path, page in PAGES.items()),
+        *(Route(path, _Shown(store, page), methods=["GET"]) for path, page in PAGES.items()),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/{rest:path}", _Absent(store)),

@@ -1,0 +1,60 @@
+"""The routes of the dashboard, and what is answered when there is no page."""
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import evalflows.dashboard.application
+from evalflows.dashboard.application import application
+from evalflows.pages.page import Page, Site
+from evalflows.pages.query import Query
+from evalflows.specs.errors import StorageError
+from evalflows.store.parquet import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def browser(store: Store) -> TestClient:
+    return TestClient(application(store), base_url="http://127.0.0.1", follow_redirects=False)
+
+
+def test_the_first_page_is_the_list_of_experiments(store: Store) -> None:
+    answer = browser(store).get("/")
+    assert answer.headers["location"] == "/experiments"
+
+
+def test_an_address_without_a_page_says_so(store: Store) -> None:
+    answer = browser(store).get("/<script>alert(1)</script>/x")
+    assert answer.status_code == 404
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;/x: no such page" in answer.text
+    assert "<script>alert" not in answer.text
+
+
+def test_static_files_change_their_address_with_their_content(store: Store) -> None:
+    page = browser(store).get("/experiments").text
+    address = page.split('<link rel="stylesheet" href="')[1].split('"')[0]
+    assert address.startswith("/static/style.css?v=")
+    answer = browser(store).get(address)
+    assert answer.headers["content-type"].startswith("text/css")
+    assert browser(store).get("/static/../page.py").status_code == 404
+
+
+def test_a_damaged_file_is_named_and_a_fault_is_no_traceback(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(site: Site, query: Query) -> Page:
+        raise StorageError("scores/sealed/x: damaged")
+
+    def fault(site: Site, query: Query) -> Page:
+        raise ZeroDivisionError("secret of the code")
+
+    monkeypatch.setattr(evalflows.dashboard.application, "PAGES", {"/damaged": damaged, "/fault": fault})
+    answer = browser(store).get("/damaged")
+    assert (answer.status_code, "scores/sealed/x: damaged" in answer.text) == (500, True)
+    answer = browser(store).get("/fault")
+    assert answer.status_code == 500
+    assert "internal error" in answer.text
+    assert "secret" not in answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

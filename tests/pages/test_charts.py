@@ -1,0 +1,91 @@
+"""Charts: what is drawn, where, and in words."""
+
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
+
+import pytest
+
+from evalflows.pages.charts import Point, domain, histogram, share_bar, sparkline, timeline, whisker
+from evalflows.pages.charts.svg import Scale
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def parsed(drawing: str) -> ElementTree.Element:
+    return ElementTree.fromstring(drawing)
+
+
+def of_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return [element for element in root.iter() if name in element.get("class", "").split()]
+
+
+def test_a_whisker_puts_value_interval_and_mark_at_their_places() -> None:
+    root = parsed(whisker(0.5, 0.25, 0.75, (0.0, 1.0), "0.5", marks=[0.0, None], width=112))
+    (dot,) = of_class(root, "dot")
+    line, *_ = of_class(root, "interval")
+    (mark,) = of_class(root, "mark")
+    assert (dot.get("cx"), line.get("x1"), line.get("x2"), mark.get("x1")) == ("56", "31", "81", "6")
+
+
+def test_without_a_value_nothing_is_drawn_but_the_axis() -> None:
+    root = parsed(whisker(None, None, None, (0, 1), "missing"))
+    assert not of_class(root, "dot")
+    assert not of_class(root, "interval")
+    assert root.get("aria-label") == "missing"
+
+
+def test_titles_are_escaped() -> None:
+    drawn = whisker(1, None, None, (0, 2), '<script>"\x1b\u202e')
+    assert "<script>" not in drawn
+    assert parsed(drawn).get("aria-label") == '<script>"\\x1b\\u202e'
+
+
+def test_parts_of_a_bar_have_the_widths_of_their_shares() -> None:
+    root = parsed(share_bar([("won", 3, "better"), ("tied", 0, "calm"), ("lost", 1, "worse")], "shares", width=100))
+    assert [(part.get("x"), part.get("width")) for part in of_class(root, "part")] == [("0", "75"), ("75", "25")]
+    assert not of_class(parsed(share_bar([("won", 0, "better")], "none")), "part")
+
+
+def test_a_histogram_has_a_bar_for_each_count() -> None:
+    root = parsed(histogram([("no", 5), ("yes", 10)], "answers", height=128))
+    assert [bar.get("height") for bar in of_class(root, "bar")] == ["50", "100"]
+    assert not of_class(parsed(histogram([], "nothing")), "bar")
+
+
+def points(*values: float | None, broken: int | None = None) -> list[Point]:
+    return [
+        Point(
+            at=DAY + timedelta(days=place), value=value, low=None, high=None, title=f"{value}", is_break=place == broken
+        )
+        for place, value in enumerate(values)
+    ]
+
+
+def test_a_missing_value_and_a_break_interrupt_the_line() -> None:
+    def runs(drawn: str) -> list[int]:
+        return [len((line.get("points") or "").split()) for line in of_class(parsed(drawn), "line")]
+
+    assert runs(timeline(points(1, 2, 3, 4), "score", "all")) == [4]
+    assert runs(timeline(points(1, 2, None, 3, 4), "score", "a gap")) == [2, 2]
+    drawn = timeline(points(1, 2, 3, 4, broken=2), "score", "a break")
+    assert runs(drawn) == [2, 2]
+    assert len(of_class(parsed(drawn), "break")) == 1
+    assert runs(sparkline([1, None, 2, 3], "small")) == [2]
+
+
+def test_a_timeline_of_one_time_or_none_is_drawn() -> None:
+    assert len(of_class(parsed(timeline(points(1), "score", "one")), "dot")) == 1
+    assert not of_class(parsed(timeline([], "score", "none")), "dot")
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"), [([], (0, 1)), ([None], (0, 1)), ([0, 10], (-0.5, 10.5)), ([0.0], (-0.5, 0.5))]
+)
+def test_the_domain_holds_every_value(values: list[float | None], wanted: tuple[float, float]) -> None:
+    assert domain(values) == pytest.approx(wanted)
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert Scale(0, 1, 0, 100).ticks() == pytest.approx([0, 0.5, 1])
+    assert Scale(0.12, 0.93, 0, 100).ticks() == pytest.approx([0.5])
+    assert Scale(3, 3, 0, 100).ticks() == [3]

@@ -8,7 +8,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.settings import get_current_settings
 
-from evalflows.reports.markdown import code, escaped, markdown
+from evalflows.reports.markdown import code, escaped
+from evalflows.reports.markdown_pages import results_page
 from evalflows.reports.results import results_of, sentences
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
@@ -18,7 +19,7 @@ from evalflows.store.records import ExperimentRow
 def publish_results(rows: list[ExperimentRow]) -> str:
     """Publish the results as the markdown artifact `result`, and return the run group."""
     results = results_of(Store(), [row.experiment_id for row in rows])
-    page = markdown(rows[0].run_group, results, sentences(results), _links(rows))
+    page = results_page(rows[0].run_group, results, sentences(results), _links(rows))
     create_markdown_artifact(key="result", markdown=page, description=f"Results of {escaped(rows[0].name)}")
     return rows[0].run_group
 

@@ -15,6 +15,7 @@ COMMANDS = {
         "experiments:show",
         "Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.",
     ),
+    "diff": ("diff:diff", "Compare stored experiments with a BASELINE, on the metrics that they share."),
     "ls": ("show:ls", "List experiments and comparisons, newest first."),
     "dashboard": (
         "dashboard:dashboard",

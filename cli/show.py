@@ -97,13 +97,13 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     """Print results: each metric with its interval, its difference from the baseline and verdict, missing scores, cost
     and errors; with `wide` also counts and p-values."""
     out = console()
-    out.print(_all_columns(report.results) if wide else _metrics(report.results))
+    out.print(all_columns(report.results) if wide else _metrics(report.results))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
     for check in report.unmentioned_checks:
         out.print(Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow"))
     for overview in report.experiments:
-        out.print(_in_words(overview))
+        out.print(overview_line(overview))
     for number, failure in enumerate(report.failures):
         example = f" (example {failure.example_id})" if failure.example_id else ""
         text = f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}{example}"
@@ -162,25 +162,27 @@ def _metrics(results: Sequence[Result]) -> Table:
     width = max((len(result.mean_text) for result in shown if not result.shares), default=0)
     for result in shown:
         mean = f"{result.mean_text:>{width}} {result.interval_text}".rstrip()
-        rest = (result.difference_text, _styled(result.verdict_cell, result)) if compared else ()
+        rest = (result.difference_text, styled(result.verdict_cell, result)) if compared else ()
         out.add_row(result.metric, result.target, mean, *rest)
     return out
 
 
-def _all_columns(results: Sequence[Result]) -> Table:
+def all_columns(results: Sequence[Result]) -> Table:
+    """One row per metric and system with counts and p-values; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
     out = table(*columns, *(("difference", *P_VERDICT) if compared else ()), headings=2, wrapped=("mean", "verdict"))
     for result in results:
         if result.is_worth_showing:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
-            verdict = _styled(result.verdict_text, result)
+            verdict = styled(result.verdict_text, result)
             rest = (result.difference_text, result.p_text, result.p_adjusted_text, verdict) if compared else ()
-            out.add_row(*cells, _loud(result.missing), str(result.not_applicable or ""), *rest)
+            out.add_row(*cells, loud(result.missing), str(result.not_applicable or ""), *rest)
     return out
 
 
-def _styled(verdict: str, result: Result) -> Text:
+def styled(verdict: str, result: Result) -> Text:
+    """A verdict in the colour of its conclusion."""
     return Text(verdict, style=STYLES.get(result.conclusion or "", ""))
 
 
@@ -199,7 +201,8 @@ _WANTED = """
 _NEWEST = "order by started_at desc"
 
 
-def _in_words(overview: ExperimentOverview) -> Text:
+def overview_line(overview: ExperimentOverview) -> Text:
+    """An experiment's progress, latency and cost."""
     one = overview
     version = f", version {one.application_version}" if one.application_version else ""
     text = Text(f"{one.name} ({one.experiment_id}{version}) ")
@@ -223,5 +226,6 @@ def _in_words(overview: ExperimentOverview) -> Text:
     return text.append(f"; {one.reason}") if one.reason else text
 
 
-def _loud(count: int) -> Text:
+def loud(count: int) -> Text:
+    """A number of missing values, red unless it is 0."""
     return Text(str(count), style="bold red" if count else "")

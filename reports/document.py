@@ -54,7 +54,7 @@ def document(
     content: Document = {
         "experiments": _once(asdict(one) for report in reports for one in report.experiments),
         "metrics": _once(
-            _metric(result, targets) for report in reports for result in report.results if result.has_rows
+            metric_document(result, targets) for report in reports for result in report.results if result.has_rows
         ),
         "decisions": [_decision(decision) for report in reports for decision in report.decisions],
         "comparison": comparison and _comparison(comparison),
@@ -104,8 +104,8 @@ def _once(parts: Iterable[Any]) -> list[Any]:
     return out
 
 
-def _metric(result: Result, targets: Mapping[str, str]) -> Document:
-    """Return a metric under the target's own name; in tables, experiments of one name are told apart by their times."""
+def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
+    """Return a result under the target's own name; in tables, experiments of one name are told apart by their times."""
     own = {name: value for name, value in asdict(result).items() if name not in _AGAINST}
     against: Document = {new: getattr(result, old) for old, new in _AGAINST.items()}
     against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)

@@ -17,14 +17,14 @@ def item_lines(item: WorstItem, metric: str, *, compared: bool, width: int, most
     """
     now = value_text(item.value, item.missing, metric)
     was = f"was {value_text(item.baseline_value, item.baseline_missing, metric)}, now " if compared else ""
-    yield from _cut(f"{one_line(item.example_id)}: {was}{now}  ", _plain(item.inputs), width, most, indent=2)
-    yield from _cut("    answer: ", _plain(item.outputs), width, most)
+    yield from cut_lines(f"{one_line(item.example_id)}: {was}{now}  ", plain_text(item.inputs), width, most, indent=2)
+    yield from cut_lines("    answer: ", plain_text(item.outputs), width, most)
     if compared:
-        yield from _cut("    baseline: ", _plain(item.baseline_outputs), width, most)
+        yield from cut_lines("    baseline: ", plain_text(item.baseline_outputs), width, most)
     baseline_error = None if item.baseline_error == item.error else item.baseline_error
     for field, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
         if text:
-            yield from _cut(f"    {field}: ", text, width, most)
+            yield from cut_lines(f"    {field}: ", text, width, most)
 
 
 def value_text(value: float | None, missing: int, metric: str) -> str:
@@ -36,7 +36,8 @@ def value_text(value: float | None, missing: int, metric: str) -> str:
     return text + (f" ({missing} missing)" if missing else "")
 
 
-def _cut(begin: str, text: str, width: int, most: int, indent: int = 6) -> list[str]:
+def cut_lines(begin: str, text: str, width: int, most: int, indent: int = 6) -> list[str]:
+    """Wrap a text between words, with `begin` before it; at most `most` lines, cut with an ellipsis."""
     line = " ".join(text.split())
     return wrap(
         f"{begin}{line}",
@@ -48,7 +49,7 @@ def _cut(begin: str, text: str, width: int, most: int, indent: int = 6) -> list[
     )
 
 
-def _plain(text: str | None) -> str:
+def plain_text(text: str | None) -> str:
     """Return JSON as text on one line; an object with a single field as that field's value."""
     if text is None:
         return "-"

@@ -1,31 +1,55 @@
-"""Querying the store with SQL: an in-memory DuckDB with a view per table (staging) and per question (marts)."""
+"""Querying the store with SQL: an in-memory DuckDB with a view per question (marts, in the schema `main`) and per table
+(in `staging`, where queries find them by their names)."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from graphlib import TopologicalSorter
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.metric_names import PASS_K
-from evalflows.store.attribute_macros import attribute_macros
 from evalflows.store.layout import quoted
 from evalflows.store.leases.lease import held_leases
 from evalflows.store.parquet import Store
 from evalflows.store.restricted import time_limit
-from evalflows.store.schemas import TABLES
 from evalflows.store.verification import texts_in
+from evalflows.store.views import (
+    CHANGES_BETWEEN,
+    SQL,
+    grain,
+    is_mart,
+    is_own,
+    own_views,
+    tables_of,
+    view_files,
+    view_statement,
+    view_statements,
+    view_text,
+    views_of,
+)
 
-SQL = Path(__file__).parent / "sql"
+__all__ = [
+    "SQL",
+    "ask",
+    "ask_arrow",
+    "connect",
+    "grain",
+    "is_mart",
+    "is_own",
+    "select",
+    "select_from",
+    "tables_of",
+    "view_files",
+    "view_text",
+    "views_of",
+]
 
 
 def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
@@ -36,13 +60,21 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
         restricted: For queries of others: read nothing but the store, load no extension, use half the memory at most.
             The settings are locked. Frames are found only if they are registered: `connection.register("name", frame)`.
 
-    Raises InputError if the store cannot be created or read.
+    Raises InputError if the store cannot be created or read, or for a mart of the user's that cannot be created.
     """
     store = Store(root)
     if restricted:
-        return store.connect(partial(_prepare, store))
+        return _restricted(store, None)
     connection = store.connect()
     _prepare(store, connection)
+    _create_own(connection)
+    return connection
+
+
+def _restricted(store: Store, names: frozenset[str] | None) -> duckdb.DuckDBPyConnection:
+    """A restricted connection. The user's own marts come last: DuckDB opens the files that a new view reads."""
+    connection = store.connect(partial(_prepare, store, names=names))
+    _create_own(connection, names)
     return connection
 
 
@@ -52,9 +84,9 @@ def select_from(store: Store, query: str, timeout_s: float | None = None) -> duc
     The connection is restricted to the store. It has the views that the query seems to read, which takes a third of the
     time of all, and all if that was not enough.
     """
-    names: Collection[str] | None = views_of(query) or None
+    names = views_of(query) or None
     while True:
-        connection, version = store.connect(partial(_prepare, store, names=names)), store.damage_version
+        connection, version = _restricted(store, names), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:
@@ -101,19 +133,21 @@ def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]
     wanted = frozenset().union(*map(views_of, queries))
     with store.cursor() as catalog:
         with _creating:
-            known = {name for (name,) in catalog.execute(_KNOWN_VIEWS).fetchall()}
+            known = {name for (name,) in catalog.execute(_KNOWN_VIEWS, [CHANGES_BETWEEN in wanted]).fetchall()}
             if not wanted <= known:
                 _create_views(catalog, wanted - known)
+                _create_own(catalog, wanted - known)
         if wanted & {"experiments", "comparison_sets"}:
             _note_leases(store, catalog)
         yield catalog
 
 
 _creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
-_KNOWN_VIEWS = "select view_name from duckdb_views() where schema_name = 'main' and not internal"
+_KNOWN_VIEWS = f"""select view_name from duckdb_views() where schema_name in ('main', 'staging') and not internal
+union all select function_name from duckdb_functions() where $1 and function_name = '{CHANGES_BETWEEN}'"""
 
 
-def _prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: Collection[str] | None = None) -> None:
+def _prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: frozenset[str] | None = None) -> None:
     _create_views(connection, names)
     _note_leases(store, connection)
 
@@ -124,65 +158,25 @@ def _note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"set variable held_leases = [{names}]::varchar[]")
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str] | None = None) -> None:
-    """Create the views of these names, which include those that they read; all by default."""
-    # Python and SQL share one pattern for names of pass@k metrics.
-    connection.execute(f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')")
-    connection.execute(f"create or replace macro state_now(state, lease) as {_STATE_NOW}")
-    if names is None or "observations" in names:
-        for macro in attribute_macros():
-            connection.execute(macro)
-    for path in view_files():
-        if names is None or path.stem in names:
-            connection.execute(f"create or replace view {path.stem} as {path.read_text(encoding='utf-8')}")
+def _create_views(connection: duckdb.DuckDBPyConnection, names: frozenset[str] | None) -> None:
+    """Create the views of these names, which include those that they read; all for None."""
+    for statement in view_statements(names):
+        connection.execute(statement)
 
 
-# Without the variable, as in a cursor of the user's, the row's state is shown.
-_STATE_NOW = """case when state = 'running' and not list_contains(getvariable('held_leases')::varchar[], lease)
-                     then 'interrupted' else state end"""
-
-
-@cache
-def view_files() -> list[Path]:
-    """Return the SQL files of the views, in order of dependency."""
-    marts = {path.stem: path for path in sorted((SQL / "marts").glob("*.sql"))}
-    reads = {
-        name: re.findall(r"\b(?:from|join) (\w+)", path.read_text(encoding="utf-8")) for name, path in marts.items()
-    }
-    order = TopologicalSorter({name: [view for view in views if view in marts] for name, views in reads.items()})
-    return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order.static_order())]
-
-
-def view_text(name: str) -> str:
-    """Return the SQL of a view."""
-    return next(path for path in view_files() if path.stem == name).read_text(encoding="utf-8")
-
-
-@cache
-def tables_of(sql: str) -> frozenset[str]:
-    """Return the store's tables that a query reads, also through views."""
-    return (_named(sql) | views_of(sql)) & TABLES.keys()
-
-
-@cache
-def views_of(sql: str) -> frozenset[str]:
-    """Return the views that a query reads, also through other views. Those of staging are named like their tables."""
-    views = {path.stem: path for path in view_files()}
-    named = _named(sql) & views.keys()
-    return named.union(*(views_of(views[name].read_text(encoding="utf-8")) for name in named - TABLES.keys()))
-
-
-def _named(sql: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\b(?:from|join)\s+(?:source\.)?(\w+)", sql))
-
-
-def grain(path: Path) -> tuple[str, ...]:
-    """Return the key columns of a view, read from its first line: `-- one row per a, b: …`."""
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
-    match = re.fullmatch(r"-- one row per ([a-z_]+(?:, [a-z_]+)*)(?:: .*)?", first)
-    if not match:
-        raise ValueError(f"{path.name}: got {first!r}, wanted '-- one row per column, column'")
-    return tuple(match[1].split(", "))
+def _create_own(connection: duckdb.DuckDBPyConnection, names: frozenset[str] | None = None) -> None:
+    """Create the user's own marts of these names; all by default. Raise InputError for one that cannot be created."""
+    for path in own_views(names):
+        try:
+            statements = connection.extract_statements(path.read_text(encoding="utf-8"))
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise InputError(f"{path}: got {_kinds(statements)}, wanted one query (select, from, with)")
+            connection.execute(view_statement(path))
+            columns = connection.execute(f"from main.{path.stem} limit 0").description or []
+        except duckdb.Error as error:
+            raise InputError(f"{path}: {_one_line(error)}") from error
+        if absent := [key for key in grain(path) if key not in {name for name, *_ in columns}]:
+            raise InputError(f"{path}: got 'one row per {absent[0]}', wanted columns that it selects")
 
 
 def select(

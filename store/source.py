@@ -16,6 +16,7 @@ from evalflows.store.restricted import WithoutParents
 from evalflows.store.schemas import TABLES
 
 MAX_DATABASES = 4
+_FIND_STAGING = "set search_path = 'main,staging'"
 
 
 def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
@@ -35,9 +36,13 @@ def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) ->
 def connect_source(
     layout: Layout, filesystem: Any, damages: Damages, *, restricted: bool = False
 ) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB with the schema `source`, without the owners of damaged files."""
+    """Return an in-memory DuckDB with the schema `source`, without the owners of damaged files.
+
+    The schema `staging` is for the catalog's views of the tables; queries find them by their names.
+    """
     connection = open_duckdb(layout, filesystem, restricted=restricted)
-    connection.execute("create schema source")
+    connection.execute("create schema source; create schema staging")
+    connection.execute(_FIND_STAGING)
     for name, table in TABLES.items():
         connection.execute(f"create view source.{name} as {layout.every_row(name, damages.owners(table.owner))}")
     return connection
@@ -66,6 +71,7 @@ class Shared:
                 self._databases[key] = make()
             cursor = self._databases[key].cursor()
         cursor.execute("set timezone = 'UTC'")
+        cursor.execute(_FIND_STAGING)
         return cursor
 
     def close(self) -> None:

@@ -129,13 +129,18 @@ def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None
     return _SAME[candidate.target_kind] if is_same else None
 
 
-def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
-    """The commits at which both ran, if these are known and differ."""
+def commit_change(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
+    """The commits at which both ran, if these are known and differ: `1a2b3c4d then, 5e6f7a8b now`."""
     then, now = (
         f"{row.git_commit[:SHORT]}{' with uncommitted changes' if row.git_dirty else ''}" if row.git_commit else None
         for row in (baseline, candidate)
     )
-    return f"; git commit {then} then, {now} now" if then and now and then != now else ""
+    return f"{then} then, {now} now" if then and now and then != now else None
+
+
+def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
+    change = commit_change(candidate, baseline)
+    return f"; git commit {change}" if change else ""
 
 
 _SAME = {

@@ -10,7 +10,7 @@ import numpy as np
 from evalflows.analysis.differences.comparability import Difference, differences, incomparable_metrics
 from evalflows.analysis.differences.detectable_effect import detectable_effect_columns
 from evalflows.analysis.differences.judge_validation import with_dependent_composites
-from evalflows.analysis.differences.matching import MatchedExamples, Places, at_places
+from evalflows.analysis.differences.matching import MatchedExamples, Places, sample_at
 from evalflows.analysis.differences.metric_pairs import (
     Clusters,
     MetricSample,
@@ -24,7 +24,7 @@ from evalflows.analysis.differences.scales import scale_of
 from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.specs.metric_names import LATENCY
+from evalflows.specs.metric_names import LATENCY, MEASURES
 from evalflows.specs.metric_slices import metric_of, sliced_metric
 from evalflows.store.queries.example_slices import places_of
 from evalflows.store.queries.metric_values import MetricValues
@@ -54,6 +54,7 @@ class ExperimentPair:
     spec: ExperimentSpec
     candidate: ExperimentRow
     baseline: ExperimentRow | None
+    where: str | None = None  # a SQL condition on the candidate's examples: only these count
 
     has_run_level_metrics: ClassVar[bool] = True
 
@@ -90,21 +91,25 @@ class ExperimentPair:
 
     def sample(self, name: str) -> MetricSample | None:
         """A metric of the candidate, or a slice of it; None if the candidate does not have it."""
-        values, places = self.values.get(metric_of(name)), self.sample_places(name)
+        values = self.values.get(metric_of(name))
         if values is None:
             return None
-        scale, clusters = scale_of(values, self.spec), self.clusters
-        if sliced_metric(name).path is not None:
-            values = at_places(values, places)
-            clusters = None if clusters is None else [clusters[place] for place in places]
-        return MetricSample(values=values, clusters=clusters, scale=scale)
+        sample = MetricSample(values=values, clusters=self.clusters, scale=scale_of(values, self.spec))
+        return sample_at(sample, self.sample_places(name)) if self._is_part(name) else sample
 
     def sample_places(self, name: str) -> Places:
         """The positions of a metric's examples in the candidate's snapshot: all, or those of its slice."""
-        sliced = sliced_metric(name)
-        if sliced.path is None:
-            return np.arange(self.candidate.n_examples, dtype=np.intp)
-        return places_of(self.reader.slice_values(self.candidate.snapshot_id, sliced.path), sliced)
+        sliced, snapshot_id = sliced_metric(name), self.candidate.snapshot_id
+        places = np.arange(self.candidate.n_examples, dtype=np.intp)
+        if self.where is not None:
+            places = self.reader.places_where(snapshot_id, self.where)
+        if sliced.path is not None:
+            places = np.intersect1d(places, places_of(self.reader.slice_values(snapshot_id, sliced.path), sliced))
+        return places
+
+    def _is_part(self, name: str) -> bool:
+        """Whether a metric's examples are only some of the snapshot's."""
+        return self.where is not None or sliced_metric(name).path is not None
 
     def paired(self, name: str) -> PairedMetric | None:
         """A metric, or a slice of it, on the shared examples; None if either experiment does not have it."""
@@ -122,7 +127,7 @@ class ExperimentPair:
 
     def matched_in(self, name: str) -> MatchedExamples | None:
         """The shared examples of a metric: all, or those of its slice; None without a baseline."""
-        if self.matched is None or sliced_metric(name).path is None:
+        if self.matched is None or not self._is_part(name):
             return self.matched
         return self.matched.at(self.shared_places(name))
 
@@ -168,6 +173,22 @@ class ExperimentPair:
         if self.baseline is None or self.baseline.experiment_id == self.candidate.experiment_id:
             return None
         return self.reader.shared_rounds(self.candidate, self.baseline)
+
+
+def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iterator[VerdictRow]:
+    """Yield the verdict on each metric of each pair.
+
+    Metrics of evaluators and built-in measures (latency, cost, …) are two families, adjusted separately.
+    """
+    tested = [
+        TestedMetric(pair=pair, paired=paired, test=pair.difference_test(paired))
+        for pair in pairs
+        for metric in pair.values
+        if (paired := pair.paired(metric))
+    ]
+    for is_measure in (False, True):
+        family = [each for each in tested if (each.paired.candidate.metric in MEASURES) == is_measure]
+        yield from verdicts(family, adjustment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

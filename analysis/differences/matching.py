@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.differences.metric_pairs import Clusters
+from evalflows.analysis.differences.metric_pairs import Clusters, MetricSample
 from evalflows.store.parquet import Store
 from evalflows.store.queries.metric_values import MetricValues
 from evalflows.store.queries.shared_examples import shared_examples, with_same
@@ -88,6 +88,12 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
         scored=int((~np.isnan(values)).sum()),
         n_missing=int(missing.sum()),
     )
+
+
+def sample_at(sample: MetricSample, places: Places) -> MetricSample:
+    """A metric with its clusters on some of the examples."""
+    clusters = None if sample.clusters is None else [sample.clusters[place] for place in places]
+    return replace(sample, values=at_places(sample.values, places), clusters=clusters)
 
 
 def _references(example: ExampleRow) -> str | None:

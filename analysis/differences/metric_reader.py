@@ -5,11 +5,12 @@ from typing import Any, TypeVar
 
 from evalflows.analysis.differences.comparability import JudgeModels, judge_models
 from evalflows.analysis.differences.judge_validation import failed_judges
-from evalflows.analysis.differences.matching import MatchedExamples, matched
+from evalflows.analysis.differences.matching import MatchedExamples, Places, matched
 from evalflows.analysis.differences.metric_pairs import Clusters, drop_ambiguous
 from evalflows.analysis.differences.pass_at_k import trial_values
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
+from evalflows.store.queries.example_conditions import places_where
 from evalflows.store.queries.example_slices import slice_values
 from evalflows.store.queries.metric_values import MetricValues, clusters_of, metric_values
 from evalflows.store.queries.rounds import SharedRounds, shared_rounds
@@ -48,6 +49,10 @@ class MetricReader:
     def slice_values(self, snapshot_id: str, path: str) -> list[str | None]:
         """Each example's value at a path, in the snapshot's order; None if it has none."""
         return self._once(("slice", snapshot_id, path), lambda: slice_values(self.store, snapshot_id, path))
+
+    def places_where(self, snapshot_id: str, condition: str) -> Places:
+        """The positions of the examples for which a SQL condition holds. Raise InputError if it is none."""
+        return self._once(("where", snapshot_id, condition), lambda: places_where(self.store, snapshot_id, condition))
 
     def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)

@@ -1,5 +1,6 @@
 """Finding experiments and comparisons by id, prefix or name."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -13,26 +14,42 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
     """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
 
     A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
-    that name), or a spec's name (its newest run group). Raise InputError if it means none, or too many,
-    and StorageError if it may mean one whose files are damaged.
+    that name), or a spec's name (its newest run group). `NAME~1` is the run before the newest of a name, `NAME~2` that
+    before it. Raise InputError if it means none, or too many, and StorageError if it may mean one whose files are
+    damaged.
     """
     rows = store.query(
         """select experiment_id, name, run_group, spec ->> 'name'
            from source.experiments order by started_at desc, target"""
     )
-    newest_group = next((row[2] for row in rows if row[3] == reference), None)
+    name, back = name_and_age(reference)
     for exact in (
         [row[0] for row in rows if row[0] == reference],
         [row[0] for row in reversed(rows) if row[2] == reference],
-        [row[0] for row in rows if row[1] == reference][:1],
-        [row[0] for row in reversed(rows) if row[2] == newest_group],
+        _run_named(rows, reference, 0),
+        _run_named(rows, name, back),
     ):
         if len(exact) > 1 and just_one:
             names = ", ".join(row[1] for row in rows if row[0] in exact)
             raise InputError(f"experiment {reference!r}: got {len(exact)} experiments, wanted one of: {names}")
         if exact:
             return exact
+    if back and (runs := runs_named(store, name)):
+        raise InputError(f"experiment {reference!r}: got {runs} run{'s' * (runs != 1)} named {name!r}, wanted more")
     return [_by_prefix("experiment", store, reference, rows, "which is empty")]
+
+
+def name_and_age(reference: str) -> tuple[str, int]:
+    """Return the name in a reference, and how many runs of that name are newer: 1 in `NAME~1`, else 0."""
+    found = re.fullmatch(r"(.+)~([0-9]{1,6})", reference, re.DOTALL)
+    return (found[1], int(found[2])) if found else (reference, 0)
+
+
+def _run_named(rows: Sequence[tuple[Any, ...]], name: str, back: int) -> list[str]:
+    """Return the experiment of a name, else all of a run of a spec's name; rows are newest first."""
+    experiments = [row[0] for row in rows if row[1] == name][back : back + 1]
+    groups = [*dict.fromkeys(row[2] for row in rows if row[3] == name)][back : back + 1]
+    return experiments or [row[0] for row in reversed(rows) if row[2] in groups]
 
 
 def find_comparison(store: Store, reference: str) -> str:

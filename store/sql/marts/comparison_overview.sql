@@ -7,16 +7,16 @@ with compared as (
     from (
         select comparison_id, baseline_experiment_id as baseline, unnest(experiments) as experiment_id,
                generate_subscripts(experiments, 1) as place
-        from comparison_sets
+        from staging.comparison_sets
     ) n
-    left join experiments e using (experiment_id)
+    left join staging.experiments e using (experiment_id)
     group by n.comparison_id
 ), judgements as (
     -- one judgement per evaluator, pair and order, however many metrics it gave
     select comparison_id,
            bool_or(status in ('scored', 'not_applicable', 'sampled_out')) as judged,
            bool_or(decided_by = 'failed_output') is true as unasked
-    from comparisons
+    from staging.comparisons
     group by comparison_id, evaluator, evaluator_version, left_run_id, right_run_id, shown_first
 ), done as (
     select comparison_id,
@@ -39,7 +39,7 @@ with compared as (
                n_votes,
                n_shared * repetitions * pairs * case when both_orders then 2 else 1 end * json_array_length(evaluators)::bigint
            ) as planned
-    from comparison_sets
+    from staging.comparison_sets
 )
 select s.comparison_id, s.name, s.description, s.tags, c.datasets, c.experiments, c.baseline, p.n_experiments,
        s.n_shared, s.n_left_out, s.n_votes, s.repetitions, s.randomize_order, s.both_orders,
@@ -52,7 +52,7 @@ select s.comparison_id, s.name, s.description, s.tags, c.datasets, c.experiments
        coalesce(e.half, 0) as half,
        coalesce(e.flipped, 0) as flipped,
        s.calls, s.calls_cached, s.cost_usd, s.state, s.reason, s.started_at, s.ended_at
-from comparison_sets s
+from staging.comparison_sets s
 join plans p using (comparison_id)
 left join compared c using (comparison_id)
 left join done d using (comparison_id)

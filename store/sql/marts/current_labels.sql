@@ -4,7 +4,7 @@ with latest as (
            metadata ->> 'drawn' as drawn,
            (metadata ->> 'chance')::double as chance,
            md5(subject_id) as lot  -- a random order of runs, derived from their ids; used by `labels next`
-    from labels
+    from staging.labels
     qualify row_number() over (
         partition by subject_kind, subject_id, turn, other_run_id, metric, labeller order by recorded_at desc, label_id
     ) = 1

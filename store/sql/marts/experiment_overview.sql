@@ -6,12 +6,12 @@ with answers as (
            count(*) filter (status in ('ok', 'failed') and calls is null and cost_usd is null) as unrecorded,
            avg(latency_s) as mean_latency_s,
            quantile_cont(latency_s, 0.95) as p95_latency_s
-    from outputs
+    from staging.outputs
     group by experiment_id
 ), judged as (
-    select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from scores group by experiment_id
+    select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from staging.scores group by experiment_id
 ), recorded as (
-    select experiment_id, count(*) as recorded_calls from calls group by experiment_id
+    select experiment_id, count(*) as recorded_calls from staging.calls group by experiment_id
 )
 select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.run_group, e.run_key,
        e.dataset_name, e.snapshot_id, e.n_examples, e.repetitions, e.n_examples * e.repetitions as planned,
@@ -23,5 +23,5 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        coalesce(j.unrecorded_judgements, 0) as unrecorded_judgements,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
        e.application_version, e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
-from experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
+from staging.experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
      left join judged j using (experiment_id)

@@ -4,7 +4,7 @@ with looks as (
     select decision_id, candidate_experiment_id, decided_at, flow_run_id,
            coalesce(baseline_experiment_id, case when starts_with(policy::json->>'baseline', 'production:') then policy::json->>'baseline' end, '') || ' ' || confidence_level || ' '
            || json_merge_patch(policy::json, '{"name": null, "candidate": null, "baseline": null}'::json)::varchar as look
-    from decisions
+    from staging.decisions
 ), earlier as (
     -- the gates of one run were declared together
     select d.decision_id, count(distinct o.look) as earlier_decisions
@@ -20,7 +20,7 @@ select d.decision_id, d.gate, d.conclusion, d.summary,
        row_number() over (
            partition by d.gate, d.candidate_experiment_id order by d.recorded_at desc, d.decision_id desc
        ) = 1 as is_newest
-from decisions d
-join experiments c on c.experiment_id = d.candidate_experiment_id
-left join experiments b on b.experiment_id = d.baseline_experiment_id
+from staging.decisions d
+join staging.experiments c on c.experiment_id = d.candidate_experiment_id
+left join staging.experiments b on b.experiment_id = d.baseline_experiment_id
 left join earlier l on l.decision_id = d.decision_id

@@ -5,4 +5,4 @@ select d.decision_id, d.gate, d.candidate, d.baseline, d.conclusion, d.is_newest
        (r.reason ->> 'p_below')::double as p_below, (r.reason ->> 'p_adjusted')::double as p_adjusted,
        v.difference, v.standard_error, v.ci_low, v.ci_high, v.worst_case_ci_low, v.worst_case_ci_high, v.n_pairs, v.method
 from gate_decisions d cross join lateral (select unnest(d.reasons::json[]) as reason) r
-left join verdicts v on v.decision_id = d.decision_id and v.metric || coalesce('@' || v.slice, '') = r.reason ->> 'metric'
+left join staging.verdicts v on v.decision_id = d.decision_id and v.metric || coalesce('@' || v.slice, '') = r.reason ->> 'metric'

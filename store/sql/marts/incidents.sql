@@ -21,5 +21,5 @@ select incident_id, any_value(name) as name, any_value(rule) as rule, any_value(
        arg_max(reason_code, recorded_at) filter (event in ('recovered', 'closed')) as ended_code,
        max(window_end) filter (event in ('recovered', 'closed')) as ended_window_end,
        any_value(evaluation_id) as evaluation_id, any_value(evaluator_version) as evaluator_version
-from alerts
+from staging.alerts
 group by incident_id

@@ -3,8 +3,8 @@ select s.experiment_id, e.name as experiment, e.target, s.example_id, s.repetiti
        s.metric, s.value, s.label, s.data_type, s.status, s.comment, s.error, s.error_kind,
        s.evaluator, s.evaluator_version, s.judge_model, s.decided_by, s.sampling_rate, s.cost_usd,
        x.position, x.split, x.cluster, x.inputs, x.reference_outputs, o.outputs, o.status as output_status
-from scores s
-join experiments e using (experiment_id)
-join outputs o using (run_id)
-join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id
+from staging.scores s
+join staging.experiments e using (experiment_id)
+join staging.outputs o using (run_id)
+join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id
 where s.subject_kind = 'run' and s.turn is null

@@ -1,18 +1,18 @@
 -- one row per judgement, label_id: a judgement and a person's label of the same run; for pairs, in each order
 -- metrics match by name, or as compared by `evalflows labels agreement --people`
 with same as (
-    select distinct metric, metric as people_metric from labels
+    select distinct metric, metric as people_metric from staging.labels
     union
-    select distinct subject_id, observed ->> 'people_metric' from checks where subject_kind = 'judge' and name = 'people'
+    select distinct subject_id, observed ->> 'people_metric' from staging.checks where subject_kind = 'judge' and name = 'people'
 ), judgements as (
     select score_id as judgement, 'run' as kind, run_id, null as other_run_id, experiment_id, example_id, repetition,
            metric, evaluator, evaluator_version, judge_model, value, label, comment
-    from scores
+    from staging.scores
     where status = 'scored' and subject_kind = 'run' and turn is null
     union all
     select judgement_id, 'pair', left_run_id, right_run_id, comparison_id, example_id, repetition, metric, evaluator,
            evaluator_version, judge_model, case winner when 'left' then 1 when 'right' then 0 else 0.5 end, winner, comment
-    from comparisons
+    from staging.comparisons
     where status = 'scored' and decided_by is distinct from 'failed_output'
 )
 select j.judgement, l.label_id, j.kind, j.experiment_id, j.run_id, j.other_run_id, j.example_id, j.repetition,

@@ -6,7 +6,7 @@ with of_metrics as (
     union all by name
     select experiment_id, metric, evaluator_version, evaluator, subject_kind, value, status, sampling_rate, calls,
            calls_cached, cost_usd
-    from scores
+    from staging.scores
     where subject_kind = 'experiment' and turn is null
 ), summed as (
     select experiment_id, metric, evaluator_version,
@@ -33,4 +33,4 @@ with of_metrics as (
 )
 select s.experiment_id, e.name as experiment, e.target, s.metric, s.evaluator_version, s.subject_kind, s.evaluator,
        s.mean, s.sd, s.scored, s.missing, s.not_applicable, s.sampled_out, s.calls, s.calls_cached, s.cost_usd
-from summed s join experiments e using (experiment_id)
+from summed s join staging.experiments e using (experiment_id)

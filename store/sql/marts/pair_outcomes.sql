@@ -22,8 +22,8 @@ select p.comparison_id, p.comparison, p.metric, p.evaluator, p.evaluator_version
        lo.outputs as left_outputs, ro.outputs as right_outputs,
        lo.status as left_output_status, ro.status as right_output_status
 from pair_verdicts p
-left join experiments l on l.experiment_id = p.left_experiment_id
-left join experiments r on r.experiment_id = p.right_experiment_id
-left join examples x on x.snapshot_id = p.snapshot_id and x.example_id = p.example_id
-left join outputs lo on lo.run_id = p.left_run_id
-left join outputs ro on ro.run_id = p.right_run_id
+left join staging.experiments l on l.experiment_id = p.left_experiment_id
+left join staging.experiments r on r.experiment_id = p.right_experiment_id
+left join staging.examples x on x.snapshot_id = p.snapshot_id and x.example_id = p.example_id
+left join staging.outputs lo on lo.run_id = p.left_run_id
+left join staging.outputs ro on ro.run_id = p.right_run_id

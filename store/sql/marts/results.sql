@@ -8,7 +8,7 @@ with summed as (
     select t.experiment_id, e.name, e.target, t.metric, t.evaluator_version, b.evaluator, 'run', t.mean, t.n_examples,
            greatest(0, e.n_examples - t.n_examples - (b.sampled_out + b.not_applicable) // e.repetitions),
            b.not_applicable // e.repetitions, b.sampled_out // e.repetitions, 0.0
-    from estimates t join experiments e using (experiment_id)
+    from staging.estimates t join staging.experiments e using (experiment_id)
     join metric_summary b
         on b.experiment_id = t.experiment_id and b.metric = base_metric(t.metric)
            and b.evaluator_version = t.evaluator_version
@@ -24,11 +24,11 @@ select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluat
        v.conclusion, coalesce(v.reason, t.reason) as reason,
        case when v.reason is null then t.reason_code else v.reason_code end as reason_code
 from summed m
-join experiments e using (experiment_id)
-left join estimates t
+join staging.experiments e using (experiment_id)
+left join staging.estimates t
     on t.experiment_id = m.experiment_id and t.metric = m.metric and t.evaluator_version = m.evaluator_version
        and t.slice is null
-left join verdicts v
+left join staging.verdicts v
     on v.run_group = e.run_group and v.candidate_experiment_id = m.experiment_id and v.metric = m.metric
        and v.slice is null and v.decision_id is null and v.comparison_id is null
-left join experiments b on b.experiment_id = v.baseline_experiment_id
+left join staging.experiments b on b.experiment_id = v.baseline_experiment_id

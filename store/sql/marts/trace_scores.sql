@@ -3,7 +3,7 @@ select s.score_id, s.subject_kind, s.subject_id, s.turn, t.trace_id, s.metric, s
        s.value, s.label, s.data_type, s.comment, s.status, s.error, s.error_kind, s.sampling_rate, s.spread, s.judge_model,
        s.cost_usd, s.experiment_id as evaluation_day, s.subject_at, t.name, t.session_id, t.user_id, t.tags, t.version,
        t.environment, t.models, t.latency_s as trace_latency_s, t.cost_usd as trace_cost_usd, s.recorded_at
-from scores s
+from staging.scores s
 left join traces t on t.trace_id = case s.subject_kind
     when 'trace' then s.subject_id when 'observation' then split_part(s.subject_id, '/', 1) end
 where s.subject_kind in ('trace', 'observation', 'session')

@@ -20,5 +20,5 @@ select trace_id,
        coalesce(sum(cost_usd) filter (type in ('generation', 'embedding')), max(cost_usd)) as cost_usd,
        arg_min(attributes, row(parent_id is not null, started_at, span_id)) as attributes,
        max(recorded_at) as recorded_at
-from observations
+from staging.observations
 group by trace_id

@@ -23,8 +23,8 @@ select v.comparison_id, s.name as comparison, v.metric, v.candidate_experiment_i
        (v.settings ->> 'discrete_low')::double as discrete_low,
        (v.settings ->> 'discrete_high')::double as discrete_high,
        v.conclusion, v.reason, v.reason_code, v.warning, v.method
-from verdicts v
-join comparison_sets s using (comparison_id)
-left join experiments c on c.experiment_id = v.candidate_experiment_id
-left join experiments b on b.experiment_id = v.baseline_experiment_id
+from staging.verdicts v
+join staging.comparison_sets s using (comparison_id)
+left join staging.experiments c on c.experiment_id = v.candidate_experiment_id
+left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
 where v.decision_id is null

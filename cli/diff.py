@@ -1,0 +1,170 @@
+"""Compare any stored experiments with a baseline. Nothing here loads Prefect."""
+
+from collections.abc import Sequence
+
+import click
+import rich.table
+from rich.console import RenderableType
+from rich.padding import Padding
+
+from evalflows.cli.documents import print_json
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.show import MAX_WIDTH, VERBOSE, WIDE, all_columns, loud, overview_line, styled
+from evalflows.cli.tables import Table, table
+from evalflows.cli.terminal import Console, Text, console, echo, echo_error
+from evalflows.reports.diff import SHOWN, ExperimentsDiff
+from evalflows.reports.diff_document import diff_document
+from evalflows.reports.diff_markdown import diff_markdown
+from evalflows.reports.diff_texts import answers_apart, heading, no_examples, notes_of, remarks, values_text
+from evalflows.reports.example_changes import ChangeList, ExampleChange
+from evalflows.reports.item_lines import cut_lines, plain_text
+from evalflows.reports.results import Result
+from evalflows.reports.word_diff import WordDiff
+from evalflows.specs.errors import InputError
+from evalflows.specs.safe_text import one_line
+from evalflows.store.existing import is_store, no_experiments
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_experiments, runs_named
+
+SIDE_BY_SIDE = 100
+"""Columns from which answers stand beside each other."""
+
+MOST_LINES = 2
+"""Lines of a question or a remark."""
+
+
+@click.command()
+@click.argument("baseline")
+@click.argument("candidates", nargs=-1, metavar="CANDIDATE...")
+@click.option("--metric", "metrics", metavar="METRIC", multiple=True, help="Show only this metric. Repeatable.")
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Compare only the examples for which this SQL condition holds, such as \"metadata->>'topic' = 'billing'\".",
+)
+@click.option(
+    "--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="The most examples in each list."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "md"]),
+    default="table",
+    help="json: one document on standard output, and nothing else; md: a Markdown page.",
+)
+@WIDE
+@VERBOSE
+def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verbose: bool, **settings: object) -> None:
+    """Compare stored experiments with a BASELINE, on the metrics that they share.
+
+    Experiments are given by id, id prefix or name: NAME is the newest run of a name, NAME~1 the one before it. They may
+    have been started together or apart. Nothing is run or stored.
+    """
+    with one_line_errors(verbose):
+        if not is_store(layout := Layout.at()):
+            raise InputError(f"experiment {baseline!r}: {no_experiments(layout)}")
+        if not candidates:
+            raise InputError(f"diff: got one experiment, {baseline!r}, wanted a baseline and at least one candidate")
+        from evalflows.analysis.differences.stored_pairs import diff_of
+
+        store = Store(layout.root)
+        found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
+        compared = diff_of(store, found, others, **settings)  # type: ignore[arg-type]  # as the options declare
+        if form == "json":
+            print_json(diff_document(compared))
+        elif form == "md":
+            echo(diff_markdown(compared))
+        else:
+            print_diff(console(), compared, wide=wide)
+
+
+def _experiment(store: Store, reference: str) -> str:
+    (found,) = find_experiments(store, reference, just_one=True)
+    if (runs := runs_named(store, reference)) > 1:
+        older = f"{reference}~1 is the one before"
+        echo_error(f"{reference!r}: the newest of {runs} runs of this name, {found}; {older}")
+    return found
+
+
+def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> None:
+    """Print the table, what else differs, cost and latency, and the examples that changed."""
+    out.print(all_columns(diff.results) if wide else _metrics(diff.results, out.width))
+    for sentence in diff.sentences:
+        out.print(Text(sentence, style="bold"))
+    for note in notes_of(diff):
+        out.print(Text(note, style="yellow"))
+    for overview in (diff.baseline, *diff.candidates):
+        out.print(overview_line(overview))
+    for changes in diff.lists:
+        _print_list(out, diff, changes)
+    if not diff.lists:
+        out.print(no_examples(diff))
+
+
+def _metrics(results: Sequence[Result], width: int) -> Table:
+    """One row per metric and system. Missing values have a column if there are any, p-values if there is room."""
+    shown = [result for result in results if result.is_worth_showing]
+    has_missing = any(result.missing for result in shown)
+    p_values = ["p adj."] if width >= SIDE_BY_SIDE or not has_missing else []
+    columns = ["metric", "system", "mean", "difference", *p_values, "verdict", *(["missing"] if has_missing else [])]
+    out = table(*columns, headings=2, wrapped=("mean", "verdict"))
+    out.columns[columns.index("mean")].justify = "left"  # aligned with the numbers by spaces before them
+    figures = max((len(result.mean_text) for result in shown if not result.shares), default=0)
+    for result in shown:
+        cells: dict[str, str | Text] = {
+            "metric": result.metric,
+            "system": result.target,
+            "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
+            "difference": result.difference_text,
+            "p adj.": result.p_adjusted_text,
+            "verdict": styled(result.verdict_cell, result),
+            "missing": loud(result.missing),
+        }
+        out.add_row(*(cells[name] for name in columns))
+    return out
+
+
+def _print_list(out: Console, diff: ExperimentsDiff, changes: ChangeList) -> None:
+    out.print()
+    out.print(Text(heading(diff, changes), style="bold"))
+    for change in changes.examples:
+        width = min(out.width, MAX_WIDTH) - 2
+        begin = f"{one_line(change.example_id)}  {one_line(values_text(change))}  "
+        for line in cut_lines(begin, plain_text(change.inputs), width, MOST_LINES, indent=2):
+            out.print(Text(f"  {line}"))
+        out.print(_answers(change, width, is_coloured=out.is_terminal and not out.no_color))
+        for name, text in remarks(change):
+            for line in cut_lines(f"  {name}: ", text, width, MOST_LINES):
+                out.print(Text(f"  {line}"))
+
+
+def _answers(change: ExampleChange, width: int, *, is_coloured: bool) -> RenderableType:
+    """Both answers with the words that differ: side by side in a wide terminal, else one below the other."""
+    answers = answers_apart(change)
+    baseline, candidate = (_marked(side, is_coloured) for side in (answers.baseline, answers.candidate))
+    grid = rich.table.Table.grid(padding=(0, 2, 0, 0))
+    if width + 2 >= SIDE_BY_SIDE:
+        for _ in range(2):
+            grid.add_column(width=(width - 6) // 2, overflow="fold")
+        grid.add_row(Text("baseline:", "dim"), Text("answer:", "dim"))
+        grid.add_row(baseline, candidate)
+    else:
+        grid.add_column(width=len("baseline:"))
+        grid.add_column(width=width - len("baseline:") - 6, overflow="fold")
+        grid.add_row(Text("baseline:", "dim"), baseline)
+        grid.add_row(Text("answer:", "dim"), candidate)
+    return Padding(grid, (0, 0, 0, 4))
+
+
+def _marked(parts: WordDiff, is_coloured: bool) -> Text:
+    """An answer with the words that differ in colour; without colours in [-old-] and {+new+}."""
+    out = Text()
+    for kind, text in parts:
+        begin, end = ("", "") if is_coloured else _BRACKETS.get(kind, ("", ""))
+        out.append(f"{begin}{text}{end}", _STYLES.get(kind, ""))
+    return out
+
+
+_BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
+_STYLES = {"removed": "red", "added": "green", "cut": "yellow"}

@@ -1,0 +1,175 @@
+"""The SQL of the catalog's views: one per table in `staging`, marts in `main`, the user's own marts among them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.metric_names import MEASURES, PASS_K
+from evalflows.store.attribute_macros import attribute_macros
+from evalflows.store.layout import quoted
+from evalflows.store.own_marts import OwnMart, own_marts
+from evalflows.store.schemas import TABLES
+
+SQL = Path(__file__).parent / "sql"
+
+CHANGES_BETWEEN = "changes_between"
+"""The table macro `changes_between(candidate, baseline)`: the rows of `changes`, for any two experiments."""
+
+
+def view_files() -> list[Path]:
+    """Return the SQL files of the views, in order of dependency: of tables, our marts, and the user's own marts.
+
+    Raise InputError, in one line, for a mart of the user's that cannot be one.
+    """
+    return [*_files(own_marts(_taken()))]
+
+
+def is_mart(path: Path) -> bool:
+    """Whether a view is one for people, in the schema `main`; the others are in `staging`."""
+    return path.parent != SQL / "staging"
+
+
+def is_own(path: Path) -> bool:
+    """Whether a view is one of the user's own marts."""
+    return not path.is_relative_to(SQL)
+
+
+def view_text(name: str) -> str:
+    """Return the SQL of a view."""
+    return next(path for path in view_files() if path.stem == name).read_text(encoding="utf-8")
+
+
+def tables_of(sql: str) -> frozenset[str]:
+    """Return the store's tables that a query reads, also through views."""
+    return (_named(sql) | views_of(sql)) & TABLES.keys()
+
+
+def views_of(sql: str) -> frozenset[str]:
+    """Return the views that a query reads, also through other views. Those of staging are named like their tables.
+
+    The macro `changes_between` counts as a view.
+    """
+    return _views_of(sql, own_marts(_taken()))
+
+
+def grain(path: Path) -> tuple[str, ...]:
+    """Return the key columns of a view, read from its first line: `-- one row per a, b: …`."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    match = re.fullmatch(r"-- one row per ([a-z0-9_]+(?:, [a-z0-9_]+)*)(?:: .*)?", first)
+    if not match:
+        raise ValueError(f"{path.name}: got {first!r}, wanted '-- one row per column, column'")
+    return tuple(match[1].split(", "))
+
+
+def macros() -> Iterator[str]:
+    """Yield the SQL of the functions that views use."""
+    # Python and SQL share one pattern for names of pass@k metrics.
+    yield f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')"
+    yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"
+    yield f"create or replace macro higher_is_better(spec, metric) as {_HIGHER_IS_BETTER}"
+
+
+def view_statement(path: Path) -> str:
+    """Return the SQL that creates a view."""
+    schema = "main" if is_mart(path) else "staging"
+    return f"create or replace view {schema}.{path.stem} as {path.read_text(encoding='utf-8')}"
+
+
+def view_statements(names: frozenset[str] | None = None) -> Iterator[str]:
+    """Yield the SQL that creates the views of these names, which include those that they read; all but the user's own
+    by default. The schemas `source` (a view per table) and `staging` must exist."""
+    yield from macros()
+    if names is None or "observations" in names:
+        yield from attribute_macros()
+    for path in _files(()):
+        if names is None or path.stem in names:
+            yield view_statement(path)
+    if names is None or CHANGES_BETWEEN in names:
+        yield f"create or replace macro {CHANGES_BETWEEN}(candidate, baseline) as table {_changes_between()}"
+
+
+def own_views(names: frozenset[str] | None = None) -> list[Path]:
+    """Return the files of the user's own marts, in order of dependency; of these names if given."""
+    return [path for path in view_files() if is_own(path) and (names is None or path.stem in names)]
+
+
+@cache
+def _taken() -> frozenset[str]:
+    """The names of our views and of what they read."""
+    return frozenset({*TABLES, *(path.stem for path in SQL.rglob("*.sql")), CHANGES_BETWEEN})
+
+
+@lru_cache(8)
+def _files(own: tuple[OwnMart, ...]) -> list[Path]:
+    marts = {path.stem: path for path in [*sorted((SQL / "marts").glob("*.sql")), *(mart.path for mart in own)]}
+    reads = {name: _named(_without_comments(path)) & marts.keys() for name, path in marts.items()}
+    try:
+        order = [*TopologicalSorter(reads).static_order()]
+    except CycleError as error:
+        names: list[str] = error.args[1]
+        path = next(marts[name] for name in names if is_own(marts[name]))
+        raise InputError(f"{path}: got a circle, {' reads '.join(reversed(names))}, wanted none") from error
+    return [*sorted((SQL / "staging").glob("*.sql")), *(marts[name] for name in order)]
+
+
+@lru_cache(512)
+def _views_of(sql: str, own: tuple[OwnMart, ...]) -> frozenset[str]:
+    return _reached(_named(sql), _reads(own))
+
+
+@lru_cache(8)
+def _reads(own: tuple[OwnMart, ...]) -> Mapping[str, frozenset[str]]:
+    """What each view names; those of staging read nothing but their table."""
+    marts = {path.stem: _named(_without_comments(path)) for path in _files(own) if is_mart(path)}
+    return {**dict.fromkeys(TABLES, frozenset()), **marts, CHANGES_BETWEEN: _named(_changes_between())}
+
+
+def _reached(names: frozenset[str], reads: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    found = names & reads.keys()
+    return found.union(*(_reached(reads[name], reads) for name in found))
+
+
+def _without_comments(path: Path) -> str:
+    return re.sub(r"--[^\n]*", "", path.read_text(encoding="utf-8"))
+
+
+def _named(sql: str) -> frozenset[str]:
+    found = re.findall(r"\b(?:from|join)\s+(?:(?:source|staging|main)\.)?(\w+)", sql, flags=re.IGNORECASE)
+    return frozenset(name.lower() for name in found)
+
+
+# Without the variable, as in a cursor of the user's, the row's state is shown.
+_STATE_NOW = """case when state = 'running' and not list_contains(getvariable('held_leases')::varchar[], lease)
+                     then 'interrupted' else state end"""
+
+# As ExperimentSpec.direction does. JSON pointers take any name, with two characters escaped.
+_HIGHER_IS_BETTER = f"""coalesce(
+    (spec ->> ('/metrics/' || replace(replace(metric, '~', '~0'), '/', '~1') || '/higher_is_better'))::boolean,
+    metric not in ({", ".join(map(quoted, MEASURES))}))"""
+
+
+def _changes_between() -> str:
+    """The text of `changes`, in which two of the views that it reads are replaced.
+
+    DuckDB finds the files of experiments whose ids are constants, and would otherwise open all.
+    """
+    changes = (SQL / "marts" / "changes.sql").read_text(encoding="utf-8")
+    return f"{_ONE_PAIR} from (\n{changes})"
+
+
+_ONE_PAIR = """
+with experiment_pairs as (
+    select c.experiment_id as candidate_experiment_id, b.experiment_id as baseline_experiment_id, 'given' as relation,
+           c.name as candidate, b.name as baseline, c.snapshot_id, b.snapshot_id as baseline_snapshot_id,
+           c.repetitions, b.repetitions as baseline_repetitions,
+           c.target_version = b.target_version and c.application_version is not distinct from b.application_version
+               as same_target_version,
+           c.spec
+    from (from staging.experiments where experiment_id = candidate) c,
+         (from staging.experiments where experiment_id = baseline) b
+), run_values as (
+    from main.run_values where experiment_id in (candidate, baseline)
+)"""

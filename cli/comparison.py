@@ -191,21 +191,4 @@ def _ranking(report: ComparisonReport, *, wide: bool) -> Table:
 def _in_words(overview: Overview) -> Text:
     text = Text(f"{overview.name} ({overview.comparison_id}) ")
     text.append(overview.state, style="green" if overview.state == "completed" else "bold red")
-    if overview.n_votes is not None:
-        return text.append(
-            f": {overview.n_votes} votes on {overview.n_experiments} systems, {overview.n_shared} prompts"
-        )
-    text.append(f": {overview.n_experiments} experiments, {overview.n_shared} shared examples, {_order(overview)}; ")
-    text.append(f"{overview.judged} of {overview.planned} judged")
-    if overview.calls is not None:
-        cost = "cost unknown" if overview.cost_usd is None else f"{overview.cost_usd:.4f} USD"
-        text.append(f"; {overview.calls} model calls, {overview.calls_cached} from the ledger, {cost}")
-    elif overview.state in ("completed", "incomplete"):
-        text.append("; model calls of evaluators were not recorded, so their cost is unknown")
-    return text.append(f"; {overview.reason}") if overview.reason else text
-
-
-def _order(overview: Overview) -> str:
-    if overview.both_orders:
-        return "each pair in both orders"
-    return "random order per pair" if overview.randomize_order else "fixed order"
+    return text.append(f": {overview.progress_text}")

@@ -13,6 +13,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
+from evalflows.pages.comparison import comparison_page, pair_page
+from evalflows.pages.comparisons import comparisons_page
+from evalflows.pages.decision import decision_page
+from evalflows.pages.decisions import decisions_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
@@ -26,6 +30,11 @@ PageOf = Callable[[Site, Query], Page]
 
 PAGES: Mapping[str, PageOf] = {
     "/experiments": experiments_page,
+    "/pairwise": comparisons_page,
+    "/pairwise/{id}": comparison_page,
+    "/pairwise/{id}/pair": pair_page,
+    "/decisions": decisions_page,
+    "/decisions/{id}": decision_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

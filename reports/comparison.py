@@ -129,9 +129,11 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         store.verify(row.experiments, {"experiments", "outputs"})
     (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
     rates, ranking, biases, errors = ask(
-        store, *((query, [comparison_id]) for query in (_RATES, _RATINGS, _BIASES, _ERRORS))
+        store,
+        (_RATES, [[comparison_id]]),
+        *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS)),
     )
-    win_rates = [WinRate(**dict(zip(WinRate.__slots__, row, strict=True))) for row in rates]
+    win_rates = [WinRate(**dict(zip(WinRate.__slots__, row[1:], strict=True))) for row in rates]
     ranked = [RankedExperiment(**dict(zip(RankedExperiment.__slots__, row, strict=True))) for row in ranking]
     names = names_apart(
         store,
@@ -148,6 +150,17 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         biases=[JudgeBias(**dict(zip(JudgeBias.__slots__, row, strict=True))) for row in biases],
         errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
     )
+
+
+def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, list[WinRate]]:
+    """Return the win rates of each comparison over all examples, not length-controlled."""
+    (rows,) = ask(store, (_RATES, [list(comparisons)]))
+    found: dict[str, list[WinRate]] = {}
+    for comparison_id, *values in rows:
+        rate = WinRate(**dict(zip(WinRate.__slots__, values, strict=True)))
+        if rate.is_overall:
+            found.setdefault(comparison_id, []).append(rate)
+    return found
 
 
 def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> list[Overview]:
@@ -170,11 +183,11 @@ from comparison_overview
 """
 
 _RATES = """
-select metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, slice, length_controlled,
+select comparison_id, metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, slice, length_controlled,
        win_rate, standard_error, win_rate_low, win_rate_high, method, p_value, p_adjusted, n_pairs, wins, losses, ties,
        half, flipped, missing, left_out, decided_without_judge, discrete_win_rate, discrete_standard_error,
        discrete_low, discrete_high, conclusion, reason, reason_code, warning
-from win_rates where comparison_id = ?
+from win_rates where list_contains($1, comparison_id)
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """
 

@@ -34,6 +34,26 @@ class Overview:
     started_at: datetime
     ended_at: datetime | None
 
+    @property
+    def progress_text(self) -> str:
+        """What was compared, how far it is, and what it cost, without its name and state."""
+        if self.n_votes is not None:
+            return f"{self.n_votes} votes on {self.n_experiments} systems, {self.n_shared} prompts"
+        text = f"{self.n_experiments} experiments, {self.n_shared} shared examples, {self.order_text}; "
+        text += f"{self.judged} of {self.planned} judged"
+        if self.calls is not None:
+            cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
+            text += f"; {self.calls} model calls, {self.calls_cached} from the ledger, {cost}"
+        elif self.state in ("completed", "incomplete"):
+            text += "; model calls of evaluators were not recorded, so their cost is unknown"
+        return f"{text}; {self.reason}" if self.reason else text
+
+    @property
+    def order_text(self) -> str:
+        if self.both_orders:
+            return "each pair in both orders"
+        return "random order per pair" if self.randomize_order else "fixed order"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinRate:

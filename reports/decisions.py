@@ -88,6 +88,33 @@ def decisions_named(store: Store, identities: Sequence[str]) -> list[Decision]:
     return [by_id[identity] for identity in identities]
 
 
+def decisions_on(store: Store, candidate: str) -> list[Decision]:
+    """Return all decisions on an experiment as candidate, newest first."""
+    return _decisions(store, "candidate_experiment_id = $1", [candidate])[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionChoice:
+    """Which decisions are listed. None does not restrict them."""
+
+    gate: str | None = None
+    conclusion: str | None = None
+    text: str | None = None  # within the candidate's or the baseline's name
+
+
+def listed_decisions(store: Store, choice: DecisionChoice, *, page: int, in_page: int) -> tuple[list[Decision], int]:
+    """Return a page of the decisions, newest first, and how many there are; `page` counts from 1."""
+    values = [choice.gate, choice.conclusion, choice.text, in_page, in_page * (page - 1)]
+    (rows,) = ask(store, (_LISTED, values))
+    return decisions_named(store, [identity for identity, _ in rows]), rows[0][1] if rows else 0
+
+
+def gate_names(store: Store) -> list[str]:
+    """Return the names of gates that have decisions."""
+    (known,) = ask(store, ("select distinct gate from gate_decisions order by gate", []))
+    return [gate for (gate,) in known]
+
+
 def find_decision(store: Store, reference: str) -> Decision:
     """Find a decision by its id, a unique prefix of it, the gate's name (its newest decision), or the candidate
     experiment's name or id (the newest decision on it). Raise InputError if there is none, or more than one.
@@ -98,10 +125,8 @@ def find_decision(store: Store, reference: str) -> Decision:
     named = by_id or _decisions(store, "$1 in (gate, candidate, candidate_experiment_id)", [reference])
     if not named:
         check_left_out(store, f"decision {reference!r}", "decision_id", "experiment_id")
-        (known,) = ask(store, ("select distinct gate from gate_decisions order by gate", []))
-        wanted = (
-            f"wanted an id, or a gate: {', '.join(gate for (gate,) in known)}" if known else "which has no decisions"
-        )
+        known = gate_names(store)
+        wanted = f"wanted an id, or a gate: {', '.join(known)}" if known else "which has no decisions"
         raise InputError(f"decision {reference!r}: not in {store.layout.root}, {wanted}")
     return named[-1]
 
@@ -113,17 +138,30 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
     )
     decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
     store.verify((decision.decision_id for decision in decisions), {"decisions"})
-    return [_named_apart(store, decision) for decision in decisions]
+    return _named_apart(store, decisions)
 
 
-def _named_apart(store: Store, decision: Decision) -> Decision:
-    if decision.baseline_experiment_id is None or decision.baseline is None:
-        return decision
-    names = {
-        decision.candidate_experiment_id: decision.candidate,
-        decision.baseline_experiment_id: decision.baseline,
-    }
-    if len(names) == 1 or decision.candidate != decision.baseline:
-        return decision
-    candidate, baseline = names_apart(store, names).values()
-    return replace(decision, candidate_apart=candidate, baseline_apart=baseline)
+def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
+    """Tell candidates from baselines of the same name."""
+    alike = [one for one in decisions if one.baseline == one.candidate and one.baseline_experiment_id]
+    names = {one.candidate_experiment_id: one.candidate for one in alike}
+    names |= {str(one.baseline_experiment_id): one.candidate for one in alike}
+    apart = names_apart(store, names) if alike else {}
+    return [
+        replace(
+            one,
+            candidate_apart=apart.get(one.candidate_experiment_id, one.candidate),
+            baseline_apart=apart.get(one.baseline_experiment_id or "", one.baseline),
+        )
+        if one in alike
+        else one
+        for one in decisions
+    ]
+
+
+_LISTED = """
+select decision_id, count(*) over () from gate_decisions
+where ($1::varchar is null or gate = $1) and ($2::varchar is null or conclusion = $2)
+  and ($3::varchar is null or contains(lower(candidate), lower($3)) or contains(lower(baseline), lower($3)))
+order by confirmed_at desc, decision_id desc limit $4 offset $5
+"""

@@ -1,28 +1,99 @@
-"""The list of experiments: filtered by name, dataset, tag and state, newest first."""
+"""The list of experiments: filtered, newest first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import get_args
 
+from evalflows.pages.charts import domain
+from evalflows.pages.links import Value
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
-from evalflows.reports.experiments_report import ExperimentOverview, overviews
+from evalflows.reports.experiment_list import ExperimentList, ListedExperiment, ListFilter, listed_experiments
+from evalflows.specs.errors import InputError
+from evalflows.store.existing import no_experiments
+from evalflows.store.queries.states import INTERRUPTED
+from evalflows.store.records import DecisionConclusion, ExperimentState
 
 IN_PAGE = 50
+MOST_TAGS = 24
+"""Tags that are shown as chips."""
+
+STATES = (*get_args(ExperimentState), INTERRUPTED)
+CONCLUSIONS = get_args(DecisionConclusion)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed:
-    experiments: Sequence[ExperimentOverview]
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """The parameters of this page's address, and addresses that differ from it."""
+
+    site: Site
+    values: Mapping[str, Value]
+
+    def __call__(self, **changes: Value) -> str | None:
+        return self.site.links.page("experiments", **{**self.values, "page": None, **changes})
 
 
 def experiments_page(site: Site, query: Query) -> Page:
     """The list of experiments."""
-    shown = overviews(
-        site.store,
-        "$1 is null or contains(lower(name), lower($1)) order by started_at desc limit 50",
-        [query.text("q")],
+    wanted, number, metric = _filter(query), query.number("page"), query.text("metric")
+    found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
+    if metric is not None and metric not in found.choices.metrics:
+        raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(found.choices.metrics) or 'none'}")
+    values = {name: query.text(name) for name in ("q", "dataset", "state", "conclusion", "since", "metric")}
+    address = _Address(site, {**values, "tag": wanted.tags})
+    body = render(
+        "experiments.html",
+        site,
+        found=found,
+        values=values,
+        tags=_tags(found, wanted.tags),
+        wanted=wanted,
+        metric=metric,
+        states=STATES,
+        conclusions=CONCLUSIONS,
+        address=address,
+        paged=lambda page: address(page=page),
+        number=number,
+        last=-(-found.count // IN_PAGE),
+        scale=_scale(found.experiments, metric),
+        none=no_experiments(site.store.layout),
+        left_out=len(site.store.left_out()),
     )
-    is_running = any(one.state == "running" for one in shown)
-    body = render("experiments.html", site, experiments=shown, q=query.text("q"))
+    is_running = any(one.state == "running" for one in found.experiments)
     return Page(title="Experiments", section="experiments", body=body, refresh_s=5 if is_running else None)
+
+
+def _filter(query: Query) -> ListFilter:
+    return ListFilter(
+        text=query.text("q"),
+        dataset=query.text("dataset"),
+        tags=query.all("tag"),
+        state=query.choice("state", STATES, "") or None,
+        conclusion=query.choice("conclusion", CONCLUSIONS, "") or None,
+        since=_since(query.text("since")),
+    )
+
+
+def _since(text: str | None) -> datetime | None:
+    try:
+        moment = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"since: got {text!r}, wanted a date such as 2026-01-31") from None
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int | None, list[str]]]:
+    """Return each tag to show, how many experiments have it, and the tags chosen after a click on it."""
+    counts: dict[str, int | None] = {**dict.fromkeys(chosen), **dict(found.choices.tags[:MOST_TAGS])}
+    return [
+        (tag, count, [one for one in chosen if one != tag] if tag in chosen else [*chosen, tag])
+        for tag, count in counts.items()
+    ]
+
+
+def _scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
+    """The range of the chosen metric's intervals."""
+    shown = [found for one in experiments if metric is not None and (found := one.metric(metric))]
+    return domain(value for one in shown for value in (one.mean, one.ci_low, one.ci_high))

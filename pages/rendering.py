@@ -11,7 +11,7 @@ from markupsafe import Markup
 from evalflows.pages.charts import domain, histogram, share_bar, sparkline, timeline, whisker
 from evalflows.pages.page import Page, Site
 from evalflows.pages.texts import clipped, fields_of, shown_text
-from evalflows.reports.figures import figure, p_text
+from evalflows.reports.figures import estimate, figure, p_text
 from evalflows.reports.names_apart import when
 from evalflows.reports.results import conclusion_text
 from evalflows.specs.safe_text import escaped
@@ -69,6 +69,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "figure": figure,
+        "interval": _interval,
         "p": p_text,
         "when": when,
         "clipped": clipped,
@@ -78,6 +79,12 @@ def _environment() -> Environment:
     }
     environment.globals |= {"missing": MISSING} | {drawn.__name__: drawn for drawn in CHARTS}
     return environment
+
+
+def _interval(value: float | None, low: float | None, high: float | None, metric: str, *, signed: bool = False) -> str:
+    """Return a value and its interval, if it has one."""
+    marks = (0,) if signed else ()
+    return " ".join(filter(None, estimate(value, low, high, metric, signed=signed, marks=marks)))
 
 
 def _shown(value: Any) -> Any:

@@ -66,14 +66,14 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     if restricted:
         return _restricted(store, None)
     connection = store.connect()
-    _prepare(store, connection)
+    prepare(store, connection)
     _create_own(connection)
     return connection
 
 
 def _restricted(store: Store, names: frozenset[str] | None) -> duckdb.DuckDBPyConnection:
     """A restricted connection. The user's own marts come last: DuckDB opens the files that a new view reads."""
-    connection = store.connect(partial(_prepare, store, names=names))
+    connection = store.connect(partial(prepare, store, names=names))
     _create_own(connection, names)
     return connection
 
@@ -138,7 +138,7 @@ def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]
                 _create_views(catalog, wanted - known)
                 _create_own(catalog, wanted - known)
         if wanted & {"experiments", "comparison_sets"}:
-            _note_leases(store, catalog)
+            note_leases(store, catalog)
         yield catalog
 
 
@@ -147,12 +147,13 @@ _KNOWN_VIEWS = f"""select view_name from duckdb_views() where schema_name in ('m
 union all select function_name from duckdb_functions() where $1 and function_name = '{CHANGES_BETWEEN}'"""
 
 
-def _prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: frozenset[str] | None = None) -> None:
+def prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: frozenset[str] | None = None) -> None:
+    """Create the views of these names, all by default, over a schema `source`; which leases are held is as of now."""
     _create_views(connection, names)
-    _note_leases(store, connection)
+    note_leases(store, connection)
 
 
-def _note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
+def note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     """Tell a connection which run groups and comparisons a process works on now."""
     names = ", ".join(map(quoted, held_leases(store)))
     connection.execute(f"set variable held_leases = [{names}]::varchar[]")

@@ -1,0 +1,228 @@
+"""How fast the dashboard answers: its pages on a store of 2,000 experiments and 10 million scores, at the server.
+
+Run from the repository's root: `python -m benchmarks.pages [STORE]`, about three minutes, of which most make the store;
+one that is kept at STORE is used again. Wanted: the list of experiments in less than 500 ms.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+from starlette.testclient import TestClient
+
+from benchmarks.sealed_scores import hex_ids, rng, scores
+from evalflows.dashboard.application import application
+from evalflows.store.existing import is_store
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+from evalflows.store.records import (
+    DecisionRow,
+    EstimateRow,
+    ExampleRow,
+    ExperimentRow,
+    SnapshotRow,
+    VerdictRow,
+    derived_id,
+    new_id,
+    to_json,
+)
+from evalflows.store.schemas import TABLES, schema_of, to_arrow
+
+LINES, RUNS, EXAMPLES, WARM = 40, 25, 1000, 9
+TARGETS = ("prompt-a", "prompt-b")
+METRICS = ("exact_match", "contains", "helpful", "concise", "latency", "cost", "tokens", "length")
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+WANTED_MS = {"experiments": 500}
+"""The pages with an acceptance figure; others are wanted in 300 ms."""
+
+
+def spec(name: str) -> str:
+    targets = [{"name": target, "function": "app:answer"} for target in TARGETS]
+    return to_json({"name": name, "targets": targets, "evaluators": list(METRICS[:4]), "baseline": TARGETS[0]})
+
+
+def experiment(line: int, group: str, target: str, at: datetime) -> ExperimentRow:
+    name = f"line-{line:02}"
+    return ExperimentRow(
+        experiment_id=new_id("exp", at),
+        run_group=group,
+        name=f"{name}-{target}",
+        tags=["nightly", f"team-{line % 5}"],
+        dataset_name=f"questions-{line % 4}",
+        snapshot_id="snap-0",
+        n_examples=EXAMPLES,
+        repetitions=1,
+        chunk_size=50,
+        target=target,
+        target_kind="function",
+        target_version="v1",
+        evaluators=to_json([{"name": metric, "version": "0123abcd"} for metric in METRICS[:4]]),
+        spec=spec(name),
+        git_commit=f"{line:07x}",
+        evalflows_version="0",
+        state="completed",
+        calls=EXAMPLES,
+        calls_cached=0,
+        cost_usd=1.25,
+        started_at=at,
+        ended_at=at + timedelta(minutes=5),
+    )
+
+
+def estimates(identity: str) -> list[EstimateRow]:
+    means = rng.random(len(METRICS))
+    return [
+        EstimateRow(
+            estimate_id=derived_id(identity, metric),
+            experiment_id=identity,
+            metric=metric,
+            evaluator_version="0123abcd" if metric in METRICS[:4] else "measured",
+            mean=mean,
+            ci_low=mean - 0.03,
+            ci_high=mean + 0.03,
+            confidence_level=0.95,
+            method="wilson",
+            n_examples=EXAMPLES,
+        )
+        for metric, mean in zip(METRICS, means, strict=True)
+    ]
+
+
+def verdicts(group: str, baseline: str, candidate: str) -> list[VerdictRow]:
+    counts = {"candidate_scored": EXAMPLES, "candidate_missing": 0, "baseline_scored": EXAMPLES, "baseline_missing": 0}
+    return [
+        VerdictRow(
+            verdict_id=derived_id(group, metric),
+            run_group=group,
+            metric=metric,
+            candidate_experiment_id=candidate,
+            baseline_experiment_id=baseline,
+            difference=0.01,
+            ci_low=-0.02,
+            ci_high=0.04,
+            confidence_level=0.95,
+            p_value=0.4,
+            p_adjusted=0.8,
+            method="bca",
+            n_pairs=EXAMPLES,
+            conclusion="not_enough_evidence",
+            reason_code="no_significant_difference",
+            **counts,
+        )
+        for metric in METRICS
+    ]
+
+
+def decision(candidate: str, baseline: str, at: datetime) -> DecisionRow:
+    return DecisionRow(
+        decision_id=new_id("dec", at),
+        gate="release",
+        candidate_experiment_id=candidate,
+        baseline_experiment_id=baseline,
+        conclusion="PASS",
+        summary="no worse",
+        reasons="[]",
+        policy="{}",
+        confidence_level=0.95,
+        evalflows_version="0",
+        decided_at=at,
+    )
+
+
+def outputs(identity: str, examples: list[str], runs: pa.Array) -> pa.Table:
+    rows = len(examples)
+    columns = {"experiment_id": pa.repeat(identity, rows), "example_id": pa.array(examples), "run_id": runs}
+    columns |= {"repetition": pa.repeat(0, rows), "status": pa.repeat("ok", rows), "attempts": pa.repeat(1, rows)}
+    columns |= {"outputs": pa.repeat('{"answer":"The capital of France is Paris."}', rows)}
+    columns |= {"latency_s": pa.array(rng.random(rows)), "cost_usd": pa.repeat(0.001, rows)}
+    columns |= {"calls": pa.repeat(1, rows), "recorded_at": pa.repeat(BEGAN, rows)}
+    schema = schema_of(TABLES["outputs"].record)
+    return pa.table([columns.get(f.name, pa.nulls(rows)).cast(f.type) for f in schema], schema=schema)
+
+
+def scored(identity: str, examples: list[str], runs: pa.Array) -> pa.Table:
+    """Five scores of each run."""
+    table = scores(identity, 5 * EXAMPLES)
+    repeated = {"example_id": pa.array(np.repeat(examples, 5)), "run_id": runs.take(np.repeat(np.arange(EXAMPLES), 5))}
+    for name, column in (repeated | {"repetition": pa.repeat(0, 5 * EXAMPLES)}).items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), column.cast(table.schema.field(place).type))
+    return table
+
+
+def make_store(root: Path) -> None:
+    store, examples = Store(root), [f"q{number:04}" for number in range(EXAMPLES)]
+    store.publish("snapshots", "snap-0", [SnapshotRow(snapshot_id="snap-0", n_examples=EXAMPLES, splits="{}")])
+    rows = [
+        ExampleRow(snapshot_id="snap-0", example_id=one, position=place, inputs='{"question":"What is it?"}')
+        for place, one in enumerate(examples)
+    ]
+    store.publish("examples", "snap-0", to_arrow("examples", rows))
+    for line, run in ((line, run) for run in range(RUNS) for line in range(LINES)):
+        at = BEGAN + timedelta(days=run, minutes=line)
+        fill_group(store, [experiment(line, new_id("group", at), target, at) for target in TARGETS][:], examples)
+
+
+def fill_group(store: Store, rows: list[ExperimentRow], examples: list[str]) -> None:
+    """Two experiments, the verdicts of the second against the first, and a gate's decision."""
+    group = rows[0].run_group
+    for row in rows:
+        identity, runs = row.experiment_id, hex_ids(EXAMPLES)
+        row = ExperimentRow(**{name: getattr(row, name) for name in row.__slots__} | {"run_group": group})
+        store.publish("scores", identity, scored(identity, examples, runs))
+        store.publish("outputs", identity, outputs(identity, examples, runs))
+        store.publish("estimates", identity, estimates(identity))
+        store.publish("experiments", identity, [row])
+    baseline, candidate = (row.experiment_id for row in rows)
+    store.publish("verdicts", group, verdicts(group, baseline, candidate))
+    made = decision(candidate, baseline, rows[1].started_at)
+    store.publish("decisions", made.decision_id, [made])
+
+
+def addresses(store: Store) -> Iterator[tuple[str, str]]:
+    """Yield what to ask for, and its address."""
+    ((newest,),) = store.query("select max(experiment_id) from source.experiments")
+    yield "experiments", "/experiments"
+    yield "experiments: one metric", "/experiments?metric=helpful"
+    yield "experiments: filtered", "/experiments?tag=team-1&q=line&conclusion=PASS&page=2"
+    yield "experiment", f"/experiments/{newest}"
+    yield "example", f"/experiments/{newest}/example?id=q0500"
+    yield "over time", "/over-time?name=line-07-prompt-b&target=prompt-b&metric=helpful"
+
+
+def measure(root: Path) -> None:
+    store = Store(root)
+    with TestClient(application(store), base_url="http://localhost") as client:
+        for what, address in addresses(store):
+            times = []
+            for _ in range(1 + WARM):
+                began = time.perf_counter()
+                answer = client.get(address)
+                times.append(1000 * (time.perf_counter() - began))
+                assert answer.status_code == 200, f"{address}: {answer.status_code}"
+            warm, wanted = median(times[1:]), WANTED_MS.get(what, 300)
+            verdict = "ok" if warm < wanted else f"MORE THAN {wanted} ms"
+            size = len(answer.content) / 1000
+            print(f"{what:<26} cold {times[0]:7.0f} ms   warm {warm:6.0f} ms   {size:5.0f} kB  {verdict}", flush=True)
+
+
+def main(root: Path) -> None:
+    if not is_store(Layout.at(root)):
+        began = time.perf_counter()
+        make_store(root)
+        print(f"set-up: {2 * LINES * RUNS:,} experiments in {time.perf_counter() - began:.0f} s", flush=True)
+    measure(root)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
+            main(Path(folder) / "store")

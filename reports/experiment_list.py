@@ -1,0 +1,180 @@
+"""The list of experiments, newest first: filtered, with means, verdicts and what earlier runs had."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from evalflows.specs.metric_names import MEASURES
+from evalflows.store.parquet import Store
+from evalflows.store.queries.answer_counts import answer_counts
+from evalflows.store.queries.states import spooled_if_running
+from evalflows.store.small_tables import Ask, small_tables
+
+MOST_RUNS = 20
+"""Runs of the same name and target that the history of a metric holds, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFilter:
+    """Which experiments are wanted. None or empty: all."""
+
+    text: str | None = None  # in the name, the target, the description or the id
+    dataset: str | None = None
+    tags: Sequence[str] = ()  # all of them
+    state: str | None = None
+    conclusion: str | None = None  # of the newest gate decision
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedMetric:
+    """The mean of one metric of a listed experiment, beside the run's baseline and the previous run."""
+
+    metric: str
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_examples: int  # with a value
+    previous: float | None  # the mean in the previous run of this name and target, by the same version of the evaluator
+    history: Sequence[float | None]  # means of the newest runs of this name and target, up to this one
+    baseline: str | None  # the run's baseline; None if there is no verdict
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    conclusion: str | None
+    reason_code: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExperiment:
+    """One experiment of the list."""
+
+    experiment_id: str
+    name: str
+    target: str
+    run_group: str
+    state: str
+    reason: str | None
+    tags: Sequence[str]
+    dataset_name: str | None
+    n_examples: int
+    planned: int  # runs
+    calls: int | None
+    cost_usd: float | None
+    started_at: datetime
+    decision_id: str | None  # the newest gate decision on it
+    gate: str | None
+    conclusion: str | None
+    answered: int
+    failed: int
+    metrics: Sequence[ListedMetric]  # by name, built-in measures last
+
+    def metric(self, name: str) -> ListedMetric | None:
+        return next((one for one in self.metrics if one.metric == name), None)
+
+    @property
+    def main_metrics(self) -> list[ListedMetric]:
+        """The metrics of evaluators."""
+        return [one for one in self.metrics if one.metric not in MEASURES]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the experiments of a store can be filtered by."""
+
+    datasets: Sequence[str]
+    tags: Sequence[tuple[str, int]]  # with the number of experiments, most frequent first
+    metrics: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentList:
+    """One page of the list."""
+
+    experiments: Sequence[ListedExperiment]
+    count: int  # of all pages
+    choices: Choices
+
+
+def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: int = 0) -> ExperimentList:
+    """Return one page of the list."""
+    values = [wanted.text, wanted.dataset, list(wanted.tags), wanted.state, wanted.conclusion, wanted.since]
+    with small_tables(store) as ask:
+        rows = ask(_LIST, [*values, limit, offset])
+        (count,) = ask(f"select count(*) from ({_LIST})", [*values, None, 0])[0]
+        metrics, found = _metrics(ask, [identity for identity, *_ in rows]), _choices(ask)
+    counts = answer_counts(store, [identity for identity, *_ in rows])
+    experiments = []
+    for row in rows:
+        fields = dict(zip(ListedExperiment.__slots__, row, strict=False))  # without counts and metrics
+        identity, (answered, failed) = row[0], counts[row[0]]
+        answered += spooled_if_running(store, fields["state"], identity, "outputs")
+        one = ListedExperiment(**fields, answered=answered, failed=failed, metrics=metrics.get(identity, []))
+        experiments.append(one)
+    return ExperimentList(experiments=experiments, count=count, choices=found)
+
+
+def _metrics(ask: Ask, ids: Sequence[str]) -> dict[str, list[ListedMetric]]:
+    found: dict[str, list[ListedMetric]] = {}
+    for identity, *row in ask(_METRICS, [list(ids), [*MEASURES], MOST_RUNS]):
+        found.setdefault(identity, []).append(ListedMetric(**dict(zip(ListedMetric.__slots__, row, strict=True))))
+    return found
+
+
+def _choices(ask: Ask) -> Choices:
+    return Choices(
+        datasets=[name for (name,) in ask(_DATASETS, [])],
+        tags=[(tag, count) for tag, count in ask(_TAGS, [])],
+        metrics=[metric for (metric,) in ask(_NAMES, [[*MEASURES]])],
+    )
+
+
+_LIST = """
+with decided as (
+    select candidate_experiment_id as experiment_id, arg_max(decision_id, decided_at) as decision_id,
+           arg_max(gate, decided_at) as gate, arg_max(conclusion, decided_at) as conclusion
+    from staging.decisions group by candidate_experiment_id
+)
+select experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, e.dataset_name,
+       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at, d.decision_id, d.gate,
+       d.conclusion
+from staging.experiments e left join decided d using (experiment_id)
+where ($1::varchar is null
+       or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
+  and ($2::varchar is null or e.dataset_name = $2) and list_has_all(e.tags, $3::varchar[])
+  and ($4::varchar is null or e.state = $4) and ($5::varchar is null or d.conclusion = $5)
+  and ($6::timestamptz is null or e.started_at >= $6)
+order by e.started_at desc, experiment_id desc limit $7 offset $8
+"""
+
+_METRICS = """
+with lines as (
+    select distinct name, target from staging.experiments where list_contains($1, experiment_id)
+), points as (
+    select e.experiment_id, e.run_group, t.*exclude (experiment_id, reason, reason_code),
+           lag(t.mean) over run as previous,
+           lag(t.evaluator_version) over run = t.evaluator_version as same_version,
+           list(t.mean) over (run rows between $3 - 1 preceding and current row) as history
+    from staging.experiments e semi join lines using (name, target) join staging.estimates t using (experiment_id)
+    where t.slice is null
+    window run as (partition by e.name, e.target, t.metric order by e.started_at, e.experiment_id)
+)
+select p.experiment_id, p.metric, p.mean, p.ci_low, p.ci_high, p.n_examples,
+       case when p.same_version then p.previous end, p.history, b.target, v.difference, v.ci_low, v.ci_high,
+       v.conclusion, v.reason_code
+from points p
+left join staging.verdicts v
+    on v.run_group = p.run_group and v.candidate_experiment_id = p.experiment_id and v.metric = p.metric
+       and v.slice is null and v.decision_id is null and v.comparison_id is null
+left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
+where list_contains($1, p.experiment_id)
+order by coalesce(list_position($2, p.metric), 0), p.metric
+"""
+
+_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
+
+_TAGS = "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
+
+_NAMES = """
+select metric from staging.estimates where slice is null group by metric order by coalesce(list_position($1, metric), 0), metric
+"""

@@ -1,0 +1,151 @@
+"""Copies of the small tables in memory, for lists of thousands of experiments.
+
+Opening a Parquet file for each of 2,000 experiments takes seconds. Their rows take some MB, so a process keeps a copy,
+which follows the files: before each query all files of these tables are listed, an owner's rows are read again if the
+state of any of its files changed, and all are if the known damage changed. A query sees what is there when it begins.
+"""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from evalflows.store.catalog import note_leases, prepare, tables_of
+from evalflows.store.file_states import states_of
+from evalflows.store.layout import StoredFile, quoted
+from evalflows.store.parquet import Store
+from evalflows.store.schemas import TABLES
+
+SMALL = ("experiments", "estimates", "verdicts", "decisions")
+"""The tables that are copied: some rows for each experiment, none for each example."""
+
+VIEWS = frozenset((*SMALL, "gate_decisions"))
+"""The views that read no other tables."""
+
+MAX_STORES = 4
+
+Owners = Mapping[tuple[str, str], Mapping[str, object]]
+"""The files of each owner of a table, with their states."""
+
+
+Ask = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+"""Returns the rows of a query: SQL and its values."""
+
+
+@contextmanager
+def small_tables(store: Store) -> Iterator[Ask]:
+    """Yield what queries the views of the small tables. All queries of the block see one state of the store.
+
+    No file is verified. A query that reads another table raises ValueError.
+    """
+    with _copies.of(store).reading(store) as database:
+
+        def ask(sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+            if others := tables_of(sql) - {*SMALL}:
+                raise ValueError(f"got a query of {', '.join(sorted(others))}, wanted only {', '.join(SMALL)}")
+            return database.execute(sql, list(values)).fetchall()
+
+        yield ask
+
+
+class _Copy:
+    """The rows of one store's small tables. One thread at a time uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._database: duckdb.DuckDBPyConnection | None = None
+        self._owners: Owners = {}
+        self._damage_version = 0
+
+    @contextmanager
+    def reading(self, store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._lock:
+            yield self._follow(store)
+
+    def _follow(self, store: Store) -> duckdb.DuckDBPyConnection:
+        """Read what has changed, and again what changed meanwhile."""
+        while True:
+            version, owners = store.damage_version, _owners(store)
+            if self._database is None or version != self._damage_version:
+                self._database, self._owners, self._damage_version = _empty(store), {}, version
+            if owners == self._owners:
+                note_leases(store, self._database)
+                return self._database
+            try:
+                self._read(store, self._database, owners)
+            except duckdb.Error:
+                self._database = None  # some tables may have been read
+                if _owners(store) == owners and not store.mend(since=version):
+                    raise
+
+    def _read(self, store: Store, database: duckdb.DuckDBPyConnection, owners: Owners) -> None:
+        """Replace the rows of owners whose files have changed."""
+        changed = [key for key in {*owners, *self._owners} if owners.get(key) != self._owners.get(key)]
+        for table in SMALL:
+            if of_table := [owner for name, owner in changed if name == table]:
+                _replace(store, database, table, of_table, is_all=not self._owners)
+        self._owners = owners
+
+
+def _owners(store: Store) -> Owners:
+    owners: dict[tuple[str, str], dict[str, object]] = {}
+    for path, state in states_of(store.layout, store.filesystem, SMALL).items():
+        if file := StoredFile.at(path):
+            owners.setdefault((file.table, file.owner), {})[path] = state
+    return owners
+
+
+def _empty(store: Store) -> duckdb.DuckDBPyConnection:
+    """Return a database in which the views read tables without rows."""
+    database = duckdb.connect()
+    database.execute("set timezone = 'UTC'")
+    database.execute("create schema source; create schema staging")
+    with store.cursor() as connection:
+        for table in SMALL:
+            database.register("read", connection.sql(f"select * from source.{table} limit 0").to_arrow_table())
+            database.execute(f"create table source.{table} as select * from read")
+    prepare(store, database, names=VIEWS)
+    return database
+
+
+def _replace(
+    store: Store, database: duckdb.DuckDBPyConnection, table: str, owners: Collection[str], *, is_all: bool
+) -> None:
+    """Replace the rows of owners; `is_all` if there are none yet, since a filter on thousands takes time."""
+    wanted = f"{TABLES[table].owner} in ({', '.join(map(quoted, owners))})"
+    with store.cursor() as connection:
+        query = f"select * from source.{table}{'' if is_all else f' where {wanted}'}"
+        database.register("read", connection.sql(query).to_arrow_table())
+    if not is_all:
+        database.execute(f"delete from source.{table} where {wanted}")
+    database.execute(f"insert into source.{table} select * from read")
+    database.unregister("read")
+
+
+class _Copies:
+    """The copies of this process, by process and root: a database does not survive a fork."""
+
+    def __init__(self) -> None:
+        self._by_root: dict[tuple[int, str], _Copy] = {}
+        self._lock = threading.Lock()
+
+    def of(self, store: Store) -> _Copy:
+        key = (os.getpid(), store.layout.root)
+        with self._lock:
+            if key not in self._by_root and len(self._by_root) >= MAX_STORES:
+                self._by_root.pop(next(iter(self._by_root)))
+            return self._by_root.setdefault(key, _Copy())
+
+    def close(self) -> None:
+        with self._lock:
+            self._by_root.clear()
+
+
+_copies = _Copies()
+atexit.register(_copies.close)

@@ -22,6 +22,11 @@ class Site:
     store: Store
     links: Links
     now: datetime = field(default_factory=now)
+    most_rows: int | None = None  # of each list in a report of one file, which has no pager
+
+    def in_page(self, rows: int) -> int:
+        """Return how many rows of a list a page shows, which are `rows` in the dashboard."""
+        return self.most_rows or rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,87 @@
+"""Reports that can be sent: pages of the dashboard in one HTML file, with links between them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from evalflows.pages.comparison import comparison_page
+from evalflows.pages.decision import decision_page
+from evalflows.pages.links import FileLinks, Links
+from evalflows.pages.page import Page, Site
+from evalflows.pages.query import Query
+from evalflows.pages.rendering import anchor_of, one_file
+from evalflows.reports.decisions import Decision, decisions_of
+from evalflows.reports.results import results_of
+from evalflows.store.parquet import Store
+
+MOST_ROWS = 500
+"""Rows of each list in a report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A page of the dashboard that becomes part of a report."""
+
+    address: str | None  # in the dashboard
+    page: Callable[[Site, Query], Page]
+    query: Query
+
+
+def report_html(title: str, pages: Sequence[Page], site: Site) -> str:
+    """Return one HTML file with these pages below each other, and a table of contents if there are several.
+
+    The file needs no other and no network. Render the pages with NoLinks, or with the links of `site_in_file`.
+    """
+    return one_file(title, pages, site)
+
+
+def report_on_experiments(store: Store, identities: Sequence[str]) -> str:
+    """Return the report of experiments: the gates' decisions on them, their comparison with the baseline, each alone."""
+    decisions = decisions_of(store, identities)
+    compared = {result.experiment_id: result.baseline_experiment_id for result in results_of(store, identities)}
+    baselines = {baseline for baseline in compared.values() if baseline is not None}
+    parts = [_decision(one) for one in decisions]
+    for baseline in sorted(baselines):
+        parts.append(_compare(baseline, [one for one, other in compared.items() if other == baseline]))
+    return _report(store, [*parts, *map(_experiment, identities)])
+
+
+def report_on_decision(store: Store, decision: Decision) -> str:
+    """Return the report of a decision: its rules, and the comparison of its candidate with its baseline."""
+    baseline, candidate = decision.baseline_experiment_id, decision.candidate_experiment_id
+    compared = [] if baseline is None else [_compare(baseline, [candidate])]
+    return _report(store, [_decision(decision), *compared, _experiment(candidate)])
+
+
+def report_on_comparison(store: Store, identity: str) -> str:
+    """Return the report of a pairwise comparison."""
+    return _report(store, [_part(Links().comparison(identity), comparison_page, id=identity)])
+
+
+def site_in_file(store: Store, addresses: Iterable[str | None]) -> Site:
+    """Return what the pages with these addresses are made from so that they link to each other in one file."""
+    anchors = {address: anchor_of(number) for number, address in enumerate(addresses) if address is not None}
+    return Site(store=store, links=FileLinks(anchors), most_rows=MOST_ROWS)
+
+
+def _report(store: Store, parts: Sequence[Part]) -> str:
+    site = site_in_file(store, [part.address for part in parts])
+    pages = [part.page(site, part.query) for part in parts]
+    return report_html(pages[0].title, pages, site)
+
+
+def _part(address: str | None, page: Callable[[Site, Query], Page], **values: str | Sequence[str]) -> Part:
+    given = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
+    return Part(address=address, page=page, query=Query(given))
+
+
+def _decision(decision: Decision) -> Part:
+    return _part(Links().decision(decision.decision_id), decision_page, id=decision.decision_id)
+
+
+def _experiment(identity: str) -> Part:
+    return _part(Links().experiment(identity), experiment_page, id=identity)
+
+
+def _compare(baseline: str, candidates: Sequence[str]) -> Part:
+    address = Links().compare(baseline, *candidates)
+    return _part(address, compare_page, baseline=baseline, candidate=candidates)

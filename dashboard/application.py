@@ -17,6 +17,7 @@ from evalflows.pages.comparison import comparison_page, pair_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
+from evalflows.pages.compare import compare_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
@@ -35,6 +36,7 @@ PAGES: Mapping[str, PageOf] = {
     "/pairwise/{id}/pair": pair_page,
     "/decisions": decisions_page,
     "/decisions/{id}": decision_page,
+    "/compare": compare_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

@@ -1,0 +1,103 @@
+"""Diffs and changes of stored experiments, kept in the process while the rows that they rest on are the same."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import date
+from functools import cached_property
+
+from evalflows.analysis.differences.stored_pairs import figures_between
+from evalflows.reports.diff import ComparedFigures, ExperimentsDiff, experiments_diff
+from evalflows.reports.example_changes import ComparedExperiments, ExampleChange
+from evalflows.reports.side_by_side import SharedExample, changes_of, shared_examples
+from evalflows.specs.metric_names import MEASURES
+from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.owner_states import owner_states
+from evalflows.store.records import controls_batch
+
+MOST_CHANGES = 500_000
+"""Changes that are kept, of all comparisons together: about 200 MB."""
+
+
+class KeptComparison:
+    """A diff without lists of examples, and the changes of each metric, which are read when they are asked for."""
+
+    def __init__(self, store: Store, figures: ComparedFigures) -> None:
+        self.compared: ComparedExperiments = figures.compared
+        self.diff: ExperimentsDiff = experiments_diff(store, figures, limit=0)
+        self._store, self._lock = store, threading.Lock()
+        self._changes: dict[str, Mapping[str, Sequence[ExampleChange]]] = {}
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics of which examples have changes: those of evaluators first."""
+        names = list(dict.fromkeys(one.metric for one in self.diff.counts))
+        return sorted(names, key=lambda name: (name in MEASURES, name))
+
+    @property
+    def repetitions(self) -> int:
+        """The most repetitions that an experiment has."""
+        return max(one.repetitions for one in (self.diff.baseline, *self.diff.candidates))
+
+    @property
+    def is_running(self) -> bool:
+        return any(one.state == "running" for one in (self.diff.baseline, *self.diff.candidates))
+
+    @property
+    def size(self) -> int:
+        """The changes that are held."""
+        return sum(len(some) for metric in self._changes.values() for some in metric.values())
+
+    @cached_property
+    def examples(self) -> Sequence[SharedExample]:
+        return shared_examples(self._store, self.compared)
+
+    def changes(self, metrics: Sequence[str]) -> list[Mapping[str, Sequence[ExampleChange]]]:
+        """Return the changes in each of these metrics, by example, in the candidates' order."""
+        with self._lock:
+            if unread := [metric for metric in metrics if metric not in self._changes]:
+                self._changes |= changes_of(self._store, self.compared, unread)
+            return [self._changes[metric] for metric in metrics]
+
+
+class KeptComparisons:
+    """The comparisons that were asked for last."""
+
+    def __init__(self, most_changes: int = MOST_CHANGES) -> None:
+        self._most, self._lock = most_changes, threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], KeptComparison] = OrderedDict()
+
+    def get(self, store: Store, baseline: str, candidates: Sequence[str], today: date) -> KeptComparison:
+        """Return the comparison of experiments, given by id; names may say how long ago something was, as of `today`.
+
+        It is made anew if a row of the experiments, of their judges' validations, or an approval was added, and as long
+        as an experiment is running: whether it still runs is in no row. Raise InputError as `figures_between` does.
+        """
+        key = (store.layout.root, baseline, *candidates, today, _state(store, [baseline, *candidates]))
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+        if kept is None:
+            kept = KeptComparison(store, store.steady(lambda: figures_between(store, baseline, candidates)))
+            if not kept.is_running:
+                self._keep(key, kept)
+        return kept
+
+    def _keep(self, key: tuple[object, ...], one: KeptComparison) -> None:
+        """Keep a comparison, and as many of the others as fit beside it."""
+        with self._lock:
+            self._kept[key] = one
+            while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
+                self._kept.popitem(last=False)
+
+
+kept_comparisons = KeptComparisons()
+"""Those of this process."""
+
+
+def _state(store: Store, experiments: Sequence[str]) -> tuple[object, ...]:
+    """What the rows are known by."""
+    groups = run_groups(store, experiments)
+    owners = [*experiments, *groups, *map(controls_batch, groups)]
+    return store.damage_version, owner_states(store, owners, ["baselines"])

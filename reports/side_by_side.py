@@ -1,0 +1,236 @@
+"""Compared examples with what each of several systems answered, side by side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from evalflows.reports.change_queries import WITHOUT_TEXTS, Change
+from evalflows.reports.example_changes import ComparedExperiments, ExampleChange
+from evalflows.reports.side_by_side_queries import (
+    ANSWERS,
+    FOUND,
+    NOTHING,
+    OF_METRICS,
+    ONLY_ANSWERS,
+    REASONS,
+    SHARED,
+    TEXTS,
+)
+from evalflows.specs.safe_text import json_text
+from evalflows.store.catalog import ask
+from evalflows.store.parquet import Store
+
+RowSort = Literal["worst", "best", "position", "example"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedExample:
+    """An example that the baseline shares with one candidate at least."""
+
+    example_id: str
+    position: int
+    split: str | None
+    candidates: Sequence[str]  # experiment ids, in no order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFilter:
+    """Which examples are wanted, and in which order. None: any."""
+
+    change: Change | None = None
+    candidate: str | None = None  # whose changes count
+    split: str | None = None
+    search: str | None = None  # in the example's id, inputs and reference, and in all answers; case does not count
+    sort: RowSort = "worst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one system answered to an example; of several repetitions, a failed one, or that with the lowest value.
+
+    Of a very long answer, `outputs` is a JSON text with its beginning.
+    """
+
+    outputs: str | None
+    left_out: int  # characters of the JSON
+    status: str
+    error: str | None
+    repetition: int
+    repetitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideValue:
+    """One metric of one example in one system. The baseline has no change and no gain."""
+
+    metric: str
+    value: float | None
+    label: str | None
+    missing: int  # repetitions that failed or were not attempted
+    change: Change | None = None
+    gain: float | None = None
+    reason: str | None = None  # why a value is missing, as far as it is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One system's part of a row."""
+
+    answer: Answer | None  # None: it has none
+    values: Sequence[SideValue]  # the metric that the table is about first, if there is a value
+
+    @property
+    def change(self) -> Change | None:
+        return self.values[0].change if self.values else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRow:
+    """One example and what every system made of it. Inputs and reference are JSON, cut like answers."""
+
+    example_id: str
+    inputs: str
+    inputs_left_out: int
+    reference: str | None
+    reference_left_out: int
+    sides: Mapping[str, Side] = field(default_factory=dict)  # by experiment
+
+
+def shared_examples(store: Store, compared: ComparedExperiments) -> list[SharedExample]:
+    """Return the compared examples by position."""
+    (rows,) = ask(store, (SHARED, compared.parameters))
+    return [SharedExample(**_named(SharedExample, row)) for row in rows]
+
+
+def changes_of(
+    store: Store, compared: ComparedExperiments, metrics: Sequence[str]
+) -> dict[str, dict[str, list[ExampleChange]]]:
+    """Return the changes in these metrics, without texts: by metric and example, in the candidates' order."""
+    (rows,) = ask(store, (OF_METRICS, [*compared.parameters, list(metrics)]))
+    changes: dict[str, dict[str, list[ExampleChange]]] = {metric: {} for metric in metrics}
+    for row in rows:
+        one = ExampleChange(**dict(zip(WITHOUT_TEXTS, row, strict=True)))
+        changes[one.metric].setdefault(one.example_id, []).append(one)
+    return changes
+
+
+def wanted_examples(
+    examples: Sequence[SharedExample],
+    changes: Mapping[str, Sequence[ExampleChange]],
+    wanted: RowFilter,
+    found: set[str] | None = None,
+) -> list[str]:
+    """Return the ids of the wanted examples in order.
+
+    Args:
+        examples: All, by position.
+        changes: Those in the metric that counts, by example.
+        wanted: Which are wanted.
+        found: Those with the text that is searched for; None without a search.
+    """
+    ranked = []
+    for one in examples:
+        if (wanted.split and one.split != wanted.split) or (found is not None and one.example_id not in found):
+            continue
+        if wanted.candidate and wanted.candidate not in one.candidates:
+            continue
+        counted = [each for each in changes.get(one.example_id, ()) if _counts(each, wanted)]
+        if counted or not wanted.change:
+            ranked.append((_rank(one, counted, wanted.sort), one.example_id))
+    return [example for _, example in sorted(ranked)]
+
+
+def found_examples(store: Store, compared: ComparedExperiments, search: str) -> set[str]:
+    """Return the ids of the examples with a text in their id, inputs or reference, or in an answer."""
+    text = search.lower()
+    (rows,) = ask(store, (FOUND, [compared.experiment_ids, text, json_text(text)[1:-1]]))
+    return {example for (example,) in rows}
+
+
+def side_by_side(
+    store: Store,
+    compared: ComparedExperiments,
+    examples: Sequence[str],
+    changes: Sequence[Mapping[str, Sequence[ExampleChange]]],
+    *,
+    repetitions: int,
+) -> list[ComparedRow]:
+    """Return examples with every system's answer and values.
+
+    Args:
+        store: The store.
+        compared: The systems.
+        examples: The ids of the examples, in order.
+        changes: Those in each metric by example, the main metric's first.
+        repetitions: The most that a system has.
+    """
+    ids, shown = compared.experiment_ids, list(examples)
+    of_example = {one: [each for metric in changes for each in metric.get(one, ())] for one in examples}
+    metrics = list(dict.fromkeys(each.metric for some in of_example.values() for each in some))
+    lacking = [one for one, some in of_example.items() if any(map(_lacks, some))]
+    answers, reasons, texts = ask(
+        store,
+        (ANSWERS, [ids, shown, metrics[0]]) if metrics and repetitions > 1 else (ONLY_ANSWERS, [ids, shown]),
+        (REASONS, [ids, lacking, metrics]) if lacking else (NOTHING, []),
+        (TEXTS, [ids, shown]),
+    )
+    given = {(owner, example): Answer(**_named(Answer, row)) for owner, example, *row in answers}
+    why = {(owner, example, metric): reason for owner, example, metric, reason in reasons}
+    rows = {row[0]: row for row in texts}
+    return [
+        ComparedRow(
+            **_named(ComparedRow, rows[example]),
+            sides={
+                one: Side(
+                    answer=given.get((one, example)), values=_values(one, one == ids[0], of_example[example], why)
+                )
+                for one in ids
+            },
+        )
+        for example in examples
+    ]
+
+
+def _lacks(change: ExampleChange) -> bool:
+    return bool(change.missing or change.baseline_missing or change.change == "missing")
+
+
+def _counts(change: ExampleChange, wanted: RowFilter) -> bool:
+    return (not wanted.candidate or change.candidate_experiment_id == wanted.candidate) and (
+        not wanted.change or change.change == wanted.change
+    )
+
+
+def _rank(example: SharedExample, changes: Sequence[ExampleChange], sort: RowSort) -> tuple[Any, ...]:
+    """What examples are sorted by; those without a gain follow those with one, changed ones first."""
+    if sort == "example":
+        return (example.example_id,)
+    if sort == "position":
+        return (example.position, example.example_id)
+    gains = [one.gain if sort == "worst" else -one.gain for one in changes if one.gain is not None]
+    is_same = all(one.change == "same" for one in changes)
+    return (not gains, min(gains, default=0.0), not changes, is_same, example.position, example.example_id)
+
+
+def _values(
+    owner: str, is_baseline: bool, changes: Sequence[ExampleChange], why: Mapping[tuple[str, str, str], str]
+) -> list[SideValue]:
+    """Return one system's values. The baseline's stand in every candidate's changes."""
+    values = {}
+    for one in changes:
+        if is_baseline or one.candidate_experiment_id == owner:
+            given = _OF_BASELINE if is_baseline else _OF_CANDIDATE
+            reason = why.get((owner, one.example_id, one.metric))
+            values[one.metric] = SideValue(
+                metric=one.metric, reason=reason, **{name: getattr(one, field) for name, field in given.items()}
+            )
+    return list(values.values())
+
+
+_OF_CANDIDATE = {name: name for name in ("value", "label", "missing", "change", "gain")}
+_OF_BASELINE = {name: f"baseline_{name}" for name in ("value", "label", "missing")}
+"""Fields of a value, and those of a change that they are."""
+
+
+def _named(record: type, row: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(record.__slots__, row, strict=False))  # type: ignore[attr-defined]  # sides come last

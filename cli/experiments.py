@@ -25,7 +25,7 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
-from evalflows.cli.terminal import console, echo_error
+from evalflows.cli.terminal import Text, console, echo, echo_error
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.document import document, worst_document
@@ -34,9 +34,11 @@ from evalflows.reports.next_step import after_experiments
 from evalflows.reports.results import results_of
 from evalflows.reports.worst_examples import all_worst
 from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.specs.safe_text import one_line
 from evalflows.store.existing import is_store, no_experiments
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
+from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.lookup import (
     comparison_beside,
@@ -47,6 +49,7 @@ from evalflows.store.queries.lookup import (
 )
 
 if TYPE_CHECKING:
+    from evalflows.reports.previous_run import PreviousRun
     from evalflows.specs.experiment import ExperimentSpec
 
 
@@ -191,6 +194,16 @@ def _print_worst(
         print_examples(console(), examples)
 
 
+def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
+    """How experiments did against the runs before them. The analysis is loaded only if there are any."""
+    earlier = earlier_runs(store, experiments)
+    if not earlier:
+        return []
+    from evalflows.analysis.differences.previous_runs import previous_runs
+
+    return [*previous_runs(store, [(one, earlier[one]) for one in experiments if one in earlier])]
+
+
 def _print_results(
     experiment_ids: Sequence[str],
     made: Mapping[str | None, int] | None = None,
@@ -207,13 +220,20 @@ def _print_results(
     comparison = comparison_report(store, beside) if beside else None
     calls_made = None if made is None else sum(made.get(identity, 0) for identity in ids)
     compared = comparison.overview if comparison else None
+    previous = _previous(store, ids) if made is None else []
     command = after_experiments(store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids)
     if form == "json":
         made_known = None if any(one.has_unrecorded for one in report.experiments) else calls_made
-        print_json(document([report], comparison=comparison, calls_made=made_known, next_command=command))
+        shown = document(
+            [report], comparison=comparison, previous=previous, calls_made=made_known, next_command=command
+        )
+        print_json(shown)
         return
     out = console()
     print_experiments(report, wide=wide)
+    for one in previous:
+        out.print(Text(one.sentence()))
+        echo(one_line(f"all of it: {one.command}"))
     if calls_made is not None:
         print_calls(report.experiments, calls_made)
     print_decisions(report.decisions)

@@ -18,6 +18,7 @@ from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
 from evalflows.pages.compare import compare_page
+from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
@@ -37,6 +38,7 @@ PAGES: Mapping[str, PageOf] = {
     "/decisions": decisions_page,
     "/decisions/{id}": decision_page,
     "/compare": compare_page,
+    "/compare/example": compare_example_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

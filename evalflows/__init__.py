@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evalflows.flows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
     from evalflows.flows.api.composites import robustness
     from evalflows.flows.api.decisions import approve, decide_again, decide_on
+    from evalflows.flows.api.diff_result import DiffResult, diff
     from evalflows.flows.api.experiment_result import ExperimentResult, ItemOutcome
     from evalflows.flows.api.experiments import aevaluate, evaluate, gate, run
     from evalflows.flows.api.planning import plan
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchEvaluationResult",
     "ComparativeResult",
+    "DiffResult",
     "EvaluatorInputs",
     "ExperimentResult",
     "ItemOutcome",
@@ -39,6 +41,7 @@ __all__ = [
     "dataset_from_traces",
     "decide_again",
     "decide_on",
+    "diff",
     "evaluate",
     "evaluate_comparative",
     "evaluate_traces",
@@ -59,6 +62,7 @@ __getattr__, __dir__ = lazy_names(
         "flows.api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
         "flows.api.composites": ("robustness",),
         "flows.api.decisions": ("approve", "decide_again", "decide_on"),
+        "flows.api.diff_result": ("DiffResult", "diff"),
         "flows.api.experiment_result": ("ExperimentResult", "ItemOutcome"),
         "flows.api.experiments": ("aevaluate", "evaluate", "gate", "run"),
         "execution.trace_runs": ("EvaluatorInputs",),

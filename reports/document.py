@@ -10,6 +10,7 @@ from evalflows.reports.comparison import ComparisonReport
 from evalflows.reports.comparison_rows import Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport
+from evalflows.reports.previous_run import PreviousRun
 from evalflows.reports.results import Result
 from evalflows.reports.worst_examples import WorstExamples
 from evalflows.reports.worst_items import WorstItem
@@ -38,6 +39,7 @@ def document(
     reports: Sequence[ExperimentsReport],
     *,
     comparison: ComparisonReport | None = None,
+    previous: Sequence[PreviousRun] = (),
     calls_made: int | None = None,
     next_command: str,
 ) -> Document:
@@ -46,6 +48,7 @@ def document(
     Args:
         reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
         comparison: The comparison of the experiments' answers, or the one that is shown.
+        previous: How experiments did against the runs before them.
         calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
         next_command: The command to run next.
     """
@@ -64,6 +67,7 @@ def document(
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
         "sentences": _once(sentence for report in reports for sentence in report.sentences),
+        "previous": [one.as_dict() for one in previous],
         "calls_made": calls_made,
         "next": next_command,
     }

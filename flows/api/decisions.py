@@ -52,8 +52,8 @@ def decide_on(
         raise InputError(f"gate {gate.name!r}: got a baseline and a window of production, wanted one of them")
     if baseline is None and gate.compares and gate.production is None:
         raise InputError(f"gate {gate.name!r}: got no baseline, wanted one for non_inferiority and superiority")
-    candidate_row = _experiment(store, _identity(store, candidate))
-    baseline_row = None if baseline is None else _experiment(store, _identity(store, baseline))
+    candidate_row = _experiment(store, identity_of(store, candidate))
+    baseline_row = None if baseline is None else _experiment(store, identity_of(store, baseline))
     for row in (candidate_row, baseline_row):
         if row is not None and TRIAL in row.tags:
             raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
@@ -78,11 +78,12 @@ def approve(
     Raise InputError if the experiment does not exist or is not complete.
     """
     store = Store()
-    row = _experiment(store, _identity(store, experiment))
+    row = _experiment(store, identity_of(store, experiment))
     return approve_baseline(store, row, name, reason=reason, by=by)
 
 
-def _identity(store: Store, experiment: Compared) -> str:
+def identity_of(store: Store, experiment: Compared) -> str:
+    """Return the id of an experiment given by a reference or a result. Raise InputError if it means none, or several."""
     if isinstance(experiment, ExperimentResult):
         return experiment.experiment_id
     (identity,) = find_experiments(store, experiment, just_one=True)

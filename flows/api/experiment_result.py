@@ -12,6 +12,8 @@ from evalflows.store.snapshots import load_snapshot
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalflows.flows.api.diff_result import DiffResult
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOutcome:
@@ -75,6 +77,12 @@ class ExperimentResult:
             known = sorted({s.metric for scores in self._scores.values() for s in scores})
             raise KeyError(f"metric {metric!r}: wanted one of {', '.join(known) or 'no metric at all'}")
         return [None if not s else s[0].value if s[0].value is not None else s[0].label for s in by_run]
+
+    def compare(self, baseline: "str | ExperimentResult", *, where: str | None = None) -> "DiffResult":
+        """Compare with a baseline: an id, id prefix or name of an experiment, or a result. See `evalflows.diff`."""
+        from evalflows.flows.api.diff_result import diff
+
+        return diff(baseline, self, where=where)
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row per run: example, inputs.*, outputs.*, reference.*, score.*, status, error, latency and cost."""

@@ -33,7 +33,9 @@ function follow(selector) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
   if (event.key === "Enter" && event.target.matches("tr[tabindex]")) {
-    const opener = event.target.querySelector("summary, a[href]");
+    // the details of a row with `data-more` stand in the next one
+    const row = event.target.matches("[data-more]") ? event.target.nextElementSibling : event.target;
+    const opener = row.querySelector("summary, a[href]");
     if (opener) opener.click();
     return;
   }

@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 import click
 
 from evalflows.cli.documents import json_document
+from evalflows.execution.server.addresses import dashboard_url
+from evalflows.pages.links import Links
 from evalflows.reports.gate_report import GateReport
 from evalflows.reports.junit import junit
-from evalflows.reports.markdown_pages import gate_page
+from evalflows.reports.markdown_pages import Address, gate_page, nowhere
 from evalflows.specs.errors import InputError
 from evalflows.store.exports.whole_files import write_whole
+from evalflows.store.layout import Layout
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,12 +76,18 @@ class CiFiles:
         if self.json:
             write_whole(self.json, json_document(report.document))
         if self.summary:
-            _append(self.summary, gate_page(report))
+            _append(self.summary, gate_page(report, _address()))
 
     def _named(self) -> Iterator[tuple[str, Path]]:
         for option, path in (("--junit", self.junit), ("--json", self.json), ("--summary", self.summary)):
             if path is not None:
                 yield option, path
+
+
+def _address() -> Address:
+    """Return the addresses of pages of the dashboard that EVALFLOWS_DASHBOARD_URL names, or that runs here."""
+    url = dashboard_url(Layout.at().root)
+    return nowhere if url is None else Links(url).page
 
 
 def _path(name: str | None) -> Path | None:

@@ -13,12 +13,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
+from evalflows.execution.server.addresses import prefect_ui
+from evalflows.pages.compare import compare_page
+from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.comparison import comparison_page, pair_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
-from evalflows.pages.compare import compare_page
-from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
@@ -72,7 +73,7 @@ class _Shown:
         await answer(scope, receive, send)
 
     def _answer(self, request: Request) -> Response:
-        site = Site(store=self.store, links=Links())
+        site = _site(self.store)
         query = Query.of(request.query_params.multi_items(), request.path_params)
         try:
             page = self.page(site, query)
@@ -93,8 +94,14 @@ class _Absent:
     store: Store
 
     async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]  # ASGI
-        answer = _problem(Site(store=self.store, links=Links()), f"{scope['path']}: no such page", 404)
+        answer = _problem(
+            Site(store=self.store, links=Links(prefect_ui=prefect_ui())), f"{scope['path']}: no such page", 404
+        )
         await answer(scope, receive, send)
+
+
+def _site(store: Store) -> Site:
+    return Site(store=store, links=Links(prefect_ui=prefect_ui()))
 
 
 def _problem(site: Site, message: str, status: int) -> Response:

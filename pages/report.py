@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from evalflows.pages.compare import compare_page
 from evalflows.pages.comparison import comparison_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.links import FileLinks, Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import anchor_of, one_file
-from evalflows.reports.decisions import Decision, decisions_of
+from evalflows.reports.decisions import Decision
 from evalflows.reports.results import results_of
+from evalflows.reports.sendable import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
 from evalflows.store.parquet import Store
 
 MOST_ROWS = 500
@@ -34,39 +36,40 @@ def report_html(title: str, pages: Sequence[Page], site: Site) -> str:
     return one_file(title, pages, site)
 
 
-def report_on_experiments(store: Store, identities: Sequence[str]) -> str:
-    """Return the report of experiments: the gates' decisions on them, their comparison with the baseline, each alone."""
-    decisions = decisions_of(store, identities)
-    compared = {result.experiment_id: result.baseline_experiment_id for result in results_of(store, identities)}
-    baselines = {baseline for baseline in compared.values() if baseline is not None}
-    parts = [_decision(one) for one in decisions]
-    for baseline in sorted(baselines):
-        parts.append(_compare(baseline, [one for one, other in compared.items() if other == baseline]))
-    return _report(store, [*parts, *map(_experiment, identities)])
+def report_on(what: Reported) -> str:
+    """Return the report of what `evalflows report` was asked about."""
+    parts = _parts(what)
+    site = site_in_file(what.store, [part.address for part in parts])
+    pages = [part.page(site, part.query) for part in parts]
+    return report_html(pages[0].title, pages, site)
 
 
-def report_on_decision(store: Store, decision: Decision) -> str:
-    """Return the report of a decision: its rules, and the comparison of its candidate with its baseline."""
-    baseline, candidate = decision.baseline_experiment_id, decision.candidate_experiment_id
-    compared = [] if baseline is None else [_compare(baseline, [candidate])]
-    return _report(store, [_decision(decision), *compared, _experiment(candidate)])
+def _parts(what: Reported) -> list[Part]:
+    match what:
+        case ReportedComparison():
+            return [_part(Links().comparison(what.identity), comparison_page, id=what.identity)]
+        case ReportedDecision():
+            baseline, candidate = what.decision.baseline_experiment_id, what.decision.candidate_experiment_id
+            return [_decision(what.decision), *([] if baseline is None else [_compare(baseline, [candidate])])]
+        case ReportedExperiments():
+            return [*_comparisons(what), *map(_decision, what.decisions)]
 
 
-def report_on_comparison(store: Store, identity: str) -> str:
-    """Return the report of a pairwise comparison."""
-    return _report(store, [_part(Links().comparison(identity), comparison_page, id=identity)])
+def _comparisons(what: ReportedExperiments) -> list[Part]:
+    """Return the comparisons of experiments with the baselines of their run."""
+    results = results_of(what.store, what.identities)
+    baselines = {result.experiment_id: result.baseline_experiment_id for result in results}
+    compared: dict[str, list[str]] = {}
+    for identity, baseline in baselines.items():
+        if baseline is not None:
+            compared.setdefault(baseline, []).append(identity)
+    return [_compare(baseline, candidates) for baseline, candidates in compared.items()]
 
 
 def site_in_file(store: Store, addresses: Iterable[str | None]) -> Site:
     """Return what the pages with these addresses are made from so that they link to each other in one file."""
     anchors = {address: anchor_of(number) for number, address in enumerate(addresses) if address is not None}
     return Site(store=store, links=FileLinks(anchors), most_rows=MOST_ROWS)
-
-
-def _report(store: Store, parts: Sequence[Part]) -> str:
-    site = site_in_file(store, [part.address for part in parts])
-    pages = [part.page(site, part.query) for part in parts]
-    return report_html(pages[0].title, pages, site)
 
 
 def _part(address: str | None, page: Callable[[Site, Query], Page], **values: str | Sequence[str]) -> Part:
@@ -76,10 +79,6 @@ def _part(address: str | None, page: Callable[[Site, Query], Page], **values: st
 
 def _decision(decision: Decision) -> Part:
     return _part(Links().decision(decision.decision_id), decision_page, id=decision.decision_id)
-
-
-def _experiment(identity: str) -> Part:
-    return _part(Links().experiment(identity), experiment_page, id=identity)
 
 
 def _compare(baseline: str, candidates: Sequence[str]) -> Part:

@@ -1,4 +1,4 @@
-"""Texts, code and tables in Markdown: what comes from outside is shown as it is."""
+"""Texts, code, tables and references in Markdown: what comes from outside is shown as it is."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,12 @@ def code(text: str) -> str:
     longest = max(map(len, re.findall("`+", line)), default=0)
     ticks, space = "`" * (longest + 1), " " if longest or line.strip() != line else ""
     return f"{ticks}{space}{line}{space}{ticks}"
+
+
+def where_shown(command: str, address: str | None) -> str:
+    """Say which command shows something in the shell, and where it is in the dashboard, if that is known."""
+    browser = code("evalflows dashboard") if address is None else f"[its page]({address})"
+    return f"In the shell: {code(command)}; in a browser: {browser}"
 
 
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")

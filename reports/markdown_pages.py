@@ -1,25 +1,54 @@
 """Pages in Markdown, for Prefect's artifacts, summaries of CI jobs, and `evalflows report --format md`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evalflows.reports.comparison import ComparisonReport
 from evalflows.reports.decisions import Decision
+from evalflows.reports.experiments_report import ExperimentsReport
 from evalflows.reports.gate_report import GateReport
-from evalflows.reports.markdown import code, escaped, markdown_table
+from evalflows.reports.markdown import escaped, markdown_table, where_shown
 from evalflows.reports.results import Result
 
+Address = Callable[..., str | None]
+"""The address of a page of the dashboard by its parts, such as `experiments` and an id; None if it is not known."""
 
-def gate_page(report: GateReport) -> str:
+
+def nowhere(*parts: str) -> None:
+    """No page has an address."""
+
+
+def gate_page(report: GateReport, address: Address = nowhere) -> str:
     """Return the page of a gate run: the decisions, then a table for each candidate and its baseline."""
     parts = [f"**Incomplete:** {escaped(report.incomplete)}"] if report.incomplete else []
-    parts.append(decisions_page(report.decisions))
+    parts.append(decisions_page(report.decisions, address))
     for one in report.reports:
-        parts.append(results_page(one.experiments[-1].experiment_id, one.results, one.sentences, []))
+        parts.append(_results_of(one, address))
     return "\n\n".join(parts) + "\n"
 
 
-def results_page(run_group: str, results: Sequence[Result], summary: Sequence[str], links: Sequence[str]) -> str:
-    """Return the page of a run group: its summary, a table of every metric and system, and `links` in Markdown."""
+def experiments_page(report: ExperimentsReport, address: Address = nowhere) -> str:
+    """Return the page of experiments: their results, and the decisions on them."""
+    parts = [_results_of(report, address), decisions_page(report.decisions, address)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _results_of(report: ExperimentsReport, address: Address) -> str:
+    identity = report.experiments[-1].experiment_id
+    page = address("experiments", identity)
+    return results_page(identity, report.results, report.sentences, page=page)
+
+
+def results_page(
+    reference: str,
+    results: Sequence[Result],
+    summary: Sequence[str],
+    links: Sequence[str] = (),
+    page: str | None = None,
+) -> str:
+    """Return the page of experiments: a summary, a table of every metric and system, and `links` in Markdown.
+
+    `reference` means them in the shell, and `page` is their address in the dashboard.
+    """
     header = (
         "system",
         "metric",
@@ -38,7 +67,7 @@ def results_page(run_group: str, results: Sequence[Result], summary: Sequence[st
         "\n".join(f"- {escaped(sentence)}" for sentence in summary),
         table,
         "\n".join(f"- {link}" for link in links),
-        f"In the shell: {code(f'evalflows show {run_group}')}",
+        where_shown(f"evalflows show {reference}", page),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -59,7 +88,7 @@ def _cells(result: Result) -> list[str]:
     ]
 
 
-def decisions_page(decisions: Sequence[Decision]) -> str:
+def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) -> str:
     """Return the page of decisions: each with its rule results, and its notes on what else differed."""
     parts = []
     for decision in decisions:
@@ -67,12 +96,12 @@ def decisions_page(decisions: Sequence[Decision]) -> str:
         table = markdown_table(("", "rule", ""), rules)
         notes = "\n".join(f"- {escaped(note)}" for note in decision.notes)
         heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
-        command = code(f"evalflows explain {decision.decision_id}")
-        parts.append("\n\n".join(part for part in (heading, table, notes, command) if part))
+        shown = where_shown(f"evalflows explain {decision.decision_id}", address("decisions", decision.decision_id))
+        parts.append("\n\n".join(part for part in (heading, table, notes, shown) if part))
     return "\n\n".join(parts)
 
 
-def comparison_page(report: ComparisonReport) -> str:
+def comparison_page(report: ComparisonReport, address: Address = nowhere) -> str:
     """Return the page of a comparison: its summary, win rates, ranking, judge biases, and the command for more."""
     rates = [
         (
@@ -81,6 +110,7 @@ def comparison_page(report: ComparisonReport) -> str:
         )
         for rate in report.win_rates
     ]
+    identity = report.overview.comparison_id
     ranking = [(row.metric, row.rank_text, row.experiment, row.rating_text, row.rate_text) for row in report.ranking]
     head = ("metric", "candidate", "baseline", "", "win rate", "p", "p adjusted", "verdict", "wins", "ties", "losses")
     parts = [
@@ -88,6 +118,6 @@ def comparison_page(report: ComparisonReport) -> str:
         markdown_table((*head, "missing"), rates),
         markdown_table(("metric", "rank", "experiment", "rating", "win rate over all"), ranking),
         "\n".join(f"- {escaped(bias.text)}" for bias in report.known_biases),
-        f"In the shell: {code(f'evalflows show {report.overview.comparison_id}')}",
+        where_shown(f"evalflows show {identity}", address("pairwise", identity)),
     ]
     return "\n\n".join(part for part in parts if part)

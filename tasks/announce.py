@@ -9,6 +9,7 @@ from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.reports.markdown_pages import decisions_page
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.store.parquet import Store
+from evalflows.tasks.dashboard import links_to_dashboard
 
 EVENT = "evalflows.gate.decided"
 
@@ -16,14 +17,17 @@ EVENT = "evalflows.gate.decided"
 @task(cache_policy=NO_CACHE, persist_result=False)
 def announce(decisions: list[str]) -> None:
     """Emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
-    rows = decisions_named(Store(), decisions)
+    store = Store()
+    rows, dashboard = decisions_named(store, decisions), links_to_dashboard(store)
     for row in rows:
         emit_event(
             event=EVENT,
             resource={"prefect.resource.id": f"evalflows.gate.{row.gate}", "prefect.resource.name": row.gate},
             payload=payload(row),
         )
-    create_markdown_artifact(key="decision", markdown=decisions_page(rows), description="Gate decisions")
+    create_markdown_artifact(
+        key="decision", markdown=decisions_page(rows, dashboard.page), description="Gate decisions"
+    )
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -95,11 +95,12 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         marked=marked(rows, asked.baseline) if asked.words else {},
         wanted=wanted,
         last=last,
-        page_address=lambda page: asked.examples(site.links, page=page),
         splits=sorted({one.split for one in kept.examples if one.split}),
         changes=CHANGES,
         counted=counted,
         examples=len(kept.examples),
+        shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
+        is_alone=site.links.page("compare") is None,
     )
     return Page(title=title(kept), section="compare", body=body, refresh_s=REFRESH_S if kept.is_running else None)
 

@@ -83,14 +83,19 @@ def experiments_diff(
 
     Raise InputError for a metric that no experiment has.
     """
+    diff = diff_without_lists(store, figures, metrics)
+    listed = metrics or [one.metric for one in diff.counts if one.metric not in MEASURES]
+    wanted = ChangeFilter(metrics=listed, changes=LISTED)
+    return replace(diff, lists=change_lists(store, figures.compared, wanted, limit=limit) if listed else [])
+
+
+def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence[str] = ()) -> ExperimentsDiff:
+    """Return the same without lists of examples, which take as long as all else."""
     compared = figures.compared
     baseline, *candidates = overviews(store, _IN_ORDER, [compared.experiment_ids])
     names = names_apart(store, {one.experiment_id: one.target for one in (baseline, *candidates)})
     results = compared_results(store, figures, names)
     check_metrics(metrics, [result.metric for result in results if result.has_rows])
-    counts = [one for one in change_counts(store, compared) if not metrics or one.metric in metrics]
-    listed = metrics or [one.metric for one in counts if one.metric not in MEASURES]
-    wanted = ChangeFilter(metrics=listed, changes=LISTED)
     return ExperimentsDiff(
         baseline=baseline,
         candidates=candidates,
@@ -99,8 +104,8 @@ def experiments_diff(
         n_compared=figures.n_compared,
         results=[result for result in results if not metrics or result.metric in metrics],
         notes=[note for note in figures.notes if not metrics or note.metric is None or note.metric in metrics],
-        counts=counts,
-        lists=change_lists(store, compared, wanted, limit=limit) if listed else [],
+        counts=[one for one in change_counts(store, compared) if not metrics or one.metric in metrics],
+        lists=[],
     )
 
 

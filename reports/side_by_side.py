@@ -10,11 +10,11 @@ from evalflows.reports.side_by_side_queries import (
     ANSWERS,
     FOUND,
     NOTHING,
-    OF_METRICS,
     ONLY_ANSWERS,
+    PLACES,
     REASONS,
-    SHARED,
     TEXTS,
+    metrics_query,
 )
 from evalflows.specs.safe_text import json_text
 from evalflows.store.catalog import ask
@@ -30,7 +30,7 @@ class SharedExample:
     example_id: str
     position: int
     split: str | None
-    candidates: Sequence[str]  # experiment ids, in no order
+    candidates: Sequence[str]  # experiment ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +96,25 @@ class ComparedRow:
     sides: Mapping[str, Side] = field(default_factory=dict)  # by experiment
 
 
-def shared_examples(store: Store, compared: ComparedExperiments) -> list[SharedExample]:
-    """Return the compared examples by position."""
-    (rows,) = ask(store, (SHARED, compared.parameters))
-    return [SharedExample(**_named(SharedExample, row)) for row in rows]
+def shared_examples(store: Store, baseline: str, shared: Mapping[str, Sequence[str]]) -> list[SharedExample]:
+    """Return the examples that a baseline shares with candidates, given by id, in the baseline's order."""
+    candidates: dict[str, list[str]] = {}
+    for candidate, examples in shared.items():
+        for example in examples:
+            candidates.setdefault(example, []).append(candidate)
+    (rows,) = ask(store, (PLACES, [baseline]))
+    return [
+        SharedExample(example_id=example, position=position, split=split, candidates=candidates[example])
+        for example, position, split in rows
+        if example in candidates
+    ]
 
 
 def changes_of(
     store: Store, compared: ComparedExperiments, metrics: Sequence[str]
 ) -> dict[str, dict[str, list[ExampleChange]]]:
     """Return the changes in these metrics, without texts: by metric and example, in the candidates' order."""
-    (rows,) = ask(store, (OF_METRICS, [*compared.parameters, list(metrics)]))
+    (rows,) = ask(store, (metrics_query(compared.query), [*compared.parameters, list(metrics)]))
     changes: dict[str, dict[str, list[ExampleChange]]] = {metric: {} for metric in metrics}
     for row in rows:
         one = ExampleChange(**dict(zip(WITHOUT_TEXTS, row, strict=True)))

@@ -1,6 +1,6 @@
 """SQL of compared examples with what several systems answered."""
 
-from evalflows.reports.change_queries import ALL_CHANGES, WITHOUT_TEXTS
+from evalflows.reports.change_queries import WITHOUT_TEXTS
 
 LONGEST = 20_000
 """Characters of a JSON text from which on only its beginning is read."""
@@ -16,19 +16,19 @@ def _cut(column: str) -> str:
        case when length({text}) > {LONGEST} then length({text}) - {BEGINNING} else 0 end"""
 
 
-SHARED = f"""{ALL_CHANGES}
-select x.example_id, min(x.position), arg_min(e.split, list_position($2, x.experiment_id)),
-       list(x.experiment_id)
-from shared x join sides using (experiment_id) join examples e using (snapshot_id, example_id)
-where $3 is null or (x.experiment_id, x.example_id) in (select (unnest($3), unnest($4)))
-group by x.example_id order by min(x.position), x.example_id
+PLACES = """
+select example_id, position, split from experiments join examples using (snapshot_id)
+where experiment_id = $1 order by position, example_id
 """
-"""$1 to $4: as in ALL_CHANGES."""
 
-OF_METRICS = f"""{ALL_CHANGES}
-select {", ".join(WITHOUT_TEXTS)} from changes where list_contains($5, metric)
-order by list_position($5, metric), list_position($2, candidate_experiment_id)
+
+def metrics_query(changes: str) -> str:
+    """Return the query of the changes in some metrics, of a query of changes. $4: the metrics."""
+    return f"""
+select {", ".join(WITHOUT_TEXTS)} from ({changes}) where list_contains($4, metric)
+order by list_position($4, metric), list_position($1, candidate_experiment_id)
 """
+
 
 FOUND = """
 select distinct example_id from (

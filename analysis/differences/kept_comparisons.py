@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cached_property
 
+from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.differences.stored_pairs import figures_between
-from evalflows.reports.diff import ComparedFigures, ExperimentsDiff, experiments_diff
+from evalflows.reports.diff import ComparedFigures, ExperimentsDiff, diff_without_lists
 from evalflows.reports.example_changes import ComparedExperiments, ExampleChange
 from evalflows.reports.side_by_side import SharedExample, changes_of, shared_examples
 from evalflows.specs.metric_names import MEASURES
@@ -25,7 +26,7 @@ class KeptComparison:
 
     def __init__(self, store: Store, figures: ComparedFigures) -> None:
         self.compared: ComparedExperiments = figures.compared
-        self.diff: ExperimentsDiff = experiments_diff(store, figures, limit=0)
+        self.diff: ExperimentsDiff = diff_without_lists(store, figures)
         self._store, self._lock = store, threading.Lock()
         self._changes: dict[str, Mapping[str, Sequence[ExampleChange]]] = {}
 
@@ -51,7 +52,11 @@ class KeptComparison:
 
     @cached_property
     def examples(self) -> Sequence[SharedExample]:
-        return shared_examples(self._store, self.compared)
+        """The compared examples, in the baseline's order."""
+        reader, ids = MetricReader(self._store), self.compared.experiment_ids
+        baseline, *candidates = (self._store.read("experiments", identity)[0] for identity in ids)
+        shared = {row.experiment_id: reader.matched(row, baseline).example_ids for row in candidates}
+        return shared_examples(self._store, ids[0], shared)
 
     def changes(self, metrics: Sequence[str]) -> list[Mapping[str, Sequence[ExampleChange]]]:
         """Return the changes in each of these metrics, by example, in the candidates' order."""

@@ -212,15 +212,8 @@ def overview_line(overview: ExperimentOverview) -> Text:
         text.append(f", {one.failed} failed", style="bold red")
     if one.mean_latency_s is not None:
         text.append(f", {one.mean_latency_s:.2f} s each")
-    if one.calls is not None:
-        cost = "cost unknown" if one.cost_usd is None else f"{one.cost_usd:.4f} USD"
-        text.append(f"; {one.calls} model calls, {one.calls_cached} from the ledger, {cost}")
-    elif one.cost_usd is not None:
-        text.append(f"; {one.cost_usd:.4f} USD, as the application reports")
-    if one.unrecorded:
-        others = f"({one.recorded_calls} others were)"
-        whose = " and ".join(one.unrecorded)
-        text.append(f"; model calls of {whose} were not recorded, so their cost is unknown {others}")
+    if one.calls_text:
+        text.append(f"; {one.calls_text}")
     if one.state == INTERRUPTED:
         text.append(f"; `evalflows resume {one.experiment_id}` continues")
     return text.append(f"; {one.reason}") if one.reason else text

@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
 from evalflows.execution.server.addresses import prefect_ui
+from evalflows.pages.experiment import experiment_page
 from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.comparison import comparison_page, pair_page
@@ -38,6 +39,7 @@ PAGES: Mapping[str, PageOf] = {
     "/pairwise/{id}/pair": pair_page,
     "/decisions": decisions_page,
     "/decisions/{id}": decision_page,
+    "/experiments/{id}": experiment_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
 }

@@ -173,7 +173,9 @@ order by coalesce(list_position($2, p.metric), 0), p.metric
 
 _DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
 
-_TAGS = "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
+_TAGS = (
+    "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
+)
 
 _NAMES = """
 select metric from staging.estimates where slice is null group by metric order by coalesce(list_position($1, metric), 0), metric

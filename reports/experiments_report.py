@@ -60,6 +60,20 @@ class ExperimentOverview:
         """Whether model calls may have been made that nobody recorded, or that only their cost is known of."""
         return bool(self.unrecorded) or (self.calls is None and self.cost_usd is not None)
 
+    @property
+    def calls_text(self) -> str:
+        """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
+        parts = []
+        if self.calls is not None:
+            cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
+            parts.append(f"{self.calls} model calls, {self.calls_cached} from the ledger, {cost}")
+        elif self.cost_usd is not None:
+            parts.append(f"{self.cost_usd:.4f} USD, as the application reports")
+        if self.unrecorded:
+            others, whose = f"({self.recorded_calls} others were)", " and ".join(self.unrecorded)
+            parts.append(f"model calls of {whose} were not recorded, so their cost is unknown {others}")
+        return "; ".join(parts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -14,14 +14,16 @@ from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
 from evalflows.execution.server.addresses import prefect_ui
-from evalflows.pages.experiment import experiment_page
 from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.comparison import comparison_page, pair_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
+from evalflows.pages.experiment import experiment_page
 from evalflows.pages.experiments import experiments_page
+from evalflows.pages.judge import judge_page
+from evalflows.pages.judges import judges_page
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
@@ -42,6 +44,8 @@ PAGES: Mapping[str, PageOf] = {
     "/experiments/{id}": experiment_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
+    "/judges": judges_page,
+    "/judges/{evaluator:path}": judge_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 

@@ -8,7 +8,7 @@ from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
 from evalflows.reports.decisions import Decision, decisions_on, find_decision
-from evalflows.reports.figures import estimate, figure
+from evalflows.reports.figures import estimate
 from evalflows.reports.reproduce_decision import explained
 
 COLOURS = {"met": "better", "broken": "worse", "open": ""}
@@ -45,9 +45,10 @@ def figures_of(rule: StoredRule) -> str:
 
 
 def threshold_of(rule: StoredRule) -> str:
-    """Return where the estimate must lie, as text."""
-    side = "at least" if rule.higher_is_better else "at most"
-    return f"{side} {figure(rule.threshold, rule.metric, signed=rule.is_difference)}"
+    """Return where the estimate must lie, as text; a plain threshold may also be met exactly."""
+    sides = ("at least", "at most") if rule.kind == "threshold" else ("above", "below")
+    bound = f"{rule.threshold:+g}" if rule.is_difference and rule.threshold else f"{rule.threshold:g}"
+    return f"{sides[not rule.higher_is_better]} {bound}"
 
 
 def _scales(rules: Sequence[StoredRule]) -> Mapping[tuple[str, bool], Scale]:

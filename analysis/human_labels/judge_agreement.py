@@ -1,5 +1,6 @@
 """Agreement of a judge with human labels, its error, and the mean corrected for that error."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -77,8 +78,9 @@ def _combined_labels(labels: pd.DataFrame, kind: Kind) -> pd.DataFrame:
 
 def _majority(given: Sequence[Any]) -> Any:
     """The most frequent label; None for a tie or without labels."""
-    counts = pd.Series(given, dtype=object).value_counts()
-    return None if counts.empty or (len(counts) > 1 and counts.iloc[0] == counts.iloc[1]) else counts.index[0]
+    most = Counter(label for label in given if not pd.isna(label)).most_common(2)
+    is_tie = len(most) == 2 and most[0][1] == most[1][1]
+    return most[0][0] if most and not is_tie else None
 
 
 def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:

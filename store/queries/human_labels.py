@@ -31,7 +31,11 @@ def judged_and_labelled(store: Store, reference: str, metric: str, people_metric
 
     The reference of an experiment also means the comparison that ran as a step of it, if that has the metric.
     """
-    identity, is_pairs = _subject(store, reference, metric)
+    return judged_in(store, *_subject(store, reference, metric), metric, people_metric)
+
+
+def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_metric: str) -> Judged:
+    """Return the same of an experiment, or of a comparison (`is_pairs`), by its id."""
     name, candidate, forward = _of_pairs(store, identity) if is_pairs else _of_runs(store, identity)
     queries = (_PAIRS, _PAIR_LABELS) if is_pairs else (_RUNS, _RUN_LABELS)
     judgements, labels = store.steady(

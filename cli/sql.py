@@ -17,7 +17,7 @@ from evalflows.cli.show import VERBOSE
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
 from evalflows.specs.safe_text import json_text, print_note
-from evalflows.store.catalog import grain, select_from, view_files
+from evalflows.store.catalog import grain, is_mart, select_from, view_files
 from evalflows.store.existing import is_store, no_experiments, store_or_empty
 from evalflows.store.layout import Layout
 from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
@@ -46,14 +46,15 @@ GRACE_S = 5.0
 )
 @VERBOSE
 def sql(query: str | None, form: str, timeout_s: float, verbose: bool) -> None:
-    """Run a SQL QUERY on the store. Without QUERY, list the views and what one row of each is.
+    """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, and what one row of each is.
 
     A query reads the store only: no other files, no network, no extensions.
     """
     with one_line_errors(verbose):
         if query is None:
             views = [
-                (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8"))) for path in view_files()
+                (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8")))
+                for path in sorted(view_files(), key=is_mart, reverse=True)
             ]
             _print_rows(("view", "one row per", "about"), views, form)
             return

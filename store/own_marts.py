@@ -31,7 +31,7 @@ def own_marts(taken: Collection[str]) -> tuple[OwnMart, ...]:
     try:
         paths = sorted(path for path in Path(named).absolute().iterdir() if path.suffix == ".sql")
         return tuple(_mart(path, taken) for path in paths)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(f"{FOLDER}={named}: {error}, wanted a folder of .sql files") from error
 
 
@@ -40,7 +40,10 @@ def _mart(path: Path, taken: Collection[str]) -> OwnMart:
         raise InputError(f"{path}: got the name {path.stem!r}, wanted a-z, 0-9 and _ only")
     if path.stem in taken:
         raise InputError(f"{path}: got the name {path.stem!r}, wanted another: evalflows has a view of that name")
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    try:
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: {error}, wanted UTF-8") from error
     if not re.fullmatch(r"-- one row per [a-z0-9_]+(?:, [a-z0-9_]+)*(?:: .*)?", first):
         raise InputError(f"{path}: got {first!r} as its first line, wanted '-- one row per column, column: what it is'")
     state = path.stat()

@@ -6,8 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +17,12 @@ from evalflows.cli.errors import BAD_INPUT, one_line_errors
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
+from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import json_text, print_note
 from evalflows.store.catalog import grain, is_mart, select_from, view_files
 from evalflows.store.existing import is_store, no_experiments, store_or_empty
+from evalflows.store.exports.query_file import write_query
+from evalflows.store.exports.whole_files import whole_file
 from evalflows.store.layout import Layout
 from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
 
@@ -33,8 +37,13 @@ GRACE_S = 5.0
 @click.command()
 @click.argument("query", required=False)
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object per line."
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "md", "parquet"]),
+    default="table",
+    help="json: one object per line; md: a table in Markdown; parquet: needs --output.",
 )
+@click.option("--output", metavar="FILE", help="Output file. Default: standard output.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -45,26 +54,47 @@ GRACE_S = 5.0
     help="Stop the query after this time.",
 )
 @VERBOSE
-def sql(query: str | None, form: str, timeout_s: float, verbose: bool) -> None:
+def sql(query: str | None, form: str, output: str | None, timeout_s: float, verbose: bool) -> None:
     """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, and what one row of each is.
 
     A query reads the store only: no other files, no network, no extensions.
     """
     with one_line_errors(verbose):
+        if form == "parquet" and (query is None or output is None):
+            raise InputError("sql: got --format parquet, which needs a query and --output FILE")
         if query is None:
             views = [
                 (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8")))
                 for path in sorted(view_files(), key=is_mart, reverse=True)
             ]
-            _print_rows(("view", "one row per", "about"), views, form)
+            with _stdout_to(output):
+                _print_rows(("view", "one row per", "about"), views, form)
             return
         is_missing = not is_store(layout := Layout.at())
         with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()), store_or_empty() as store:
             relation = select_from(store, query, timeout_s)
-            rows = relation.fetchall()
+            if form == "parquet":
+                write_query(relation, Path(output or ""))
+            rows = [] if form == "parquet" else relation.fetchall()
         if is_missing:
             print_note(no_experiments(layout))
-        _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
+        if form != "parquet":
+            with _stdout_to(output):
+                _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
+
+
+@contextmanager
+def _stdout_to(output: str | None) -> Iterator[None]:
+    """Send to a file, if one is given, what the block prints. The file is written whole or not at all."""
+    if output is None:
+        yield
+        return
+    with (
+        whole_file(Path(output)) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as file,
+        redirect_stdout(file),
+    ):
+        yield
 
 
 @contextmanager
@@ -120,6 +150,11 @@ def _print_rows(
         for row in rows:
             values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
             echo(json_text(values, default=str))
+    elif form == "md":
+        from evalflows.reports.markdown import escaped, markdown_table
+
+        cells = (["" if value is None else str(value) for value in row] for row in rows)
+        echo(markdown_table([*map(escaped, columns)], cells))
     else:
         _print_table(columns, rows)
 

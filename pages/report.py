@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from evalflows.pages.compare import compare_page
 from evalflows.pages.comparison import comparison_page
 from evalflows.pages.decision import decision_page
+from evalflows.pages.experiment import experiment_page
 from evalflows.pages.links import FileLinks, Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
@@ -50,9 +51,11 @@ def _parts(what: Reported) -> list[Part]:
             return [_part(Links().comparison(what.identity), comparison_page, id=what.identity)]
         case ReportedDecision():
             baseline, candidate = what.decision.baseline_experiment_id, what.decision.candidate_experiment_id
-            return [_decision(what.decision), *([] if baseline is None else [_compare(baseline, [candidate])])]
+            compared = [] if baseline is None else [_compare(baseline, [candidate])]
+            return [_decision(what.decision), *compared, _experiment(candidate)]
         case ReportedExperiments():
-            return [*_comparisons(what), *map(_decision, what.decisions)]
+            decided = map(_decision, what.decisions)
+            return [*map(_experiment, what.identities), *decided, *_comparisons(what)]
 
 
 def _comparisons(what: ReportedExperiments) -> list[Part]:
@@ -81,6 +84,10 @@ def _decision(decision: Decision) -> Part:
     return _part(Links().decision(decision.decision_id), decision_page, id=decision.decision_id)
 
 
+def _experiment(identity: str) -> Part:
+    return _part(Links().experiment(identity), experiment_page, id=identity)
+
+
 def _compare(baseline: str, candidates: Sequence[str]) -> Part:
     address = Links().compare(baseline, *candidates)
-    return _part(address, compare_page, baseline=baseline, candidate=candidates)
+    return _part(address, compare_page, baseline=baseline, candidate=candidates, words="1")

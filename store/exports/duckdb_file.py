@@ -39,12 +39,13 @@ def export_views(store: Store, target: Path) -> list[Exported]:
     """
     if not store.layout.is_local:
         raise InputError(f"{target}: got views of an object store, which few BI tools can read, wanted --copy")
-    wanted, root = relations(store), store.layout.root
+    root = store.layout.root
+    before, wanted = _kept(target, root), relations(store)
     with connect(root) as catalog:
         statements = _statements(catalog)
         state = hashlib.sha256("\n".join(statements).encode()).hexdigest()
         kept = {one.name: _Kept(state, None) for one in wanted}
-        is_written = kept != _kept(target, root)
+        is_written = kept != before
         if is_written:
             with _database(target, catalog) as name:
                 catalog.execute(f"use {name}")
@@ -61,8 +62,8 @@ def export_tables(store: Store, target: Path, only: Sequence[str] = ()) -> list[
     Tables whose rows cannot have changed are taken from the file that is there; if none has, it is left as it is. Raise
     InputError as `export_views`, and for an unknown name.
     """
-    wanted, root = relations(store, only), store.layout.root
-    before = _kept(target, root)
+    root = store.layout.root
+    before, wanted = _kept(target, root), relations(store, only)
     unchanged = {one.name for one in wanted if one.name in before and before[one.name].state == one.state}
     kept = {name: before[name] for name in unchanged}
     if len(unchanged) < len(wanted) or kept != before:

@@ -34,6 +34,8 @@ def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = 
     Each file is written whole or not at all. Raise InputError if the folder holds anything but an export of this store
     in this form, for an unknown name, and if a file cannot be written.
     """
+    if folder.is_dir():  # refused at once, if it is
+        _files(folder, store.layout.root, form)
     wanted = relations(store, only)
     with _locked(folder):
         files = _files(folder, store.layout.root, form)

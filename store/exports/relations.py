@@ -46,11 +46,11 @@ class Exported:
 def relations(store: Store, only: Sequence[str] = ()) -> list[Relation]:
     """Return the relations of these names, or all. Raise InputError for an unknown name."""
     with connect(store.layout.root) as catalog:
-        names = _names(catalog)
-        if unknown := sorted({*only} - {*names}):
+        columns = _columns(catalog)
+        if unknown := sorted({*only} - {*columns}):
             raise InputError(f"export: got {unknown[0]!r}, wanted a view: `evalflows sql` lists them")
         now = _Now(store, catalog)
-        return [_relation(catalog, name, now.state_of(name)) for name in names if not only or name in only]
+        return [_relation(name, columns[name], now.state_of(name)) for name in columns if not only or name in only]
 
 
 def stage(store: Store, relation: Relation, path: Path) -> int:
@@ -69,16 +69,21 @@ def stage(store: Store, relation: Relation, path: Path) -> int:
     return int(count)
 
 
-def _names(catalog: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the views, in order of dependency, whichever schema they are in."""
-    query = "select view_name from duckdb_views() where not internal and schema_name <> 'source' order by view_oid"
-    return [*dict.fromkeys(name for (name,) in catalog.execute(query).fetchall())]
+def _columns(catalog: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    """Return the views, whichever schema they are in, each with its columns and their types."""
+    query = """select schema_name, table_name, column_name, data_type from duckdb_columns()
+               where not internal and schema_name <> 'source' order by schema_name <> 'main', table_oid, column_index"""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for schema, name, column, kind in catalog.execute(query).fetchall():
+        first, columns = found.setdefault(name, (schema, {}))
+        if schema == first:
+            columns[column] = kind
+    return {name: columns for name, (_, columns) in found.items()}
 
 
-def _relation(catalog: duckdb.DuckDBPyConnection, name: str, state: str) -> Relation:
+def _relation(name: str, columns: dict[str, str], state: str) -> Relation:
     path = next((path for path in view_files() if path.stem == name), None)
     first = path.read_text(encoding="utf-8").partition("\n")[0] if path else ""
-    columns = {column: kind for column, kind, *_ in catalog.execute(f"describe {identifier(name)}").fetchall()}
     key = grain(path) if path else ()
     return Relation(name=name, key=key, about=first.removeprefix("-- "), columns=columns, state=state)
 

@@ -1,4 +1,4 @@
-"""evalflows export preferences, in this process."""
+"""evalflows export preferences, in this process; the other exports: tests/store/exports."""
 
 import json
 import os

@@ -47,6 +47,13 @@ NEEDED: dict[str, set[str]] = {
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
     "export preferences kept": STORE,
+    "export duckdb bi.duckdb": STORE,
+    "export duckdb bi.duckdb --copy --only results": STORE,
+    "export parquet bi --only results": STORE,
+    "export csv bi --only results": STORE,
+    "export postgres --help": STORE,
+    "sql --format md --output out.md select\t1": STORE,
+    "sql --format parquet --output out.parquet select\t1": STORE,
     "connections": STORE,
     "evaluators": STORE,
     "run --help": STORE,

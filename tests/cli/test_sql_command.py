@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
@@ -98,3 +99,85 @@ def test_what_is_too_wide_for_columns_is_a_block_for_each_row() -> None:
     lines = [line.rstrip() for line in sql(query).stdout.splitlines()]
     assert lines[:3] == ["number   0", "nothing", "words    " + " ".join(["word"] * 14)]
     assert lines.count("") == 1 and all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.usefixtures("store")
+def test_markdown_is_a_table_with_escaped_cells() -> None:
+    query = """select '=1|2<b>' as "a|<script>", null as "none", chr(27) || chr(8238) || chr(10) || 'x' as c"""
+    done = sql(query, "--format", "md")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        r"| a\|\<script\> | none | c |",
+        "|---|---|---|",
+        r"| \=1\|2\<b\> |  | \\x1b\\u202e x |",
+    ]
+
+
+@pytest.mark.usefixtures("store")
+def test_parquet_has_the_types_and_values_of_the_query(tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    query = "select range as n, '=x' as t, null::double as none, ['a'] as l, {'b': 1} as s from range(20000)"
+    assert sql(query, "--format", "parquet", "--output", str(out)).output == ""
+    with duckdb.connect() as plain:
+        described = plain.execute(f"describe from '{out}'").fetchall()
+        assert [(name, kind) for name, kind, *_ in described] == [
+            *(("n", "BIGINT"), ("t", "VARCHAR"), ("none", "DOUBLE"), ("l", "VARCHAR[]"), ("s", "STRUCT(b INTEGER)"))
+        ]
+        counted = plain.execute(f"select count(*), sum(n), any_value(t), any_value(l), count(none) from '{out}'")
+        assert counted.fetchall() == [(20000, sum(range(20000)), "=x", ["a"], 0)]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("form", ["table", "csv", "json", "md"])
+def test_output_is_what_would_be_printed(tmp_path: Path, form: str) -> None:
+    query = "select '=x' as t, range as n from range(50)"
+    for arguments in ([query], []):
+        printed = sql(*arguments, "--format", form).stdout
+        assert printed
+        assert sql(*arguments, "--format", form, "--output", str(tmp_path / "out")).output == ""
+        assert (tmp_path / "out").read_text(encoding="utf-8") == printed
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("form", ["table", "csv", "json", "md", "parquet"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "from read_text('/etc/passwd')",
+        "copy (select 1) to 'evil.csv'",
+        "attach 'evil.db'",
+        "create table evil as select 1",
+        "select count(*) from range(1000000000000)",
+    ],
+)
+def test_no_format_reads_or_writes_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, query: str
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    refused(sql(query, "--format", form, "--output", "out", "--timeout", "0.3"))
+    assert [*folder.iterdir()] == []
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("select 1", "--format", "parquet"), "sql: got --format parquet, which needs a query and --output FILE"),
+        (("--format", "parquet", "--output", "x"), "sql: got --format parquet, which needs a query and --output FILE"),
+        (("select interval 1 day", "--format", "parquet", "--output", "x"), "wanted columns of types that Parquet has"),
+        (("select 1", "--output", "nowhere/x"), "nowhere/x: cannot be written: No such file or directory"),
+        (("select 1", "--format", "parquet", "--output", "nowhere/x"), "nowhere/x: cannot be written: "),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    done = sql(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+    assert [*folder.iterdir()] == []

@@ -42,6 +42,7 @@ def decided(conclusion: str, *rules: dict[str, Any], gate: str = "release") -> D
         decided_at=datetime(2026, 11, 24, 1, 2, 3, tzinfo=UTC),
         evalflows_version="1",
         git_commit=None,
+        flow_run_id=None,
         reasons=to_json(list(rules)),
         comparability=None,
         policy=None,

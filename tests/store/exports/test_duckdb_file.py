@@ -1,0 +1,169 @@
+"""A DuckDB file with the store's views, or with tables that stand alone."""
+
+from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import exported
+import pytest
+from exported import comparable
+from full_store import Filler
+
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import connect, grain, view_files
+from evalflows.store.exports import duckdb_file
+from evalflows.store.exports.duckdb_file import export_tables, export_views
+from evalflows.store.parquet import Store
+
+VIEWS = {path.stem: path for path in view_files()}
+SOME = ["results", "label_shares", "experiments", "item_scores"]
+
+
+@pytest.fixture(scope="module")
+def views(filled: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    path = tmp_path_factory.mktemp("views") / "it's; \"--.duckdb"
+    assert {one.name for one in export_views(filled, path)} == {*VIEWS}
+    with duckdb.connect(str(path), read_only=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def of_store(filled: Store) -> Iterator[duckdb.DuckDBPyConnection]:
+    with connect(filled.layout.root) as connection:
+        yield connection
+
+
+def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query).fetchall()
+
+
+def tables_of(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    found = rows(connection, "select table_name from duckdb_tables() where schema_name = 'main'")
+    return {name for (name,) in found}
+
+
+def test_people_see_one_schema_with_every_view(views: duckdb.DuckDBPyConnection) -> None:
+    seen = rows(views, "select table_schema, table_name from information_schema.tables where table_schema <> 'source'")
+    assert {*seen} == {("main", name) for name in VIEWS}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_an_exported_view_has_the_rows_of_the_store(
+    views: duckdb.DuckDBPyConnection, of_store: duckdb.DuckDBPyConnection, name: str
+) -> None:
+    state = "* exclude (state)" if name in ("experiments", "experiment_overview") else "*"  # of the interrupted one
+    query = f"select {state} from {name} order by {', '.join(grain(VIEWS[name]))}"
+    assert comparable(rows(views, query)) == comparable(rows(of_store, query))
+
+
+def test_comments_say_what_a_row_is(views: duckdb.DuckDBPyConnection) -> None:
+    ((comment,),) = rows(views, "select comment from duckdb_views() where view_name = 'results'")
+    assert comment.startswith("one row per experiment_id, metric, evaluator_version: the mean with its interval")
+
+
+def test_views_read_the_store_as_it_is_then(store: Store, make: Any, tmp_path: Path) -> None:
+    export_views(store, tmp_path / "bi.duckdb")
+    Filler(store, make).experiment("exp-1", "snap-1", 1, 1)
+    with duckdb.connect(str(tmp_path / "bi.duckdb"), read_only=True) as connection:
+        assert rows(connection, "select experiment_id from experiment_overview") == [("exp-1",)]
+
+
+def test_unchanged_views_are_not_written_again(store: Store, make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "bi.duckdb"
+    assert all(one.is_written for one in export_views(store, path))
+    before = path.stat()
+    Filler(store, make).experiment("exp-1", "snap-1", 1, 1)
+    assert not any(one.is_written for one in export_views(store, path))
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_tables_stand_alone_and_hold_hostile_texts(tmp_path: Path, make: Any) -> None:
+    store, path = exported.fill(tmp_path / "other"), tmp_path / "bi.duckdb"
+    counts = {one.name: one.rows for one in export_tables(store, path, SOME)}
+    with connect(store.layout.root) as catalog:
+        wanted = {name: rows(catalog, f"select count(*) from {name}")[0][0] for name in SOME}
+    (tmp_path / "other").rename(tmp_path / "elsewhere")
+    assert counts == wanted
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert {
+            name for (name,) in rows(connection, "select table_name from duckdb_tables() where schema_name = 'main'")
+        } == {*SOME}
+        query = "select comment, label from item_scores where experiment_id = 'exp-hostile' order by example_id"
+        labels = [exported.LONG, exported.BIDI, "@SUM(1)"]
+        assert rows(connection, query) == [*zip([exported.NUL, exported.LONG, "-1+1"], labels, strict=True)]
+        (found,) = rows(
+            connection, "select name, tags, state, description from experiments where experiment_id = 'exp-hostile'"
+        )
+        assert found == (exported.NAME, [exported.NUL, exported.BIDI, "it's"], "interrupted", exported.ESCAPES)
+
+
+def test_only_what_has_changed_is_read_from_the_store(
+    store: Store, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, filler = tmp_path / "bi.duckdb", Filler(store, make)
+    filler.experiment("exp-1", "snap-1", 1, 1)
+    export_tables(store, path, ["experiments", "labels"])
+    staged: list[str] = []
+    stage = duckdb_file.stage
+
+    def noting(store: Store, relation: Any, target: Path) -> int:
+        staged.append(relation.name)
+        return stage(store, relation, target)
+
+    monkeypatch.setattr(duckdb_file, "stage", noting)
+    assert not any(one.is_written for one in export_tables(store, path, ["experiments", "labels"]))
+    assert staged == []
+    filler.experiment("exp-2", "snap-1", 1, 1)
+    again = {one.name: (one.rows, one.is_written) for one in export_tables(store, path, ["experiments", "labels"])}
+    assert again == {"experiments": (2, True), "labels": (0, False)}
+    assert staged == ["experiments"]
+    assert [one.name for one in export_tables(store, path, ["labels"])] == ["labels"]
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert tables_of(connection) == {"labels"}
+
+
+@pytest.mark.parametrize("export", [export_views, export_tables])
+def test_a_file_of_something_else_is_left_alone(store: Store, tmp_path: Path, export: Any) -> None:
+    text, database, folder = tmp_path / "notes.txt", tmp_path / "mine.duckdb", tmp_path / "folder"
+    text.write_text("mine")
+    duckdb.connect(str(database)).close()
+    before = database.read_bytes()
+    folder.mkdir()
+    for path in (text, database, folder):
+        with pytest.raises(InputError, match="wanted a"):
+            export(store, path)
+    assert (text.read_text(), database.read_bytes()) == ("mine", before)
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "mine.duckdb", "folder", "store"}
+
+
+def test_the_export_of_another_store_is_left_alone(store: Store, tmp_path: Path) -> None:
+    export_views(store, tmp_path / "bi.duckdb")
+    with pytest.raises(InputError, match=f"got an export of the store {store.layout.root}, wanted one of"):
+        export_views(Store(tmp_path / "another"), tmp_path / "bi.duckdb")
+
+
+def test_a_file_that_another_program_writes_is_left_alone(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "bi.duckdb"
+    export_views(store, path)
+    Path(f"{path}.wal").touch()
+    with pytest.raises(InputError, match="another program writes it"):
+        export_views(store, path)
+
+
+def test_nothing_is_left_of_an_export_that_fails(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise duckdb.IOException("disk full")
+
+    monkeypatch.setattr(duckdb_file, "_describe", fail)
+    with pytest.raises(InputError, match=r"bi.duckdb: cannot be written: disk full"):
+        export_views(store, tmp_path / "bi.duckdb")
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_views_of_an_object_store_are_refused(memory_root: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="wanted --copy"):
+        export_views(Store(memory_root), tmp_path / "bi.duckdb")
+    assert export_tables(Store(memory_root), tmp_path / "bi.duckdb", ["labels"])[0].rows == 0

@@ -1,0 +1,137 @@
+"""Folders of Parquet and CSV files."""
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import exported
+import pytest
+from exported import comparable
+from full_store import Filler
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.file_locks import try_lock
+from evalflows.store.catalog import connect
+from evalflows.store.exports.folder import MARK, export_folder
+from evalflows.store.parquet import Store
+
+csv.field_size_limit(10_000_000)
+
+
+def cells(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def test_csv_cells_are_no_formulas_and_keep_everything_else(filled: Store, tmp_path: Path) -> None:
+    export_folder(filled, tmp_path / "out", "csv", ["experiments", "item_scores"])
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"experiments.csv", "item_scores.csv", MARK}
+    (experiment,) = [
+        row for row in cells(tmp_path / "out" / "experiments.csv") if row["experiment_id"] == "exp-hostile"
+    ]
+    assert experiment["name"] == f"'{exported.NAME}"
+    assert (experiment["state"], experiment["description"]) == ("interrupted", exported.ESCAPES)
+    assert json.loads(experiment["tags"]) == [exported.NUL, exported.BIDI, "it's"]
+    assert (experiment["started_at"], experiment["git_dirty"]) == ("2026-01-01T00:00:00.000000Z", "")
+    items = [row for row in cells(tmp_path / "out" / "item_scores.csv") if row["experiment_id"] == "exp-hostile"]
+    assert [row["comment"] for row in items] == [exported.NUL, exported.LONG, "'-1+1"]
+    assert [row["label"] for row in items] == [exported.LONG, exported.BIDI, "'@SUM(1)"]
+    assert {(row["metric"], row["value"]) for row in items} == {(exported.METRIC, "0.5")}
+
+
+@pytest.mark.parametrize("name", ["metric_summary", "experiments", "item_scores"])
+def test_a_parquet_file_has_the_rows_of_the_view(filled: Store, tmp_path: Path, name: str) -> None:
+    (one,) = export_folder(filled, tmp_path / "out", "parquet", [name])
+    with connect(filled.layout.root) as catalog, duckdb.connect() as plain:
+        wanted = catalog.execute(f"from {name} order by all").fetchall()
+        found = plain.execute(f"from '{tmp_path}/out/{name}.parquet' order by all").fetchall()
+    assert comparable(found) == comparable(wanted)
+    assert one.rows == len(wanted) > 0
+
+
+def test_sums_of_whole_numbers_are_whole_numbers_in_parquet(filled: Store, tmp_path: Path) -> None:
+    export_folder(filled, tmp_path / "out", "parquet", ["metric_summary"])
+    with duckdb.connect() as plain:
+        ((kind,),) = plain.execute(
+            f"select distinct typeof(calls) from '{tmp_path}/out/metric_summary.parquet'"
+        ).fetchall()
+    assert kind == "BIGINT"
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_only_changed_files_are_written_again(store: Store, make: Any, tmp_path: Path, form: Any) -> None:
+    folder, names = tmp_path / "out", ["experiments", "labels"]
+    filler = Filler(store, make)
+    filler.experiment("exp-1", "snap-1", 1, 1)
+
+    def export(*only: str) -> dict[str, bool]:
+        return {one.name: one.is_written for one in export_folder(store, folder, form, only or names)}
+
+    def inodes() -> dict[str, int]:
+        return {path.name: path.stat().st_ino for path in folder.iterdir()}
+
+    assert export() == {"experiments": True, "labels": True}
+    before = inodes()
+    assert export() == {"experiments": False, "labels": False}
+    assert inodes() == before
+    filler.experiment("exp-2", "snap-1", 1, 1)
+    assert export() == {"experiments": True, "labels": False}
+    assert inodes()[f"labels.{form}"] == before[f"labels.{form}"]
+    (folder / f"labels.{form}").unlink()
+    assert export("labels") == {"labels": True}
+    assert export() == {"experiments": False, "labels": False}
+
+
+def test_an_interrupted_export_is_not_taken_for_a_finished_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["experiments", "labels"]
+    export_folder(store, tmp_path / "out", "csv", ["experiments"])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("evalflows.store.exports.folder.write_csv_file", killed)
+        export_folder(store, tmp_path / "out", "csv", names)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"experiments.csv", MARK}
+    again = {one.name: one.is_written for one in export_folder(store, tmp_path / "out", "csv", names)}
+    assert again == {"experiments": False, "labels": True}
+
+
+def test_a_folder_of_something_else_is_left_alone(store: Store, tmp_path: Path) -> None:
+    mine, exports = tmp_path / "mine", tmp_path / "exports"
+    mine.mkdir()
+    (mine / "labels.csv").write_text("mine")
+    export_folder(store, exports, "csv", ["labels"])
+    for folder, form, reason in (
+        (mine, "csv", "got a folder with other files, wanted a new folder"),
+        (mine / "labels.csv", "csv", "cannot be written: File exists"),
+        (exports, "parquet", "as csv, wanted one of .* as parquet"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            export_folder(store, folder, form, ["labels"])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got an export of"):
+        export_folder(Store(tmp_path / "another"), exports, "csv", ["labels"])
+    assert [path.read_text() for path in mine.iterdir()] == ["mine"]
+    assert {path.name for path in exports.iterdir()} == {"labels.csv", MARK}
+
+
+def test_two_exports_to_one_folder_exclude_each_other(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    assert try_lock(descriptor)
+    with pytest.raises(InputError, match="another export writes there"):
+        export_folder(store, folder, "csv", ["labels"])
+    os.close(descriptor)
+    assert [*folder.iterdir()] == []
+
+
+def test_an_unknown_name_writes_nothing(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="export: got 'nothing', wanted a view"):
+        export_folder(store, tmp_path / "out", "csv", ["labels", "nothing"])
+    assert not (tmp_path / "out").exists()

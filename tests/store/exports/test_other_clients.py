@@ -1,0 +1,113 @@
+"""Older DuckDBs and SQLAlchemy, each in a clean environment, read exported files."""
+
+import json
+import subprocess
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflows.store.catalog import connect, grain, view_files
+from evalflows.store.exports.duckdb_file import export_tables, export_views
+from evalflows.store.parquet import Store
+
+pytestmark = pytest.mark.slow
+
+PLAIN = """
+def plain(value):
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+def listed(rows):
+    return [[plain(value) for value in row] for row in rows]
+"""
+"""Of rows, what versions agree on: sums in another order differ in the last digits. Used on both sides."""
+
+OF_DUCKDB = f"""
+import json, sys
+import duckdb
+{PLAIN}
+path, queries = sys.argv[1], json.loads(sys.argv[2])
+with duckdb.connect(path, read_only=True) as connection:
+    connection.execute("set timezone = 'UTC'")
+    print(json.dumps([listed(connection.execute(query).fetchall()) for query in queries]))
+"""
+
+OF_SQLALCHEMY = f"""
+import json, sys
+from sqlalchemy import MetaData, Table, create_engine, func, inspect, select
+{PLAIN}
+engine = create_engine(f"duckdb:///{{sys.argv[1]}}?access_mode=read_only")
+names = inspect(engine).get_table_names() + inspect(engine).get_view_names()
+results = Table("results", MetaData(), autoload_with=engine)
+chosen = select(results.c.metric, func.sum(results.c.scored)).group_by(results.c.metric).order_by(results.c.metric)
+columns = [column.name for column in results.columns]
+with engine.connect() as connection:
+    print(json.dumps([sorted(set(names)), columns, listed(connection.execute(chosen))]))
+"""
+
+LEFT_OUT = {"experiments": "state", "experiment_overview": "state"}
+"""What a view cannot know: whether a process works on an experiment."""
+
+QUERIES = [
+    f"select * {f'exclude ({LEFT_OUT[path.stem]})' if path.stem in LEFT_OUT else ''} from {path.stem} "
+    f"order by {', '.join(grain(path))}"
+    for path in view_files()
+]
+
+
+@pytest.fixture(scope="module")
+def files(filled: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An exported file of each kind."""
+    folder = tmp_path_factory.mktemp("clients")
+    export_views(filled, folder / "views.duckdb")
+    export_tables(filled, folder / "tables.duckdb")
+    return {"views": folder / "views.duckdb", "tables": folder / "tables.duckdb"}
+
+
+def environment(folder: Path, *packages: str) -> Path:
+    """Return the Python of a new environment with these packages. Skips where they cannot be installed."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    done = subprocess.run([python, "-m", "pip", "install", "-q", *packages], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"{', '.join(packages)} cannot be installed: {done.stderr.strip().splitlines()[-1]}")
+    return python
+
+
+def printed(python: Path, program: str, *arguments: str) -> Any:
+    done = subprocess.run([python, "-P", "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def listed(rows: Any) -> list[list[str]]:
+    names: dict[str, Any] = {}
+    exec(PLAIN, names)
+    found: list[list[str]] = names["listed"](rows)
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.1.3", "1.5.5"])
+def test_an_older_duckdb_gives_the_rows_of_the_store(
+    filled: Store, files: dict[str, Path], tmp_path: Path, version: str
+) -> None:
+    python = environment(tmp_path / "environment", f"duckdb=={version}", "pytz")
+    with connect(filled.layout.root) as catalog:
+        wanted = [listed(catalog.execute(query).fetchall()) for query in QUERIES]
+    for kind in ("views", "tables"):
+        found = printed(python, OF_DUCKDB, str(files[kind]), json.dumps(QUERIES))
+        for query, rows, here in zip(QUERIES, found, wanted, strict=True):
+            assert rows == here, f"{kind}: {query}"
+
+
+def test_sqlalchemy_reflects_and_queries(filled: Store, files: dict[str, Path], tmp_path: Path) -> None:
+    python = environment(tmp_path / "environment", "duckdb-sqlalchemy", "duckdb<2")
+    with connect(filled.layout.root) as catalog:
+        wanted = catalog.execute("select metric, sum(scored) from results group by metric order by metric").fetchall()
+        columns = [name for name, *_ in catalog.execute("describe results").fetchall()]
+    for kind in ("views", "tables"):
+        names, reflected, rows = printed(python, OF_SQLALCHEMY, str(files[kind]))
+        assert {path.stem for path in view_files()} <= {*names}
+        assert reflected == columns
+        assert rows == listed(wanted)

@@ -1,0 +1,213 @@
+"""Tables in PostgreSQL, by a server that the tests start."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import exported
+import pytest
+from click.testing import CliRunner
+from exported import comparable
+from full_store import Filler
+from postgres_server import ESCAPED_PASSWORD, PASSWORD
+
+from evalflows.cli.main import cli
+from evalflows.specs.errors import InputError
+from evalflows.store.catalog import connect
+from evalflows.store.exports.postgres import _rows, export_postgres
+from evalflows.store.parquet import Store
+
+Run = Callable[..., list[tuple[Any, ...]]]
+SCHEMA = 'it\'s "quoted"; drop'
+IN_SQL = '"it\'s ""quoted""; drop"'
+
+
+@pytest.fixture
+def run(postgres_url: str) -> Iterator[Run]:
+    """`run(sql)`: the rows of a statement in the exported schema, which does not exist yet."""
+
+    def run(sql: str) -> list[tuple[Any, ...]]:
+        async def fetch() -> list[tuple[Any, ...]]:
+            connection = await asyncpg.connect(postgres_url)
+            try:
+                await connection.execute(f"set search_path = {IN_SQL}")
+                return [tuple(row) for row in await connection.fetch(sql)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(fetch())
+
+    yield run
+    run(f"drop schema if exists {IN_SQL} cascade")
+
+
+def export(store: Store, url: str, *only: str) -> dict[str, tuple[int | None, bool]]:
+    return {one.name: (one.rows, one.is_written) for one in export_postgres(store, url, SCHEMA, only)}
+
+
+@pytest.mark.slow
+def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, run: Run) -> None:
+    written = export(filled, postgres_url)
+    assert all(is_written for _, is_written in written.values())
+    with connect(filled.layout.root) as catalog:
+        for name, (count, _) in written.items():
+            assert (
+                catalog.execute(f"select count(*) from {name}").fetchall()
+                == run(f"select count(*) from {name}")
+                == [(count,)]
+            )
+    assert not any(is_written for _, is_written in export(filled, postgres_url).values())
+
+
+@pytest.mark.parametrize("name", ["results", "gate_rules", "metric_summary", "trace_windows"])
+def test_a_table_has_the_figures_of_the_view(filled: Store, postgres_url: str, run: Run, name: str) -> None:
+    export(filled, postgres_url, name)
+    with connect(filled.layout.root) as catalog:
+        wanted = catalog.execute(f"from {name}").fetchall()
+    assert sorted(map(repr, comparable(run(f"select * from {name}")))) == sorted(map(repr, comparable(wanted)))
+
+
+def test_tables_have_types_keys_and_comments(filled: Store, postgres_url: str, run: Run) -> None:
+    export(filled, postgres_url, "experiments", "metric_summary")
+    columns = "select column_name::text, udt_name::text from information_schema.columns where table_name = '{}'"
+    types = dict(run(columns.format("experiments")))
+    assert {name: types[name] for name in ("name", "tags", "metadata", "started_at", "cost_usd", "repetitions")} == {
+        "name": "text",
+        "tags": "_text",
+        "metadata": "jsonb",
+        "started_at": "timestamptz",
+        "cost_usd": "float8",
+        "repetitions": "int8",
+    }
+    assert dict(run(columns.format("metric_summary")))["calls"] == "int8"  # hugeint in DuckDB
+    keys = "select conrelid::regclass::text, pg_get_constraintdef(oid) from pg_constraint where contype = 'p'"
+    assert ("metric_summary", "PRIMARY KEY (experiment_id, metric, evaluator_version)") in run(keys)
+    ((comment,),) = run("select obj_description('metric_summary'::regclass)")
+    assert comment.startswith("one row per experiment_id, metric, evaluator_version: the mean")
+
+
+def test_hostile_texts_are_kept(filled: Store, postgres_url: str, run: Run) -> None:
+    export(filled, postgres_url, "item_scores", "experiments", "label_shares")
+    where = "where experiment_id = 'exp-hostile'"
+    (found,) = run(f"select name, tags, state, description from experiments {where}")
+    assert found == (exported.NAME, ["a␀b", exported.BIDI, "it's"], "interrupted", exported.ESCAPES)
+    query = f"select metric, comment, label, outputs from item_scores {where} order by example_id"
+    metrics, comments, labels, outputs = zip(*run(query), strict=True)
+    assert {*metrics} == {exported.METRIC}
+    assert comments == ("a␀b", exported.LONG, "-1+1")
+    assert labels == (exported.LONG, exported.BIDI, "@SUM(1)")
+    # each becomes a JSON string, since its number, depth or NaN is too much for PostgreSQL
+    texts = [json.loads(text) for text in outputs]
+    assert json.loads(texts[0])["nul"] == "a␀b" and json.loads(texts[0])["escaped"] == r"a\u0000b"
+    assert texts[1:] == [*exported.JSON[1:]]
+    assert run("select count(*) from label_shares") == [(3,)]  # without a key: a label is too long for an index
+
+
+def test_a_table_keeps_the_rows_that_are_the_same(store: Store, make: Any, postgres_url: str, run: Run) -> None:
+    filler = Filler(store, make)
+    filler.experiment("exp-1", "snap-1", 1, 1)
+    filler.experiment("exp-2", "snap-1", 1, 1)
+    assert export(store, postgres_url, "experiments", "labels") == {"experiments": (2, True), "labels": (0, True)}
+    run("create view mine as select name from experiments")
+    placed = "select experiment_id, xmin::text from experiments order by 1"
+    before = run(placed)
+    assert export(store, postgres_url, "experiments", "labels") == {"experiments": (2, False), "labels": (0, False)}
+    assert run(placed) == before
+    filler.experiment("exp-2", "snap-1", 1, 1, state="completed", name="it's new")
+    filler.experiment("exp-3", "snap-1", 1, 1)
+    assert export(store, postgres_url, "experiments", "labels") == {"experiments": (3, True), "labels": (0, False)}
+    after = run(placed)
+    assert (after[0] == before[0], after[1] == before[1], len(after)) == (True, False, 3)
+    assert run("select name from mine order by 1") == [("it's new",), ("name of exp-1",), ("name of exp-3",)]
+
+
+def test_rows_without_a_key_are_replaced(store: Store, make: Any, postgres_url: str, run: Run) -> None:
+    filler = Filler(store, make)
+    filler.experiment("exp-1", "snap-1", 1, 1)
+    filler.scores("exp-1", filler.score("exp-1", "q0", 0, "m", status="scored", label=exported.LONG))
+    export(store, postgres_url, "label_shares")
+    filler.scores("exp-1", filler.score("exp-1", "q1", 0, "m", status="scored", label="short"))
+    export(store, postgres_url, "label_shares")
+    assert run("select length(label), n from label_shares order by 1") == [(5, 1), (1_000_000, 1)]
+    assert run("select conname from pg_constraint where conrelid = 'label_shares'::regclass") == []
+
+
+def test_a_table_with_other_columns_is_made_anew(store: Store, postgres_url: str, run: Run) -> None:
+    export(store, postgres_url, "labels", "experiments")
+    run("alter table labels add column old text")
+    run("update evalflows_export set state = 'of an older version'")
+    assert export(store, postgres_url, "labels")["labels"] == (0, True)
+    assert run("select true from information_schema.columns where table_name = 'labels' and column_name = 'old'") == []
+    run("create view mine as select * from experiments")
+    run("alter table experiments add column old text")
+    with pytest.raises(InputError, match=r"postgres: cannot drop table .* because other objects depend on it"):
+        export(store, postgres_url, "experiments")
+
+
+def test_readers_see_the_rows_from_before_until_the_export_has_ended(
+    store: Store, make: Any, postgres_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler, names = Filler(store, make), ["experiments", "labels"]
+    filler.experiment("exp-1", "snap-1", 1, 1)
+    export(store, postgres_url, *names)
+    filler.experiment("exp-2", "snap-1", 1, 1)
+    store.append("labels", "labels-1", "p", [make("labels", batch_id="labels-1")])
+    seen = []
+
+    def fail(staged: Path, relation: Any) -> Any:
+        if relation.name == "labels":
+            with ThreadPoolExecutor() as threads:  # this one has an event loop
+                seen.extend(threads.submit(run, "select count(*) from experiments").result())
+            raise InputError("stopped")
+        return _rows(staged, relation)
+
+    monkeypatch.setattr("evalflows.store.exports.postgres._rows", fail)
+    with pytest.raises(InputError, match="stopped"):
+        export(store, postgres_url, *names)
+    assert seen == run("select count(*) from experiments") == [(1,)]
+
+
+def test_a_schema_of_something_else_is_left_alone(store: Store, tmp_path: Path, postgres_url: str, run: Run) -> None:
+    run(f"create schema {IN_SQL}")
+    run("create table labels (mine text)")
+    with pytest.raises(InputError, match="got 'labels' of something else in it, wanted a new or empty schema"):
+        export(store, postgres_url, "labels")
+    run("drop table labels")
+    export(store, postgres_url, "labels")
+    with pytest.raises(InputError, match="got an export of the store"):
+        export(Store(tmp_path / "another"), postgres_url, "labels")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 64, "a\x00b"])
+def test_a_schema_has_a_name_that_postgres_can_hold(store: Store, postgres_url: str, name: str) -> None:
+    with pytest.raises(InputError, match="wanted a name of 1 to 63 bytes"):
+        export_postgres(store, postgres_url, name, ["labels"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (ESCAPED_PASSWORD, "secret", "password authentication failed"),
+        (ESCAPED_PASSWORD, "sec/ret", "the URL cannot be read"),
+        ("/postgres?", "/nothing?", 'database "nothing" does not exist'),
+        ("host=/", "host=/nowhere/", "No such file or directory"),
+        ("postgresql://", "mysql://", "got another URL, wanted postgresql://"),
+    ],
+)
+def test_the_password_is_never_printed(store: Store, postgres_url: str, old: str, new: str, reason: str) -> None:
+    arguments = ["export", "postgres", postgres_url.replace(old, new), "--only", "labels", "--verbose"]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2, done.output
+    assert reason in done.stderr.splitlines()[-1]
+    for secret in (PASSWORD, ESCAPED_PASSWORD, "secret", "sec", "word @"):
+        assert secret not in done.output.replace("section", "")
+
+
+def test_the_command_says_what_it_did(store: Store, postgres_url: str, run: Run) -> None:
+    arguments = ["export", "postgres", postgres_url, "--schema", SCHEMA, "--only", "labels", "--only", "experiments"]
+    assert CliRunner().invoke(cli, arguments).output == f"schema {SCHEMA}: 2 tables written (0 rows), 0 unchanged\n"
+    assert CliRunner().invoke(cli, arguments).output == f"schema {SCHEMA}: 0 tables written, 2 unchanged\n"

@@ -38,6 +38,7 @@ def browser(chromium: tuple[str, str], tmp_path: Path) -> Iterator[Chrome]:
     """A browser that nobody has used, and that reaches this machine only."""
     options = webdriver.ChromeOptions()
     options.binary_location, driver = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'chromium'}"):
         options.add_argument(flag)
     with webdriver.Chrome(options=options, service=webdriver.ChromeService(driver)) as chrome:

@@ -42,7 +42,8 @@ def report_on(what: Reported) -> str:
     parts = _parts(what)
     site = site_in_file(what.store, [part.address for part in parts])
     pages = [part.page(site, part.query) for part in parts]
-    return report_html(pages[0].title, pages, site)
+    is_one = not isinstance(what, ReportedExperiments) or len(pages) == 1
+    return report_html(pages[0].title if is_one else f"Report on {what.names}", pages, site)
 
 
 def _parts(what: Reported) -> list[Part]:
@@ -55,7 +56,7 @@ def _parts(what: Reported) -> list[Part]:
             return [_decision(what.decision), *compared, _experiment(candidate)]
         case ReportedExperiments():
             decided = map(_decision, what.decisions)
-            return [*map(_experiment, what.identities), *decided, *_comparisons(what)]
+            return [*decided, *_comparisons(what), *map(_experiment, what.identities)]
 
 
 def _comparisons(what: ReportedExperiments) -> list[Part]:

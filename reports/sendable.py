@@ -22,6 +22,10 @@ class ReportedExperiments:
     identities: list[str]
 
     @property
+    def names(self) -> str:
+        return ", ".join(one.name for one in self._report.experiments)
+
+    @property
     def decisions(self) -> list[Decision]:
         return decisions_of(self.store, self.identities)
 

@@ -3,12 +3,19 @@
 Run from the repository's root: `python -m benchmarks.marts`. Wanted: at most 300 ms for one experiment.
 """
 
+import tempfile
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
+from evalflows.store.catalog import connect, is_mart, view_files
 from evalflows.store.parquet import Store
 from evalflows.store.records import dependent_id, derived_id, to_json
 from evalflows.store.schemas import TABLES, schema_of
@@ -16,6 +23,12 @@ from evalflows.store.snapshots import freeze, to_examples
 
 EXPERIMENTS, EXAMPLES, LINES, WARM_UP, TIMES, WANTED_MS = 500, 1000, 5, 1, 5, 300
 METRICS = ("exact_match", "helpful")
+NEW = (
+    *("experiment_pairs", "changes", "metric_history", "cost_and_latency", "failures", "judge_health"),
+    *("example_history", "metric_summary", "results"),
+)
+"""Marts that are also read whole."""
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 rng = np.random.default_rng(7)
@@ -113,24 +126,68 @@ def scores(identity: str, examples: list[str], runs: list[str], hard: Any) -> pa
     return column_table("scores", columns, count)
 
 
-def fill(store: Store, experiments: int) -> str:
-    """Write the experiments as finished runs leave them; return the id of one of them."""
+def fill(store: Store, experiments: int) -> tuple[str, str]:
+    """Write the experiments as finished runs leave them; return the ids of the last one, and of the one before it."""
     items = [
         {"id": f"q{i}", "inputs": {"question": f"question {i}"}, "outputs": {"answer": i}} for i in range(EXAMPLES)
     ]
     rows = to_examples(enumerate(items, start=1), "rows")
     snapshot, examples = freeze(store, rows, name="items", source="rows"), [row.example_id for row in rows]
-    hard = rng.random(EXAMPLES)
+    hard, owners = rng.random(EXAMPLES), []
     for number in range(experiments):
         identity, row = experiment(number, snapshot)
         runs = [derived_id(identity, example) for example in examples]
+        owners.append(identity)
         store.publish("experiments", identity, row)
         store.publish("outputs", identity, answers(identity, examples, runs))
         store.publish("scores", identity, scores(identity, examples, runs, hard))
-    return identity
+    return owners[-1], owners[-1 - LINES]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def warm_ms(catalog: duckdb.DuckDBPyConnection, query: str) -> float:
+    """The median of the query's times, all of its rows fetched as Arrow, after WARM_UP times."""
+    times = [seconds(lambda: catalog.sql(query).to_arrow_table()) for _ in range(WARM_UP + TIMES)]
+    return 1000 * median(times[WARM_UP:])
+
+
+def part_of(mart: str, identity: str, before: str) -> tuple[str, str]:
+    """What people ask of a mart at once: one experiment, one line, one example; and the condition that says so."""
+    return {
+        "experiment_pairs": ("one candidate", f"candidate_experiment_id = '{identity}'"),
+        "changes": ("one pair", f"candidate_experiment_id = '{identity}' and baseline_experiment_id = '{before}'"),
+        "metric_history": ("one line", "name = 'system-0' and metric = 'helpful'"),
+        "example_history": ("one example", "example_id = 'q5'"),
+        "judge_health": ("one judge", "evaluator_version = '0123abcd'"),
+        "datasets": ("one dataset", "name = 'items'"),
+    }.get(mart, ("one experiment", f"experiment_id = '{identity}'"))
+
+
+def show(what: str, ms: float) -> None:
+    print(f"{what:<58} {ms:8.0f} ms   {'ok' if ms <= WANTED_MS else f'MORE THAN {WANTED_MS}'}", flush=True)
+
+
+def measure(root: Path) -> None:
+    store = Store(root)
+    identity, before = fill(store, EXPERIMENTS)
+    print(f"{EXPERIMENTS} experiments x {EXAMPLES} examples x {len(METRICS)} metrics; medians of {TIMES} warm queries")
+    with connect(root) as catalog:
+        show("changes_between, one pair", warm_ms(catalog, f"from changes_between('{identity}', '{before}')"))
+        for mart in [path.stem for path in view_files() if is_mart(path)]:
+            columns = {name for name, *_ in catalog.execute(f"describe {mart}").fetchall()}
+            name, condition = part_of(mart, identity, before)
+            if condition.partition(" ")[0] in columns:
+                show(f"{mart}, {name}", warm_ms(catalog, f"from {mart} where {condition}"))
+            show(f"{mart}, count(*)", warm_ms(catalog, f"select count(*) from {mart}"))
+            if mart in NEW:
+                show(f"{mart}, all rows", warm_ms(catalog, f"from {mart}"))
 
 
 if __name__ == "__main__":
-    import sys
-
-    fill(Store(sys.argv[1]), EXPERIMENTS)
+    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
+        measure(Path(folder) / "store")

@@ -22,7 +22,7 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
 from evalflows.store.records import VerdictRow
 
-LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed")
+LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
 """The changes of which examples are listed, in this order."""
 
 SHOWN = 5

@@ -15,10 +15,12 @@ HEADINGS: dict[Change, str] = {
     "improved": "better",
     "flipped": "flipped under the same version",
     "changed": "other labels",
-    "missing": "missing",
+    "missing": "missing on a side",
     "same": "the same",
     "not_applicable": "not applicable",
 }
+
+NO_ANSWER = "(no answer)"
 
 MOST_SHOWN = 600
 """Characters of an answer that are shown."""
@@ -34,6 +36,12 @@ class AnswersApart:
 
 def answers_apart(change: ExampleChange, most: int = MOST_SHOWN) -> AnswersApart:
     """Return both answers with the words that differ, around which at most `most` characters of each are kept."""
+    if change.outputs is None or change.baseline_outputs is None:
+        sides = (change.baseline_outputs, change.outputs)
+        baseline, candidate = (NO_ANSWER if side is None else plain_text(side) for side in sides)
+        return AnswersApart(
+            baseline=_clipped([("same", baseline)], most), candidate=_clipped([("same", candidate)], most)
+        )
     parts = with_context(word_diff(plain_text(change.baseline_outputs), plain_text(change.outputs)))
     return AnswersApart(
         baseline=_clipped([part for part in parts if part[0] != "added"], most),

@@ -83,7 +83,7 @@ def approve(
 
 
 def identity_of(store: Store, experiment: Compared) -> str:
-    """Return the id of an experiment given by a reference or a result. Raise InputError if it means none, or several."""
+    """Return the id of an experiment given by a reference or a result. Raise InputError unless it means one."""
     if isinstance(experiment, ExperimentResult):
         return experiment.experiment_id
     (identity,) = find_experiments(store, experiment, just_one=True)

@@ -9,7 +9,7 @@ from evalflows.flows.api.decisions import Compared, identity_of
 from evalflows.reports.change_queries import Change
 from evalflows.reports.diff import SHOWN, ExperimentsDiff, experiments_diff
 from evalflows.reports.diff_texts import notes_of
-from evalflows.reports.example_changes import ChangeFilter, changed_examples
+from evalflows.reports.example_changes import ChangeFilter, ExampleChange, changed_examples
 from evalflows.reports.results import Result
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
@@ -56,7 +56,7 @@ class DiffResult:
         return f"{', '.join(one.name for one in self.report.candidates)} against {self.report.baseline.name}"
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row per metric and candidate: means on both sides, difference, interval, p-values, verdict, and counts."""
+        """One row per metric and candidate: the means of both sides, the difference, p-values, verdict and counts."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -80,7 +80,8 @@ class DiffResult:
 
         known = [count.metric for count in self.report.counts]
         wanted = ChangeFilter(metrics=metrics or [one for one in known if one not in MEASURES], changes=changes)
-        return pd.DataFrame([asdict(one) for one in changed_examples(self._store, self._figures.compared, wanted)])
+        found = changed_examples(self._store, self._figures.compared, wanted)
+        return pd.DataFrame([asdict(one) for one in found], columns=list(ExampleChange.__slots__))
 
     def _baseline_of(self, result: Result) -> Result | None:
         baseline = self.report.baseline.experiment_id

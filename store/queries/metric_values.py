@@ -60,8 +60,14 @@ def _columns(table: pa.Table) -> Iterator[dict[str, Any]]:
     lists = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if pa.types.is_list(kind)]
     single = table.drop_columns(lists).to_pylist()
     for number, row in enumerate(single):
-        arrays = {name: table.column(name)[number].values.to_numpy(zero_copy_only=False) for name in lists}
-        yield {**row, **arrays}
+        yield {**row, **{name: _array(table.column(name)[number].values) for name in lists}}
+
+
+def _array(values: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers or truth values, none of them null. pyarrow's own `to_numpy` would load pandas."""
+    if pa.types.is_boolean(values.type):
+        return np.from_dlpack(values.cast(pa.uint8())).astype(bool)
+    return np.from_dlpack(values)
 
 
 def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:

@@ -33,6 +33,8 @@ NEEDED: dict[str, set[str]] = {
     "nothing": set(),
     "ls": STORE,
     "show kept": STORE,
+    "diff --help": STORE,
+    "diff kept-long kept-brief": {*STORE, "scipy"},
     "sql": STORE,
     "sql select\t1": STORE,
     "explain release": STORE,

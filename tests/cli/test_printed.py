@@ -24,6 +24,8 @@ COMMANDS = {
     "show_comparison": ("show", "cmp-"),
     "explain": ("explain", "release"),
     "baselines": ("baseline", "ls"),
+    "diff": ("diff", "kept-long", "kept-brief", "--limit", "1"),
+    "diff_wide": ("diff", "kept-long", "kept-brief", "--limit", "0", "--wide"),
     "sql": ("sql", "from verdicts order by verdict_id limit 2"),
 }
 COPIED = re.compile(r"^(next|all of them): |^select |^/")

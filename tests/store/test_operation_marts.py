@@ -123,9 +123,7 @@ def test_a_judge_s_controls_people_and_spread(store: Store, filler: Filler, make
         result = {"observed": to_json({"difference": 0.25, "low": -0.1, "high": 0.6}), "passed": passed}
         of = {"batch_id": f"b{minute}", "subject_kind": "judge", "subject_id": "judge", "name": "controls"}
         at = START + timedelta(minutes=minute)
-        check = make(
-            "checks", check_id=f"c{minute}", passed=passed, observed=observed, n_checked=12, recorded_at=at, **of
-        )
+        check = make("checks", check_id=f"c{minute}", n_checked=12, recorded_at=at, **result, **of)
         store.publish("checks", f"b{minute}", [check])
     said = {"subject_kind": "run", "metric": "right", "experiment_id": "exp-1", "source": "file", "batch_id": "l"}
     labels = [

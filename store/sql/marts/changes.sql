@@ -4,7 +4,7 @@ with by_example as (
            avg(value) filter (status = 'scored') as value,
            -- repetitions may have several labels
            case when min(label) = max(label) then min(label)
-                else array_to_string(list_sort(list(distinct label)), ' / ') end as label,
+                else array_to_string(list_sort(list_distinct(list(label) filter (label is not null))), ' / ') end as label,
            count(*) filter (status = 'scored') as scored,
            count(*) filter (status = 'failed') as failed,
            count(*) filter (status = 'not_applicable') as not_applicable,

@@ -1,5 +1,5 @@
 -- one row per dataset, example_id, metric: one example over all experiments on its dataset, as the example is now: how often it is right, whether it flips by chance, and whether it tells systems apart
-with runs as (
+with runs as materialized (
     select experiment_id, coalesce(dataset_name, snapshot_id) as dataset, snapshot_id, started_at, spec,
            concat_ws(' ', target, target_version, application_version) as system
     from staging.experiments
@@ -19,8 +19,9 @@ with runs as (
     select experiment_id, metric, example_id,
            avg(value) filter (status = 'scored') as value,
            case when min(label) = max(label) then min(label)
-                else array_to_string(list_sort(list(distinct label)), ' / ') end as label,
+                else array_to_string(list_sort(list_distinct(list(label) filter (label is not null))), ' / ') end as label,
            min(evaluator_version) || ' ' || max(evaluator_version) as versions,
+           sum(value) filter (status = 'scored') as total, count(value) filter (status = 'scored') as numbers,
            count(*) filter (status = 'scored') as scored,
            count(*) filter (status in ('failed', 'not_attempted')) as missing,
            min(value) <> max(value) or min(label) <> max(label) as repetitions_differ,
@@ -28,16 +29,22 @@ with runs as (
     from staging.scores
     where subject_kind = 'run' and turn is null
     group by experiment_id, metric, example_id
-), in_total as (
-    select experiment_id, metric, sum(value) as total, count(value) as n from by_experiment group by all
+), in_total as materialized (
+    select experiment_id, metric, sum(value) as total, count(value) as numbers, min(value) as lowest, max(value) as highest
+    from staging.scores
+    where status = 'scored' and subject_kind = 'run' and turn is null
+    group by experiment_id, metric
+), scales as (
+    select r.dataset, t.metric, min(t.lowest) >= 0 and max(t.highest) <= 1 as is_share
+    from in_total t join runs r using (experiment_id) group by all
 ), points as (
     select r.dataset, b.*, x.position, x.split, x.cluster, r.started_at, r.system,
            higher_is_better(r.spec, b.metric) as higher_is_better,
-           case when t.n > 1 then (t.total - b.value) / (t.n - 1) end as rest
+           case when t.numbers > b.numbers then (t.total - b.total) / (t.numbers - b.numbers) end as rest
     from by_experiment b
     join runs r using (experiment_id)
     join examples_now x on x.dataset = r.dataset and x.snapshot_id = r.snapshot_id and x.example_id = b.example_id
-    join in_total t on t.experiment_id = b.experiment_id and t.metric = b.metric
+    left join in_total t on t.experiment_id = b.experiment_id and t.metric = b.metric
     where b.scored > 0 or b.missing > 0
 ), beside as (
     select *, lag({'value': value, 'label': label}) over unchanged as before
@@ -67,10 +74,9 @@ with runs as (
     from beside
     group by dataset, example_id, metric
 ), correlated as (
-    select *, case when n_correlated >= 4 and has_variance then greatest(-1, least(1, raw_correlation)) end as correlation,
-           min(lowest) over metrics >= 0 and max(highest) over metrics <= 1 as is_share
-    from summed
-    window metrics as (partition by dataset, metric)
+    select s.*, c.is_share,
+           case when s.n_correlated >= 4 and s.has_variance then greatest(-1, least(1, s.raw_correlation)) end as correlation
+    from summed s left join scales c on c.dataset = s.dataset and c.metric = s.metric
 )
 select dataset, example_id, metric, position, split, cluster, n_experiments, n_systems, scored, missing, is_yes_no,
        higher_is_better, mean, sd, lowest, highest, last_value, last_label, last_started_at,

@@ -1,13 +1,26 @@
 -- one row per experiment_id, metric, evaluator_version: the mean of each metric, with counts of scored and missing runs
 with of_metrics as (
-    select experiment_id, metric, evaluator_version, evaluator, 'run' as subject_kind, value, status, sampling_rate, calls,
-           calls_cached, cost_usd
-    from run_values
-    union all by name
     select experiment_id, metric, evaluator_version, evaluator, subject_kind, value, status, sampling_rate, calls,
            calls_cached, cost_usd
     from staging.scores
-    where subject_kind = 'experiment' and turn is null
+    where subject_kind in ('run', 'experiment') and turn is null
+), by_measure as (
+    -- the rows of `measures`, summed without making them
+    select experiment_id, count(*) as n, count(*) filter (status = 'ok') as ok,
+           unnest([
+               {'metric': 'latency', 'known': count(latency_s), 'scored': count(latency_s) filter (status = 'ok'),
+                'mean': avg(latency_s) filter (status = 'ok'), 'sd': stddev_samp(latency_s) filter (status = 'ok')},
+               {'metric': 'cost', 'known': count(cost_usd), 'scored': count(cost_usd) filter (status = 'ok'),
+                'mean': avg(cost_usd) filter (status = 'ok'), 'sd': stddev_samp(cost_usd) filter (status = 'ok')},
+               {'metric': 'tokens', 'known': count(tokens_in + tokens_out),
+                'scored': count(tokens_in + tokens_out) filter (status = 'ok'),
+                'mean': avg(tokens_in + tokens_out) filter (status = 'ok'),
+                'sd': stddev_samp(tokens_in + tokens_out) filter (status = 'ok')},
+               {'metric': 'length', 'known': count(length), 'scored': count(length) filter (status = 'ok'),
+                'mean': avg(length) filter (status = 'ok'), 'sd': stddev_samp(length) filter (status = 'ok')}
+           ]) as m
+    from staging.outputs
+    group by experiment_id
 ), summed as (
     select experiment_id, metric, evaluator_version,
            any_value(subject_kind) as subject_kind,
@@ -30,6 +43,11 @@ with of_metrics as (
            case when bool_or(cost_usd is null) then null else sum(cost_usd) end as cost_usd
     from of_metrics
     group by experiment_id, metric, evaluator_version
+    union all
+    select experiment_id, m.metric, 'measured', 'run', 'measured', m.mean, m.sd,
+           case when m.known > 0 then m.scored else 0 end, case when m.known > 0 then n - ok else 0 end,
+           case when m.known > 0 then ok - m.scored else n end, 0, 0, 0, 0.0
+    from by_measure
 )
 select s.experiment_id, e.name as experiment, e.target, s.metric, s.evaluator_version, s.subject_kind, s.evaluator,
        s.mean, s.sd, s.scored, s.missing, s.not_applicable, s.sampled_out, s.calls, s.calls_cached, s.cost_usd

@@ -48,6 +48,8 @@ def known(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Store:
         ("group-1", ["exp-00aa"]),
         ("demo", ["exp-00ab"]),
         ("both-one", ["exp-01aa"]),
+        ("demo~0", ["exp-00ab"]),
+        ("demo~1", ["exp-00aa"]),
     ],
 )
 def test_a_reference_means_an_id_a_group_or_the_newest_of_a_name(
@@ -155,3 +157,10 @@ def test_a_store_without_comparisons_says_so(known: Store) -> None:
     with pytest.raises(InputError) as caught:
         find_comparison(known, "demo")
     assert str(caught.value) == f"comparison 'demo': not in {known.layout.root}, which has no comparison"
+
+
+def test_a_run_before_all_of_a_name_is_refused(known: Store) -> None:
+    with pytest.raises(InputError, match=r"experiment 'demo~2': got 2 runs named 'demo', wanted more"):
+        find_experiments(known, "demo~2")
+    with pytest.raises(InputError, match=r"experiment 'none~1': not in .*, wanted an id or one of"):
+        find_experiments(known, "none~1")

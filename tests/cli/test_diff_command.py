@@ -1,0 +1,131 @@
+"""`evalflows diff`, as users have it: names, wrong names, texts from outside, JSON, Markdown; and what `show` adds."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from past import Past
+
+from evalflows.cli.main import cli
+from evalflows.store.records import OutputRow, derived_id, to_json
+
+EVIL = "\x1b[31m<script>alert(1)</script> [x](javascript:y)\n=HYPERLINK(1) \u202egnp"
+
+
+def called(*arguments: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def answers(past: Past, owner: str, texts: dict[str, str]) -> None:
+    rows = [
+        OutputRow(
+            run_id=derived_id(owner, example, 0),
+            experiment_id=owner,
+            example_id=example,
+            repetition=0,
+            outputs=to_json({"answer": text}),
+            status="ok",
+        )
+        for example, text in texts.items()
+    ]
+    past.store.publish("outputs", owner, rows)
+
+
+@pytest.fixture(autouse=True)
+def past(monkeypatch: pytest.MonkeyPatch) -> Past:
+    """support, run twice; the second run is worse on e0 and better on e1; and an experiment on other examples."""
+    monkeypatch.setenv("COLUMNS", "80")
+    past = Past(fields=[{"split": "hard" if place < 5 else "easy"} for place in range(10)])
+    old, new = np.arange(10) % 2, np.arange(10) % 2
+    old[0], new[0], old[1], new[1] = 1, 0, 0, 1
+    for version, scores in (("v1", old), ("v2", new)):
+        row = past.experiment({"right": scores.astype(bool)}, target_version=version, name="support")
+        texts = {f"e{place}": "the same answer" for place in range(10)}
+        answers(past, row.experiment_id, texts | {"e0": f"the {version} answer", "e1": f"{version} {EVIL}"})
+    return past
+
+
+def test_a_name_is_its_newest_run_and_says_so() -> None:
+    done = called("diff", "support~1", "support")
+    assert (
+        done.stderr == "evalflows: 'support': the newest of 2 runs of this name, exp-001; support~1 is the one before\n"
+    )
+    assert "worse: bot (2026-01-02) against bot (2026-01-01), 1 example" in done.stdout
+    assert "  e0  right: was 1, now 0  e0?" in done.stdout
+    assert "baseline:  the [-v1-] answer" in done.stdout and "answer:    the {+v2+} answer" in done.stdout
+
+
+def test_side_by_side_from_100_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = called("diff", "exp-000", "exp-001").stdout.splitlines()
+    assert any("the [-v1-] answer" in line and "the {+v2+} answer" in line for line in lines)
+
+
+@pytest.mark.parametrize("form", ["table", "md", "json"])
+def test_texts_from_outside_are_harmless(form: str) -> None:
+    printed = called("diff", "exp-000", "exp-001", "--format", form).stdout
+    assert "\x1b" not in printed and "\u202e" not in printed
+    assert form != "md" or ("<script>" not in printed and "](javascript" not in printed)
+
+
+def test_json_is_one_document() -> None:
+    found: dict[str, Any] = json.loads(called("diff", "exp-000", "exp-001", "--format", "json").stdout)
+    assert found["baseline"]["experiment_id"] == "exp-000" and found["where"] is None
+    (right,) = [one for one in found["metrics"] if one["metric"] == "right" and one["against_baseline"]]
+    assert (right["experiment_id"], right["against_baseline"]["difference"]) == ("exp-001", 0.0)
+    assert [(one["change"], one["count"]) for one in found["examples"]] == [("regressed", 1), ("improved", 1)]
+    assert found["examples"][0]["examples"][0]["outputs"] == {"answer": "the v2 answer"}
+
+
+def test_a_condition_is_said_with_its_count() -> None:
+    printed = called("diff", "exp-000", "exp-001", "--where", "split = 'hard'").stdout
+    assert "only the examples where split = 'hard' are compared: 5" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["support"], "diff: got one experiment, 'support', wanted a baseline and at least one candidate"),
+        (["exp-000", "exp-000"], "experiment 'support' (exp-000): got it twice, wanted different ones"),
+        (["exp-000", "suport"], "experiment 'suport': not in"),
+        (["support~2", "support"], "experiment 'support~2': got 2 runs named 'support', wanted more"),
+        (["exp-000", "exp-001", "--metric", "rigth"], "metric: got 'rigth', wanted one of right"),
+        (["exp-000", "other"], "experiments 'support' and 'other': got no common example"),
+        (["exp-000", "exp-001", "--where", "1 +"], "where '1 +': Parser Error"),
+    ],
+)
+def test_bad_input_is_one_line(past: Past, arguments: list[str], message: str) -> None:
+    past.fields = None
+    past.experiment({"right": np.ones(2)}, examples=["x", "y"], name="other")
+    done = called("diff", *arguments, code=2)
+    *_, last = done.stderr.splitlines()
+    assert last.startswith(f"evalflows: {message}") and done.stdout == ""
+    assert len(done.stderr.splitlines()) <= 2, "at most one about a name with several runs before it"
+
+
+def test_without_a_store_there_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "none"))
+    assert "evalflows: experiment 'a': " in called("diff", "a", "b", code=2).stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_show_says_how_it_did_against_the_run_before() -> None:
+    printed = " ".join(called("show", "exp-001").stdout.split())
+    assert "against the previous run support (2026-01-01): right 0.500 → 0.500, no significant difference" in printed
+    assert "all of it: evalflows diff exp-000 exp-001" in printed
+    assert "previous run" not in called("show", "exp-000").stdout
+    (previous,) = json.loads(called("show", "exp-001", "--format", "json").stdout)["previous"]
+    assert (previous["previous_experiment_id"], previous["command"]) == ("exp-000", "evalflows diff exp-000 exp-001")
+    (metric,) = previous["metrics"]
+    assert (metric["metric"], metric["previous_mean"], metric["mean"], metric["difference"]) == ("right", 0.5, 0.5, 0.0)
+    assert json.loads(called("show", "exp-000", "--format", "json").stdout)["previous"] == []
+
+
+def test_a_run_on_other_examples_is_no_previous_run(past: Past) -> None:
+    past.fields = None
+    past.experiment({"right": np.ones(2)}, examples=["x", "y"], name="support")
+    assert "previous run" not in called("show", "exp-002").stdout

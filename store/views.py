@@ -38,8 +38,9 @@ def is_own(path: Path) -> bool:
 
 
 def view_text(name: str) -> str:
-    """Return the SQL of a view."""
-    return next(path for path in view_files() if path.stem == name).read_text(encoding="utf-8")
+    """Return the SQL of a view, with bare names of tables, which a query around it may replace by its own."""
+    text = next(path for path in view_files() if path.stem == name).read_text(encoding="utf-8")
+    return re.sub(r"\bstaging\.", "", text)
 
 
 def tables_of(sql: str) -> frozenset[str]:

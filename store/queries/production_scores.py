@@ -110,7 +110,7 @@ where experiment_id between $1 and $2 and subject_at >= $3 and subject_at < $4 a
 
 _VALUES = f"""
 with observations as (
-    select * from main.observations where day >= ($3::timestamptz - interval 1 day)::date::varchar
+    select * from staging.observations where day >= ($3::timestamptz - interval 1 day)::date::varchar
 ), traces as ({view_text("traces")}), of_session as (
     select session_id, arg_max(version, started_at) as version from traces where session_id is not null group by all
 )

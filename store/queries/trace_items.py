@@ -121,7 +121,7 @@ def _restricted_to(scope: TraceScope, window: Window) -> str:
             f"trace_id in (select trace_id {of_recent}) and day >= (select (min(day)::date - 1)::varchar {of_recent})"
         )
     views = "".join(f"{name} as ({view_text(name)}), " for name in ("traces", "sessions"))
-    return f"observations as (select * from main.observations where {only}), {views}"
+    return f"observations as (select * from staging.observations where {only}), {views}"
 
 
 def _after(window: Window) -> str:

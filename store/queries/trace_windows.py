@@ -133,7 +133,7 @@ def _traces(wanted: WindowsWanted, day: date) -> str:
     starts = f"started_at >= {_utc(day)} and started_at < {_utc(day + timedelta(days=1))}"
     is_of_traces = wanted.scope == "traces"
     filtered = f" and {wanted.condition}" if is_of_traces and wanted.condition else ""
-    return f"""observations as (select * from main.observations where day between '{near[0]}' and '{near[1]}'),
+    return f"""observations as (select * from staging.observations where day between '{near[0]}' and '{near[1]}'),
         traces as ({view_text("traces")}),
         about as (
             select trace_id, coalesce(session_id, trace_id) as cluster, tags, version, models, environment from traces

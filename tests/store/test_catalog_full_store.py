@@ -49,7 +49,13 @@ def full(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Iterator[duckd
                 store.append(table, f"id-{i}", "p", [doubled])
                 store.append(table, f"id-{i}", "p", [doubled])
     day = "eval-1-2026-01-01"
-    of_trace = {"subject_kind": "trace", "subject_id": "id-0", "experiment_id": day, "score_id": "of a trace"}
+    of_trace = {
+        "subject_kind": "trace",
+        "subject_id": "id-0",
+        "experiment_id": day,
+        "score_id": "of a trace",
+        "judge_model": "m",
+    }
     store.append("scores", day, "p", [make("scores", **of_trace, status="scored", subject_at=START)])
     said = {"subject_kind": "trace", "subject_id": "id-0", "batch_id": "feedback-1", "label_id": "of a trace"}
     store.append("labels", "feedback-1", "p", [make("labels", **said)])

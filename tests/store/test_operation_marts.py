@@ -12,7 +12,6 @@ from evalflows.store.catalog import ask_arrow
 from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
 
-
 NO_CALLS = {"calls": 0, "calls_cached": 0}
 
 

@@ -59,7 +59,7 @@ SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="
 @ONLY
 @VERBOSE
 def duckdb(file: str, copy: bool, only: tuple[str, ...], verbose: bool) -> None:
-    """Export every view of the store to a DuckDB FILE, which DuckDB 1.0 and later open.
+    """Export every view of the store to a DuckDB FILE, which DuckDB 1.1 and later read.
 
     The views read the store's files at query time, so the file need not be exported again for new experiments, and
     opens where the store is at the same path. With --copy, the file holds the rows.

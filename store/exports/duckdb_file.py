@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
 
@@ -109,19 +110,37 @@ def _database(target: Path, connection: duckdb.DuckDBPyConnection) -> Iterator[s
 
 
 def _statements(catalog: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the SQL that creates the macros and views of a catalog anew, all but those of `source` in `main`."""
-    macros = "select function_name, parameters, macro_definition from duckdb_functions() where not internal order by 1"
-    views = "select schema_name, view_name, sql from duckdb_views() where not internal order by view_oid"
-    return [
-        "create schema source",
-        *(f"create macro {name}({', '.join(of)}) as {sql}" for name, of, sql in catalog.execute(macros).fetchall()),
-        *(_view(schema, name, sql) for schema, name, sql in catalog.execute(views).fetchall()),
-    ]
+    """Return the SQL that creates the macros and views of a catalog anew, each after those that it needs.
+
+    A view of another schema than `main` is there too, by its name.
+    """
+    made = catalog.execute(
+        """select function_oid as oid, schema_name, function_name, function_type, parameters, macro_definition
+           from duckdb_functions() where not internal
+           union all
+           select view_oid, schema_name, view_name, 'view', [], sql from duckdb_views() where not internal
+           order by oid"""
+    ).fetchall()
+    schemas = dict.fromkeys(schema for _, schema, *_ in made if schema != "main")
+    return [*(f"create schema {identifier(schema)}" for schema in schemas), *_creating(made)]
 
 
-def _view(schema: str, name: str, sql: str) -> str:
-    query = re.sub(r'\ACREATE VIEW ((\w+|"[^"]*")\.)*(\w+|"[^"]*") AS ', "", sql.strip(), flags=re.IGNORECASE)
-    return f"create view {'source' if schema == 'source' else 'main'}.{identifier(name)} as {query}"
+def _creating(made: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    in_main = {name for _, schema, name, *_ in made if schema == "main"}
+    for _, schema, name, kind, parameters, sql in made:
+        full = f"{identifier(schema)}.{identifier(name)}"
+        if kind != "view":
+            table = "table " if kind == "table_macro" else ""
+            yield f"create macro {full}({', '.join(parameters)}) as {table}{sql}"
+            continue
+        yield f"create view {full} as {_query(sql)}"
+        if schema not in ("main", "source") and name not in in_main:
+            yield f"create view main.{identifier(name)} as from {full}"
+
+
+def _query(sql: str) -> str:
+    """Return the query of a view."""
+    return re.sub(r'\ACREATE VIEW ((\w+|"[^"]*")\.)*(\w+|"[^"]*") AS ', "", sql.strip(), flags=re.IGNORECASE)
 
 
 def _describe(

@@ -46,14 +46,7 @@ with engine.connect() as connection:
     print(json.dumps([sorted(set(names)), columns, listed(connection.execute(chosen))]))
 """
 
-LEFT_OUT = {"experiments": "state", "experiment_overview": "state"}
-"""What a view cannot know: whether a process works on an experiment."""
-
-QUERIES = [
-    f"select * {f'exclude ({LEFT_OUT[path.stem]})' if path.stem in LEFT_OUT else ''} from {path.stem} "
-    f"order by {', '.join(grain(path))}"
-    for path in view_files()
-]
+QUERIES = [f"from {path.stem} order by {', '.join(grain(path))}" for path in view_files()]
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +87,12 @@ def test_an_older_duckdb_gives_the_rows_of_the_store(
 ) -> None:
     python = environment(tmp_path / "environment", f"duckdb=={version}", "pytz")
     with connect(filled.layout.root) as catalog:
-        wanted = [listed(catalog.execute(query).fetchall()) for query in QUERIES]
-    for kind in ("views", "tables"):
+        wanted = {"tables": [listed(catalog.execute(query).fetchall()) for query in QUERIES]}
+        catalog.execute("reset variable held_leases")  # views show the state that an experiment's row has
+        wanted["views"] = [listed(catalog.execute(query).fetchall()) for query in QUERIES]
+    for kind, of_store in wanted.items():
         found = printed(python, OF_DUCKDB, str(files[kind]), json.dumps(QUERIES))
-        for query, rows, here in zip(QUERIES, found, wanted, strict=True):
+        for query, rows, here in zip(QUERIES, found, of_store, strict=True):
             assert rows == here, f"{kind}: {query}"
 
 

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from benchmarks.sealed_scores import hex_ids, rng, scores
 from evalflows.dashboard.application import application
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.existing import is_store
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
@@ -38,13 +39,20 @@ LINES, RUNS, EXAMPLES, WARM = 40, 25, 1000, 9
 TARGETS = ("prompt-a", "prompt-b")
 METRICS = ("exact_match", "contains", "helpful", "concise", "latency", "cost", "tokens", "length")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-WANTED_MS = {"experiments": 500}
-"""The pages with an acceptance figure; others are wanted in 300 ms."""
+PATIENCE_MS = 10_000
+"""A page that takes longer is asked for twice."""
+
+WANTED_MS = 500
+"""Of the list of experiments. The other figures say how a store of this size slows a page down."""
 
 
 def spec(name: str) -> str:
-    targets = [{"name": target, "function": "app:answer"} for target in TARGETS]
-    return to_json({"name": name, "targets": targets, "evaluators": list(METRICS[:4]), "baseline": TARGETS[0]})
+    given = {
+        "name": name,
+        "dataset": {"rows": [{"id": "q", "inputs": "q?"}]},
+        "targets": [{"kind": "python", "name": target, "function": "app:answer"} for target in TARGETS],
+    }
+    return ExperimentSpec.model_validate(given).model_dump_json()
 
 
 def experiment(line: int, group: str, target: str, at: datetime) -> ExperimentRow:
@@ -166,7 +174,8 @@ def make_store(root: Path) -> None:
     store.publish("examples", "snap-0", to_arrow("examples", rows))
     for line, run in ((line, run) for run in range(RUNS) for line in range(LINES)):
         at = BEGAN + timedelta(days=run, minutes=line)
-        fill_group(store, [experiment(line, new_id("group", at), target, at) for target in TARGETS][:], examples)
+        group = new_id("group", at)
+        fill_group(store, [experiment(line, group, target, at) for target in TARGETS], examples)
 
 
 def fill_group(store: Store, rows: list[ExperimentRow], examples: list[str]) -> None:
@@ -174,7 +183,6 @@ def fill_group(store: Store, rows: list[ExperimentRow], examples: list[str]) -> 
     group = rows[0].run_group
     for row in rows:
         identity, runs = row.experiment_id, hex_ids(EXAMPLES)
-        row = ExperimentRow(**{name: getattr(row, name) for name in row.__slots__} | {"run_group": group})
         store.publish("scores", identity, scored(identity, examples, runs))
         store.publish("outputs", identity, outputs(identity, examples, runs))
         store.publish("estimates", identity, estimates(identity))
@@ -200,16 +208,20 @@ def measure(root: Path) -> None:
     store = Store(root)
     with TestClient(application(store), base_url="http://localhost") as client:
         for what, address in addresses(store):
-            times = []
-            for _ in range(1 + WARM):
-                began = time.perf_counter()
+            times: list[float] = []
+            busy: list[float] = []
+            while len(times) <= WARM and (len(times) < 2 or sum(times) < PATIENCE_MS):
+                began, used = time.perf_counter(), time.process_time()
                 answer = client.get(address)
                 times.append(1000 * (time.perf_counter() - began))
+                busy.append(1000 * (time.process_time() - used))
                 assert answer.status_code == 200, f"{address}: {answer.status_code}"
-            warm, wanted = median(times[1:]), WANTED_MS.get(what, 300)
-            verdict = "ok" if warm < wanted else f"MORE THAN {wanted} ms"
+            warm, cpu = median(times[1:]), median(busy[1:])
+            is_list = what.startswith("experiments")
+            verdict = "" if not is_list else "ok" if warm < WANTED_MS else f"MORE THAN {WANTED_MS} ms"
             size = len(answer.content) / 1000
-            print(f"{what:<26} cold {times[0]:7.0f} ms   warm {warm:6.0f} ms   {size:5.0f} kB  {verdict}", flush=True)
+            figures = f"cold {times[0]:7.0f} ms   warm {warm:6.0f} ms (CPU {cpu:6.0f} ms)   {size:5.0f} kB"
+            print(f"{what:<26} {figures}  {verdict}", flush=True)
 
 
 def main(root: Path) -> None:

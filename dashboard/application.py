@@ -20,11 +20,13 @@ from evalflows.pages.comparison import comparison_page, pair_page
 from evalflows.pages.comparisons import comparisons_page
 from evalflows.pages.decision import decision_page
 from evalflows.pages.decisions import decisions_page
+from evalflows.pages.example import example_page
 from evalflows.pages.experiment import experiment_page
 from evalflows.pages.experiments import experiments_page
 from evalflows.pages.judge import judge_page
 from evalflows.pages.judges import judges_page
 from evalflows.pages.links import Links
+from evalflows.pages.over_time import over_time_page
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import STATIC, render, whole_page
@@ -42,6 +44,8 @@ PAGES: Mapping[str, PageOf] = {
     "/decisions": decisions_page,
     "/decisions/{id}": decision_page,
     "/experiments/{id}": experiment_page,
+    "/experiments/{experiment}/example": example_page,
+    "/over-time": over_time_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
     "/judges": judges_page,

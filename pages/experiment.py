@@ -47,18 +47,19 @@ def experiment_page(site: Site, query: Query) -> Page:
     reference = query.wanted("id")
 
     def made() -> Page:
-        found = [reference] if _is_id(site.store, reference) else find_experiments(site.store, reference)
+        found = experiments_meant(site.store, reference)
         return _page(site, query, found[0]) if len(found) == 1 else _several(site, reference, found)
 
     return site.store.steady(made)
 
 
-def _is_id(store: Store, reference: str) -> bool:
-    """Whether a reference is the whole id of an experiment: looking for names reads a file of each."""
+def experiments_meant(store: Store, reference: str) -> list[str]:
+    """Return the ids that a reference means, as `find_experiments`, which reads a file of each experiment."""
     try:
-        return bool(store.read("experiments", reference))
+        is_id = bool(store.read("experiments", reference))
     except InputError:  # it cannot be in a file's name
-        return False
+        is_id = False
+    return [reference] if is_id else find_experiments(store, reference)
 
 
 def _several(site: Site, reference: str, found: Sequence[str]) -> Page:
@@ -71,7 +72,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
     store = site.store
     row: ExperimentRow = store.read("experiments", identity)[0]
     results, decisions = results_of(store, [identity]), decisions_of(store, [identity])
-    report = experiments_report(store, [identity], results, decisions)
+    report = experiments_report(store, [identity], results, decisions, with_worst=False)
     shown = [result for result in results if result.has_rows]
     metrics = [one.metric for one in shown if one.metric not in MEASURES and not is_pass_k(one.metric)]
     metrics = list(dict.fromkeys(metrics))
@@ -90,7 +91,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         distributions=[one for one in distributions(store, identity) if one.counts or one.missing],
         slices=_by_field(slice_means(store, identity, row.snapshot_id)),
         columns=metrics[:MOST_COLUMNS],
-        failures=failure_kinds(store, identity),
+        failures=failure_kinds(store, identity, report.failures),
         costs=costs_of(store, identity),
         examples=examples,
         spec=json_text(from_json(row.spec), indent=2),

@@ -58,7 +58,7 @@ def experiments_page(site: Site, query: Query) -> Page:
         number=number,
         last=-(-found.count // IN_PAGE),
         scale=_scale(found.experiments, metric),
-        none=no_experiments(site.store.layout),
+        how_to_begin=no_experiments(site.store.layout),
         left_out=len(site.store.left_out()),
     )
     is_running = any(one.state == "running" for one in found.experiments)

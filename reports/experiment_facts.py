@@ -1,11 +1,11 @@
-"""What a page about one experiment says beside its results: cost by source, failures by kind, and related experiments."""
+"""What a page about one experiment says beside its results: cost by source, failures by kind, related experiments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from evalflows.reports.experiments_report import failures_of
+from evalflows.reports.experiments_report import Failure
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 
@@ -63,10 +63,10 @@ def costs_of(store: Store, experiment: str) -> list[SourceCost]:
     return _rows(SourceCost, rows)
 
 
-def failure_kinds(store: Store, experiment: str) -> list[FailureKind]:
-    """Return the failures of an experiment by kind, the most frequent first."""
+def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) -> list[FailureKind]:
+    """Return the failures of an experiment by kind, the most frequent first; `failures` have the frames of the code."""
     (rows,) = ask(store, (_FAILURES, [experiment, LINKED, MOST_FAILURES]))
-    traces = {(one.source, one.error): one.trace for one in failures_of(store, [experiment])} if rows else {}
+    traces = {(one.source, one.error): one.trace for one in failures}
     return [
         FailureKind(**dict(zip(FailureKind.__slots__[:-1], row, strict=True)), trace=traces.get((row[0], row[2])))
         for row in rows

@@ -178,5 +178,6 @@ _TAGS = (
 )
 
 _NAMES = """
-select metric from staging.estimates where slice is null group by metric order by coalesce(list_position($1, metric), 0), metric
+select metric from staging.estimates where slice is null
+group by metric order by coalesce(list_position($1, metric), 0), metric
 """

@@ -140,9 +140,17 @@ class ExperimentsReport:
 
 
 def experiments_report(
-    store: Store, experiments: Iterable[str], results: Sequence[Result], decisions: Sequence[Decision] = ()
+    store: Store,
+    experiments: Iterable[str],
+    results: Sequence[Result],
+    decisions: Sequence[Decision] = (),
+    *,
+    with_worst: bool = True,
 ) -> ExperimentsReport:
-    """Return the report of experiments, given by id, with these results and decisions. Some may have no result."""
+    """Return the report of experiments, given by id, with these results and decisions. Some may have no result.
+
+    Without `with_worst`, which examples are worst is not looked for.
+    """
     ids = list(experiments)
     failures, reduced, unpriced, checks = ask(
         store,
@@ -153,7 +161,7 @@ def experiments_report(
         experiments=overviews(store, _THESE, [ids]),
         results=results,
         decisions=decisions,
-        worst=worst_of(store, results, decisions),
+        worst=worst_of(store, results, decisions) if with_worst else None,
         failures=_rows(Failure, failures),
         judge_checks=_rows(JudgeCheck, checks),
         unpriced=_rows(UnpricedCalls, unpriced),

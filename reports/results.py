@@ -270,7 +270,7 @@ select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares,
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
-    from label_shares group by all
+    from label_shares where list_contains($1, experiment_id) group by all
 ) l using (experiment_id, metric, evaluator_version)
 where list_contains($1, r.experiment_id)
 order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r.experiment_id)

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from evalflows.store.layout import Layout
+from evalflows.store.layout import SEALED, Layout, StoredFile
+from evalflows.store.schemas import TABLES
 
 _SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # names of the modification time in file systems
 
@@ -23,6 +24,18 @@ def states_of(layout: Layout, fs: Any, tables: Collection[str] | None = None) ->
     for table in ("*",) if tables is None else tables:
         details |= fs.glob(f"{layout.root}/{table}/*/*/*.parquet", detail=True)
     return {path: _remote_state(info) for path, info in details.items()}
+
+
+def owner_states(layout: Layout, fs: Any, table: str) -> dict[str, object]:
+    """Return the owners in a table, each with a value that changes with its files. Those of one file are quick to list:
+    a sealed file's name is known."""
+    if layout.is_local:
+        return _local_owners(layout.root, table)
+    owners: dict[str, list[object]] = {}
+    for path, state in sorted(states_of(layout, fs, (table,)).items()):
+        if file := StoredFile.at(path):
+            owners.setdefault(file.owner, []).append((path, state))
+    return {owner: tuple(files) for owner, files in owners.items()}
 
 
 def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
@@ -57,6 +70,22 @@ def _local_states(root: str, tables: Collection[str] | None) -> dict[str, object
                 if file.name.endswith(".parquet")
             }
     return {}
+
+
+def _local_owners(root: str, table: str) -> dict[str, object]:
+    """Return the owners of a table of a local folder. A sealed file counts alone, since open ones are then ignored."""
+    prefix, owners = f"{TABLES[table].owner}=", dict[str, object]()
+    if not Path(root).is_dir():
+        return owners
+    for entry in _entries(f"{root}/{table}/open"):
+        with suppress(FileNotFoundError):  # sealed meanwhile
+            parts = tuple(sorted((part.name, _local_state(part.stat())) for part in _entries(entry)))
+            owners[entry.name.removeprefix(prefix)] = parts
+    for entry in _entries(f"{root}/{table}/sealed"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            owners[entry.name.removeprefix(prefix)] = _local_state(os.stat(f"{entry.path}/{SEALED}"))  # noqa: PTH116  # of thousands
+    owners.pop("_", None)  # the empty file
+    return owners
 
 
 def _entries(folder: "str | os.DirEntry[str]") -> "list[os.DirEntry[str]]":

@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 
 from evalflows.store.catalog import note_leases, prepare, tables_of
-from evalflows.store.file_states import states_of
-from evalflows.store.layout import StoredFile, quoted
+from evalflows.store.file_states import owner_states
+from evalflows.store.layout import quoted
 from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES
 
@@ -30,9 +30,8 @@ VIEWS = frozenset((*SMALL, "gate_decisions"))
 
 MAX_STORES = 4
 
-Owners = Mapping[tuple[str, str], Mapping[str, object]]
-"""The files of each owner of a table, with their states."""
-
+Owners = Mapping[tuple[str, str], object]
+"""By table and owner, what changes with the files."""
 
 Ask = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """Returns the rows of a query: SQL and its values."""
@@ -70,6 +69,8 @@ class _Copy:
 
     def _follow(self, store: Store) -> duckdb.DuckDBPyConnection:
         """Read what has changed, and again what changed meanwhile."""
+        if store.left_out():
+            store.steady(lambda: None)  # forgets files that were replaced since
         while True:
             version, owners = store.damage_version, _owners(store)
             if self._database is None or version != self._damage_version:
@@ -94,11 +95,11 @@ class _Copy:
 
 
 def _owners(store: Store) -> Owners:
-    owners: dict[tuple[str, str], dict[str, object]] = {}
-    for path, state in states_of(store.layout, store.filesystem, SMALL).items():
-        if file := StoredFile.at(path):
-            owners.setdefault((file.table, file.owner), {})[path] = state
-    return owners
+    return {
+        (table, owner): state
+        for table in SMALL
+        for owner, state in owner_states(store.layout, store.filesystem, table).items()
+    }
 
 
 def _empty(store: Store) -> duckdb.DuckDBPyConnection:

@@ -17,9 +17,18 @@ def element(tag: str, *content: str | Markup, **attributes: str | float) -> Mark
     return Markup(f"<{tag}{text}>{''.join(map(_content, content))}</{tag}>")  # every part is escaped
 
 
-def drawing(width: float, height: float, title: str, *content: Markup, class_: str = "chart") -> Markup:
-    """Return a drawing whose title says in words what it shows, for tooltips and for people who do not see it."""
-    named = {"role": "img", "aria-label": escaped(title), "viewBox": f"0 0 {_number(width)} {_number(height)}"}
+def drawing(
+    width: float, height: float, title: str, *content: Markup, class_: str = "chart", has_links: bool = False
+) -> Markup:
+    """Return a drawing whose title says in words what it shows, for tooltips and for people who do not see it.
+
+    One that `has_links` is a group: what is in an image cannot be reached.
+    """
+    named = {
+        "role": "group" if has_links else "img",
+        "aria-label": escaped(title),
+        "viewBox": f"0 0 {_number(width)} {_number(height)}",
+    }
     return element("svg", element("title", title), *content, class_=class_, width=width, height=height, **named)
 
 

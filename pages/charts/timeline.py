@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from evalflows.pages.charts.svg import Scale, domain, drawing, element
 from evalflows.reports.figures import figure
+from evalflows.specs.safe_text import escaped
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 22
 
@@ -55,7 +56,8 @@ def timeline(
         for place, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
             day = f"{points[place].at:%Y-%m-%d}"
             parts.append(element("text", day, class_="tick", x=x[place], y=height - 6, text_anchor=anchor))
-    return drawing(width, height, title, *parts, class_="chart timeline")
+    has_links = any(point.href for point in points)
+    return drawing(width, height, title, *parts, class_="chart timeline", has_links=has_links)
 
 
 def sparkline(values: Sequence[float | None], title: str, *, width: int = 80, height: int = 20) -> Markup:
@@ -105,4 +107,4 @@ def _point(point: Point, x: float, y: Scale) -> list[Markup]:
     if point.low is not None and point.high is not None:
         parts.insert(1, element("line", class_="interval", x1=x, x2=x, y1=y(point.low), y2=y(point.high)))
     group = element("g", *parts, class_=f"point {point.kind}".strip())
-    return [element("a", group, href=point.href) if point.href else group]
+    return [element("a", group, href=point.href, aria_label=escaped(point.title)) if point.href else group]

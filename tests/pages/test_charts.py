@@ -89,3 +89,11 @@ def test_ticks_are_round_and_inside() -> None:
     assert Scale(0, 1, 0, 100).ticks() == pytest.approx([0, 0.5, 1])
     assert Scale(0.12, 0.93, 0, 100).ticks() == pytest.approx([0.5])
     assert Scale(3, 3, 0, 100).ticks() == [3]
+
+
+def test_points_with_links_are_named_and_can_be_reached() -> None:
+    point = Point(at=DAY, value=1.0, title='1 "\x1b"', href="/experiments/a%22b")
+    root = parsed(timeline([point], "score", "linked"))
+    (link,) = [one for one in root.iter() if one.tag == "a"]
+    assert (link.get("href"), link.get("aria-label")) == ("/experiments/a%22b", '1 "\\x1b"')
+    assert (root.get("role"), parsed(timeline(points(1), "score", "plain")).get("role")) == ("group", "img")

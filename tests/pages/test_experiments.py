@@ -1,0 +1,190 @@
+"""The list of experiments shows means, differences and verdicts, and filters."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from page_text import Seen, seen
+from store_rows import make_row
+
+from evalflows.pages.experiments import IN_PAGE, experiments_page
+from evalflows.pages.links import Links
+from evalflows.pages.page import Page, Site
+from evalflows.pages.query import Query
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.records import derived_id
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def experiment(store: Store, number: int, mean: float, **fields: Any) -> str:
+    """The run of one day, with a mean of `right` over 4 of 5 examples, and outputs: 4 answered, 1 failed."""
+    identity = f"exp-{number:02}"
+    given = {"name": "bot", "target": "bot", "run_group": f"group-{number:02}", "n_examples": 5, "repetitions": 1}
+    row = make_row("experiments", **{**given, "state": "completed", "tags": [], "dataset_name": "questions", **fields})
+    row = replace(row, experiment_id=identity, started_at=START + timedelta(days=number))
+    store.publish("experiments", identity, [row])
+    of = {"experiment_id": identity, "confidence_level": 0.95, "n_examples": 4, "evaluator_version": "v1"}
+    means = {"right": mean, "latency": 0.25}
+    rows = [
+        make_row("estimates", estimate_id=f"{identity}-{name}", metric=name, mean=one, **of)
+        for name, one in means.items()
+    ]
+    rows[0] = replace(rows[0], ci_low=mean - 0.1, ci_high=mean + 0.1)
+    store.publish("estimates", identity, rows)
+    store.publish(
+        "outputs",
+        identity,
+        [
+            make_row(
+                "outputs", run_id=derived_id(identity, one), experiment_id=identity, example_id=f"q{one}", status=status
+            )
+            for one, status in enumerate(["ok"] * 4 + ["failed"])
+        ],
+    )
+    return identity
+
+
+def page(store: Store, **values: str | list[str]) -> tuple[Page, Seen]:
+    given = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
+    made = experiments_page(Site(store=store, links=Links()), Query(given))
+    return made, seen(str(made.body))
+
+
+def listed(shown: Seen) -> list[str]:
+    return [address for _, address in shown.links if address.startswith("/experiments/exp-")]
+
+
+@pytest.fixture
+def three(store: Store) -> Store:
+    """Three runs of one name; the second ran beside a baseline and was decided, the third has another evaluator."""
+    experiment(store, 0, 0.5)
+    experiment(store, 1, 0.75, tags=["nightly", "a b"], dataset_name="others", cost_usd=1.5)
+    experiment(store, 2, 0.25, name="<script>alert(1)</script>", tags=["nightly"], cost_usd=None)
+    verdict = make_row(
+        "verdicts",
+        verdict_id="v",
+        run_group="group-01",
+        metric="right",
+        candidate_experiment_id="exp-01",
+        baseline_experiment_id="exp-00",
+        difference=0.25,
+        ci_low=0.125,
+        ci_high=0.375,
+        conclusion="better",
+    )
+    store.publish("verdicts", "group-01", [verdict])
+    for number, conclusion in enumerate(("FAIL", "PASS")):
+        decision = make_row("decisions", decision_id=f"dec-{number}", gate="release", candidate_experiment_id="exp-01")
+        at = START + timedelta(days=10 + number)
+        store.publish("decisions", f"dec-{number}", [replace(decision, conclusion=conclusion, decided_at=at)])
+    return store
+
+
+def test_the_newest_come_first_with_means_progress_and_the_newest_decision(three: Store) -> None:
+    made, shown = page(three)
+    assert listed(shown) == ["/experiments/exp-02", "/experiments/exp-01", "/experiments/exp-00"]
+    assert made.refresh_s is None
+    _, _, (_, _, name, state, metrics, _trend, gate, cost, latency, dataset, started), _ = shown.rows
+    assert (name, state) == ("bot nightly a b", "completed 4/5 answered, 1 failed")
+    assert (metrics, gate, cost, latency) == ("right 0.750 4 of 5", "PASS", "1.5000 USD", "0.25 s")
+    assert (dataset, started) == ("others", "2026-01-02")
+    assert shown.rows[1][7] == "unknown", "a cost that is not known is not 0"
+    assert "<script>alert" not in made.body
+
+
+def test_a_chosen_metric_has_its_interval_difference_and_verdict(three: Store) -> None:
+    made, shown = page(three, metric="right")
+    head, _, second, first = shown.rows
+    assert head[4:8] == ["right", "Interval", "Difference", "Verdict"]
+    assert second[4:8] == ["0.750 4 of 5 examples", "", "+0.25 [+0.12, +0.38] against bot", "better"]
+    assert first[4:8] == ["0.500 4 of 5 examples", "", "-", "-"]
+    assert made.body.count('class="chart whisker') == 3
+    assert "right in the last 2 runs of bot: from 0.500 to 0.750" in made.body
+
+
+def test_without_a_baseline_the_difference_is_from_the_previous_run_of_the_same_evaluator(store: Store) -> None:
+    for number, mean in enumerate((0.5, 0.75, 0.25)):
+        experiment(store, number, mean)
+    (changed,) = [row for row in store.read("estimates", "exp-02") if row.metric == "right"]
+    store.publish("estimates", "exp-02", [replace(changed, evaluator_version="v2")])
+    _, shown = page(store, metric="right")
+    assert [row[6:8] for row in shown.rows[1:]] == [
+        ["-", "-"],
+        ["+0.250 from the previous run", "not tested"],
+        ["-", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({"q": "SCRIPT"}, ["exp-02"]),
+        ({"q": "exp-02"}, ["exp-02"]),
+        ({"dataset": "others"}, ["exp-01"]),
+        ({"tag": "nightly"}, ["exp-02", "exp-01"]),
+        ({"tag": ["nightly", "a b"]}, ["exp-01"]),
+        ({"state": "completed", "since": "2026-01-02"}, ["exp-02", "exp-01"]),
+        ({"state": "interrupted"}, []),
+        ({"conclusion": "PASS"}, ["exp-01"]),
+        ({"conclusion": "FAIL"}, []),
+    ],
+)
+def test_filters(three: Store, values: dict[str, Any], wanted: list[str]) -> None:
+    _, shown = page(three, **values)
+    assert listed(shown) == [f"/experiments/{one}" for one in wanted]
+    assert ("No experiment matches." in shown.text) == (not wanted)
+
+
+def test_tags_are_chips_that_add_and_remove_themselves(three: Store) -> None:
+    _, shown = page(three, tag="nightly", q="b")
+    chips = {
+        text: parse_qs(urlsplit(address).query)
+        for text, address in shown.links
+        if "tag=" in address or text.startswith("nightly")
+    }
+    assert chips == {"nightly 2": {"q": ["b"]}, "a b 1": {"q": ["b"], "tag": ["nightly", "a b"]}}
+
+
+@pytest.mark.parametrize(
+    "values", [{"since": "soon"}, {"state": "x"}, {"metric": "x"}, {"page": "0"}, {"conclusion": "?"}]
+)
+def test_wrong_parameters_are_named(three: Store, values: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=f"^{next(iter(values))}: got "):
+        page(three, **values)
+
+
+def test_long_lists_have_pages(store: Store) -> None:
+    for number in range(IN_PAGE + 1):
+        row = make_row("experiments", experiment_id=f"exp-{number:02}", started_at=START + timedelta(days=number))
+        store.publish("experiments", row.experiment_id, [row])
+    _, first = page(store)
+    _, second = page(store, page="2")
+    assert (len(listed(first)), listed(second)) == (IN_PAGE, ["/experiments/exp-00"])
+    assert f"{IN_PAGE + 1} experiments" in first.text
+    assert ("next", "/experiments?page=2") in first.links
+
+
+def test_an_empty_store_says_how_to_begin(store: Store) -> None:
+    _, shown = page(store)
+    assert "no experiments in the store" in shown.text
+    assert "evalflows run SPEC" in shown.text
+
+
+def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalflows.store.catalog.held_leases", lambda _: ["group-00"])
+    experiment(store, 0, 0.5, state="running")
+    made, shown = page(store)
+    assert made.refresh_s == 5
+    assert shown.rows[1][3] == "running 4/5 answered, 1 failed"
+
+
+def test_damaged_files_are_counted(three: Store) -> None:
+    Path(three.layout.sealed("estimates", "exp-01")).write_bytes(b"PAR1 PAR1")
+    _, shown = page(three)
+    assert "1 damaged file is left out" in shown.text
+    assert "/experiments/exp-00" in listed(shown)

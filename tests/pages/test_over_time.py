@@ -1,0 +1,105 @@
+"""Over time: a metric's means with intervals, breaks where versions changed, cost and latency."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from page_text import Seen, seen
+from store_rows import make_row
+
+from evalflows.pages.links import Links
+from evalflows.pages.over_time import over_time_page
+from evalflows.pages.page import Site
+from evalflows.pages.query import Query
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run(store: Store, number: int, mean: float | None, version: str = "e1", **fields: Any) -> None:
+    identity = f"exp-{number:02}"
+    given = {
+        "name": "bot",
+        "target": "bot",
+        "n_examples": 5,
+        "state": "completed",
+        "snapshot_id": "snap",
+        "target_version": "t1",
+    }
+    row = make_row("experiments", experiment_id=identity, **{**given, **fields})
+    store.publish("experiments", identity, [replace(row, started_at=START + timedelta(days=number))])
+    of = {"experiment_id": identity, "evaluator_version": version, "n_examples": 4, "confidence_level": 0.95}
+    means = {"right": mean, "latency": 0.25}
+    rows = [
+        make_row("estimates", estimate_id=f"{identity}-{name}", metric=name, mean=one, **of)
+        for name, one in means.items()
+    ]
+    if mean is not None:
+        rows[0] = replace(rows[0], ci_low=mean - 0.125, ci_high=mean + 0.125)
+    store.publish("estimates", identity, [one for one in rows if one.mean is not None])
+
+
+def page(store: Store, **values: str) -> tuple[str, Seen]:
+    query = Query({name: [value] for name, value in values.items()})
+    body = over_time_page(Site(store=store, links=Links()), query).body
+    return body, seen(str(body))
+
+
+@pytest.fixture
+def runs(store: Store) -> Store:
+    run(store, 0, 0.5, git_commit="abcdef0123", git_branch="main", cost_usd=1.5)
+    run(store, 1, 0.75)
+    run(store, 2, 0.25, version="e2")
+    run(store, 3, None, version="e2")
+    run(store, 4, 0.5, version="e2", target_version="t2", snapshot_id="other")
+    run(store, 5, 0.125, name="other", target="other")
+    return store
+
+
+def test_the_table_has_the_figures_of_the_chart_newest_first(runs: Store) -> None:
+    body, shown = page(runs)
+    rows = shown.rows[1:]
+    assert [row[0] for row in rows] == [f"2026-01-0{day} 00:00" for day in (5, 4, 3, 2, 1)]
+    assert [row[1] for row in rows] == ["0.500", "-", "0.250", "0.750", "0.500"]
+    assert rows[4][2:5] == ["0.375 to 0.625", "-", "4 of 5"]
+    assert (rows[4][6], rows[4][7], rows[4][8]) == ("abcdef01 main", "1.5000", "0.250")
+    assert rows[3][3] == "+0.250"
+    assert rows[1][2] == "no value"
+    assert rows[1][4] == "0 of 5"
+    assert body.count('class="break"') == 3 * 2, "two changes, in three charts"
+
+
+def test_what_changed_is_named_and_makes_figures_not_comparable(runs: Store) -> None:
+    _, shown = page(runs)
+    newest, _, judged_anew, second, first = shown.rows[1:]
+    assert judged_anew[3] == "not comparable"
+    assert judged_anew[5] == "evaluator"
+    assert newest[5] == "target dataset"
+    assert (second[5], first[5]) == ("-", "-")
+
+
+def test_points_lead_to_experiments_and_runs_to_their_comparison(runs: Store) -> None:
+    _, shown = page(runs)
+    assert ("with the run before", "/compare?baseline=exp-00&candidate=exp-01") in shown.links
+    assert "/experiments/exp-04" in {address for _, address in shown.links}
+
+
+def test_a_line_and_a_metric_are_chosen(runs: Store) -> None:
+    _, shown = page(runs, name="other", target="other", metric="latency")
+    assert [row[1] for row in shown.rows[1:]] == ["0.250"]
+    _, shown = page(runs, name="other", target="bot")
+    assert [row[1] for row in shown.rows[1:]] == ["0.125"], "the form keeps what was chosen before"
+
+
+@pytest.mark.parametrize("name", ["name", "target", "metric"])
+def test_what_no_experiment_has_is_named(runs: Store, name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name}: got 'x', wanted one of "):
+        page(runs, **{name: "x"})
+
+
+def test_stores_without_experiments_or_means(store: Store) -> None:
+    assert "evalflows run SPEC" in page(store)[1].text
+    store.publish("experiments", "exp-1", [make_row("experiments", experiment_id="exp-1", name="bot")])
+    assert "No run of bot has a mean yet." in page(store)[1].text

@@ -42,8 +42,8 @@ def report_on(what: Reported) -> str:
     parts = _parts(what)
     site = site_in_file(what.store, [part.address for part in parts])
     pages = [part.page(site, part.query) for part in parts]
-    is_one = not isinstance(what, ReportedExperiments) or len(pages) == 1
-    return report_html(pages[0].title if is_one else f"Report on {what.names}", pages, site)
+    title = f"Report on {what.names}" if isinstance(what, ReportedExperiments) and len(pages) > 1 else pages[0].title
+    return report_html(title, pages, site)
 
 
 def _parts(what: Reported) -> list[Part]:

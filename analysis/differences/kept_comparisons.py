@@ -8,6 +8,7 @@ from functools import cached_property
 
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.differences.stored_pairs import figures_between
+from evalflows.reports.change_queries import CHANGES
 from evalflows.reports.diff import ComparedFigures, ExperimentsDiff, diff_without_lists
 from evalflows.reports.example_changes import ComparedExperiments, ExampleChange
 from evalflows.reports.side_by_side import SharedExample, changes_of, shared_examples
@@ -33,7 +34,8 @@ class KeptComparison:
     @property
     def metrics(self) -> list[str]:
         """The metrics of which examples have changes: those of evaluators first."""
-        names = list(dict.fromkeys(one.metric for one in self.diff.counts))
+        counts = (one for one in self.diff.counts if any(getattr(one, change) for change in _WITH_VALUES))
+        names = list(dict.fromkeys(one.metric for one in counts))
         return sorted(names, key=lambda name: (name in MEASURES, name))
 
     @property
@@ -96,6 +98,8 @@ class KeptComparisons:
             while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
 
+
+_WITH_VALUES = [change for change in CHANGES if change != "not_applicable"]
 
 kept_comparisons = KeptComparisons()
 """Those of this process."""

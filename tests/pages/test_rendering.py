@@ -39,7 +39,7 @@ def test_a_text_is_escaped_wherever_it_is_shown(site: Site) -> None:
 
 
 def test_the_words_of_two_texts_are_escaped(site: Site) -> None:
-    pairs = [("equal", "<b>"), ("delete", "<i>"), ("insert", "<u>")]
+    pairs = [("same", "<b>"), ("removed", "<i>"), ("added", "<u>")]
     shown = from_text(site, "{{ parts.words(pairs) }}", pairs=pairs)
     assert "&lt;b&gt;<del>&lt;i&gt;</del><ins>&lt;u&gt;</ins>" in shown
 

@@ -58,7 +58,7 @@ class Seen(HTMLParser):
 
 def seen(html: str) -> Seen:
     page = Seen()
-    page.feed(html)
+    page.feed(str(html))  # what is added to Markup would be escaped
     return page
 
 

@@ -1,0 +1,115 @@
+"""A comparison is kept in the process for as long as the rows that it rests on are the same."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from answered import answered
+
+from evalflows.analysis.differences.kept_comparisons import KeptComparison, KeptComparisons
+from evalflows.store.leases.lease import leased
+from evalflows.store.parquet import Store
+from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, controls_batch, now
+
+DAY = date(2026, 1, 1)
+EXAMPLES = [f"q{place}" for place in range(5)]
+BASE, CANDIDATE = "exp-00-old", "exp-01-new"
+
+
+@pytest.fixture(autouse=True)
+def systems() -> None:
+    for place, name in enumerate(("old", "new")):
+        scores = {"right": {one: float(place) for one in EXAMPLES}}
+        answered(name, dict.fromkeys(EXAMPLES, name), scores, place=place)
+
+
+def asked(kept: KeptComparisons, day: date = DAY) -> KeptComparison:
+    return kept.get(Store(), BASE, [CANDIDATE], day)
+
+
+def test_what_did_not_change_is_not_made_again() -> None:
+    kept = KeptComparisons()
+    first = asked(kept)
+    answered("another", {"q0": "x"}, {"right": {"q0": 1.0}}, place=7)
+    assert asked(kept) is first
+    assert first.metrics == ["right", "length"]
+
+
+def test_names_say_how_long_ago_so_each_day_has_its_own() -> None:
+    kept = KeptComparisons()
+    assert asked(kept) is not asked(kept, date(2026, 1, 2))
+
+
+def add_score(store: Store) -> None:
+    row = store.read("scores", CANDIDATE)[0]
+    store.append("scores", CANDIDATE, "more", [replace(row, value=0.5, recorded_at=now())])
+
+
+def seal(store: Store) -> None:
+    store.seal(BASE, ("scores",))
+
+
+def validate_judge(store: Store) -> None:
+    batch = controls_batch("group of new")
+    row = CheckRow(
+        check_id="c", batch_id=batch, subject_kind="judge", subject_id="right", name="controls", passed=False
+    )
+    store.publish("checks", batch, [row])
+
+
+def approve(store: Store) -> None:
+    store.publish("baselines", "b", [BaselineRow(baseline_id="b", name="x", experiment_id=BASE, approved_by="me")])
+
+
+@pytest.mark.parametrize("change", [add_score, seal, validate_judge, approve])
+def test_rows_that_it_rests_on_make_it_anew(change: Callable[[Store], None]) -> None:
+    kept = KeptComparisons()
+    first = asked(kept)
+    change(Store())
+    again = asked(kept)
+    assert again is not first and asked(kept) is again
+
+
+def test_a_failed_validation_is_in_the_verdict_at_once() -> None:
+    kept = KeptComparisons()
+    asked(kept)
+    validate_judge(Store())
+    (found,) = (one for one in asked(kept).diff.results if one.metric == "right" and one.experiment_id == CANDIDATE)
+    assert found.reason_code == "judge_failed_validation"
+
+
+def test_nothing_is_kept_while_one_of_them_runs() -> None:
+    store, kept = Store(), KeptComparisons()
+    (row,) = store.read("experiments", CANDIDATE)
+    fields: dict[str, Any] = {name: getattr(row, name) for name in ExperimentRow.__slots__ if name != "recorded_at"}
+    store.append("experiments", CANDIDATE, "again", [ExperimentRow(**fields | {"state": "running"})])
+    with leased(store, row.run_group, "run", wait=False):
+        running = asked(kept)
+        assert running.is_running and asked(kept) is not running
+    ended = asked(kept)
+    assert not ended.is_running, "interrupted: nobody works on it"
+    assert asked(kept) is ended
+
+
+def test_the_oldest_give_way_when_there_are_too_many_changes() -> None:
+    kept = KeptComparisons(most_changes=7)
+    first = asked(kept)
+    first.changes(["right"])
+    assert first.size == 5
+    second = asked(kept, date(2026, 1, 2))
+    second.changes(["right"])
+    third = asked(kept, date(2026, 1, 3))
+    assert asked(kept, date(2026, 1, 2)) is second and asked(kept, date(2026, 1, 3)) is third
+    assert asked(kept) is not first
+
+
+def test_changes_are_read_once_and_by_metric() -> None:
+    one = asked(KeptComparisons())
+    (changes,) = one.changes(["right"])
+    assert {example: [change.gain for change in some] for example, some in changes.items()} == {
+        one: [1.0] for one in EXAMPLES
+    }
+    assert one.changes(["right"])[0] is changes
+    assert [example.example_id for example in one.examples] == EXAMPLES

@@ -1,0 +1,23 @@
+"""The state of some owners' files changes with their rows, and with nothing else."""
+
+from typing import Any
+
+from evalflows.store.parquet import Store
+from evalflows.store.queries.owner_states import owner_states
+
+
+def test_the_state_follows_the_rows_of_these_owners(store: Store, make: Any) -> None:
+    before = owner_states(store, ["exp-1"])
+    store.append("outputs", "exp-1", "p", [make("outputs", run_id="r1", experiment_id="exp-1")])
+    added = owner_states(store, ["exp-1"])
+    store.append("outputs", "exp-2", "p", [make("outputs", run_id="r2", experiment_id="exp-2")])
+    assert owner_states(store, ["exp-1"]) == added != before
+    store.seal("exp-1", ["outputs"])
+    assert owner_states(store, ["exp-1"]) != added
+
+
+def test_tables_count_as_a_whole(store: Store, make: Any) -> None:
+    before = owner_states(store, [], ["baselines"])
+    store.publish("baselines", "b", [make("baselines", baseline_id="b", experiment_id="exp-9")])
+    assert owner_states(store, [], ["baselines"]) != before
+    assert owner_states(store, []) == frozenset()

@@ -25,15 +25,15 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
     """
     with one_line_errors(verbose):
         from evalflows.dashboard.application import application
+        from evalflows.execution.server.addresses import noted_dashboard
         from evalflows.serving.http import listen, serve, url_of
         from evalflows.store.parquet import Store
 
         store = Store()
         with listen(host, port, has_token=bool(token)) as listener:
-            url = url_of(host, listener)
-            serve(
-                application(store, token or None), listener, lambda: _announce(url, store.layout.root), grace_s=GRACE_S
-            )
+            url, root = url_of(host, listener), store.layout.root
+            with noted_dashboard(root, url):
+                serve(application(store, token or None), listener, lambda: _announce(url, root), grace_s=GRACE_S)
 
 
 def _announce(url: str, root: str) -> None:

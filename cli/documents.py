@@ -19,7 +19,12 @@ FORMAT = click.option(
 
 def print_json(document: Any) -> None:
     """Print a document. Raise ValueError for a NaN in it."""
-    echo(json_text(document, indent=2, allow_nan=False))
+    echo(json_document(document), nl=False)
+
+
+def json_document(document: Any) -> str:
+    """Return a document as the text of a file. Raise ValueError for a NaN in it."""
+    return f"{json_text(document, indent=2, allow_nan=False)}\n"
 
 
 def stdout_for(form: str) -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import json_text, one_line
 from evalflows.store.existing import existing_store
 from evalflows.store.exports.relations import Exported
-from evalflows.store.exports.whole_files import whole_file
+from evalflows.store.exports.whole_files import write_whole
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.queries.preferences import preferences_of
@@ -42,7 +42,7 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
         if output is None:
             echo(lines, nl=False)
         else:
-            _write(Path(output), lines)
+            write_whole(Path(output), lines)
         echo(preferences.in_words, err=True)
 
 
@@ -122,8 +122,3 @@ def _report(place: str, exported: Sequence[Exported]) -> None:
     kind = "views" if any(one.rows is None for one in exported) else "tables"
     rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
     echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged"))
-
-
-def _write(target: Path, text: str) -> None:
-    with whole_file(target) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -1,13 +1,14 @@
 """Release gates: run them, explain their decisions, and approve baselines."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
 from rich.padding import Padding
 
+from evalflows.cli.ci_files import CiFiles, with_ci_files
 from evalflows.cli.documents import FORMAT, print_json, stdout_for
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
 from evalflows.cli.show import (
@@ -25,13 +26,12 @@ from evalflows.cli.show import (
 from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision
-from evalflows.reports.document import document
-from evalflows.reports.experiments_report import ExperimentsReport, experiments_report
+from evalflows.reports.gate_report import GateReport, gate_report
 from evalflows.reports.next_step import after_experiments
 from evalflows.reports.reproduce_decision import explained
 from evalflows.reports.results import results_against
 from evalflows.reports.worst_examples import worst_of
-from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError
 from evalflows.specs.safe_text import one_line
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
@@ -58,6 +58,7 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
 @WIDE
 @FORMAT
+@with_ci_files
 @VERBOSE_RUN
 def gate(
     spec: str,
@@ -68,6 +69,7 @@ def gate(
     wide: bool,
     form: str,
     verbose: bool,
+    **files: str | None,
 ) -> None:
     """Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.
 
@@ -81,12 +83,14 @@ def gate(
             loaded = change_experiment(
                 loaded, [f"gates.{n}.baseline={to_json(against)}" for n in range(len(loaded.gates))]
             )
-        store = Store()
+        ci_files, store = CiFiles.of(**files), Store()
         run_group = run_groups(store, find_experiments(store, group))[0] if group else None
-        _run_gate(loaded, run_group, verbose, wide=wide, form=form, path=spec)
+        _run_gate(loaded, run_group, verbose, wide=wide, form=form, path=spec, files=ci_files)
 
 
-def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, form: str, path: str) -> None:
+def _run_gate(
+    spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, form: str, path: str, files: CiFiles
+) -> None:
     from evalflows.cli.running import prepared
 
     failed = None
@@ -99,49 +103,43 @@ def _run_gate(spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide:
             decision_ids = run_flow(spec, group, watch)
         except (GateFailedError, IncompleteError) as error:
             decision_ids, failed = list(error.decisions), error
-    decisions = decisions_named(Store(), decision_ids)
-    _print_decided(decisions, calls_made() - before, wide=wide, form=form, path=path)
+    store = Store()
+    incomplete = str(failed) if isinstance(failed, IncompleteError) else None
+    decisions, made = decisions_named(store, decision_ids), calls_made() - before
+    report = gate_report(store, decisions, made, spec=path, incomplete=incomplete)
+    _print_decided(report, wide=wide, form=form)
+    undecided = [decision for decision in decisions if decision.conclusion != "PASS"]
+    _write_files(files, report, is_red=failed is not None or bool(undecided))
     if failed is not None:
         raise failed
-    if undecided := [decision for decision in decisions if decision.conclusion != "PASS"]:
+    if undecided:
         conclusions = "; ".join(f"{decision.title}: {decision.conclusion}" for decision in undecided)
         echo_error(conclusions)
         sys.exit(NOT_ENOUGH_EVIDENCE)
 
 
-def _print_decided(
-    decisions: Sequence[Decision], made: Mapping[str | None, int], *, wide: bool, form: str, path: str
-) -> None:
+def _write_files(files: CiFiles, report: GateReport, *, is_red: bool) -> None:
+    """Write the files for CI. If one cannot be written, a gate that did not pass keeps its exit code."""
+    try:
+        files.write(report)
+    except InputError as error:
+        if not is_red:
+            raise
+        echo_error(str(error))
+
+
+def _print_decided(report: GateReport, *, wide: bool, form: str) -> None:
     """Print each candidate against its baseline and the decisions on it, the worst examples, and what to do next."""
-    store, out = Store(), console()
-    reports = [_report_on(store, *pair, group) for pair, group in _by_pair(decisions).items()]
-    experiments = {one.experiment_id: one for report in reports for one in report.experiments}
-    calls_made = sum(made.get(identity, 0) for identity in experiments)
-    results = [result for report in reports for result in report.results]
-    command = after_experiments(store, results, decisions, spec=path)
+    out = console()
     if form == "json":
-        made_known = None if any(one.has_unrecorded for one in experiments.values()) else calls_made
-        print_json(document(reports, calls_made=made_known, next_command=command))
+        print_json(report.document)
         return
-    for report in reports:
-        print_experiments(report, wide=wide)
-        print_decisions(report.decisions)
-        print_worst(out, report.worst)
-    print_calls([*experiments.values()], calls_made)
-    print_next(out, command)
-
-
-def _report_on(store: Store, candidate: str, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
-    """The report of a candidate and its baseline, with these decisions on them."""
-    results = results_against(store, candidate, baseline, [decision.decision_id for decision in decisions])
-    return experiments_report(store, dict.fromkeys(one.experiment_id for one in results), results, decisions)
-
-
-def _by_pair(decisions: Sequence[Decision]) -> dict[tuple[str, str | None], list[Decision]]:
-    pairs: dict[tuple[str, str | None], list[Decision]] = {}
-    for decision in decisions:
-        pairs.setdefault((decision.candidate_experiment_id, decision.baseline_experiment_id), []).append(decision)
-    return pairs
+    for one in report.reports:
+        print_experiments(one, wide=wide)
+        print_decisions(one.decisions)
+        print_worst(out, one.worst)
+    print_calls(report.experiments, report.calls_made or 0)
+    print_next(out, report.next_command)
 
 
 def print_decisions(decisions: Sequence[Decision]) -> None:

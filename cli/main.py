@@ -16,6 +16,10 @@ COMMANDS = {
         "Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.",
     ),
     "diff": ("diff:diff", "Compare stored experiments with a BASELINE, on the metrics that they share."),
+    "report": (
+        "report:report",
+        "Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.",
+    ),
     "ls": ("show:ls", "List experiments and comparisons, newest first."),
     "dashboard": (
         "dashboard:dashboard",

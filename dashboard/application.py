@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from evalflows.dashboard.access import Access
 from evalflows.dashboard.given import Take, Taken, take_acknowledgement, take_label
+from evalflows.execution.server.addresses import prefect_ui
 from evalflows.pages.compare import compare_page
 from evalflows.pages.compare_example import compare_example_page
 from evalflows.pages.comparison import comparison_page
@@ -102,7 +103,7 @@ class _Shown:
         await answer(scope, receive, send)
 
     def _answer(self, request: Request) -> Response:
-        site = Site(store=self.store, links=Links())
+        site = _site(self.store)
         query = Query.of(request.query_params.multi_items(), request.path_params)
         try:
             page = self.page(site, query)
@@ -123,8 +124,14 @@ class _Absent:
     store: Store
 
     async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]  # ASGI
-        answer = _problem(Site(store=self.store, links=Links()), f"{scope['path']}: no such page", 404)
+        answer = _problem(
+            Site(store=self.store, links=Links(prefect_ui=prefect_ui())), f"{scope['path']}: no such page", 404
+        )
         await answer(scope, receive, send)
+
+
+def _site(store: Store) -> Site:
+    return Site(store=store, links=Links(prefect_ui=prefect_ui()))
 
 
 def _problem(site: Site, message: str, status: int) -> Response:

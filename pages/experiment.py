@@ -76,7 +76,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
     shown = [result for result in results if result.has_rows]
     metrics = [one.metric for one in shown if one.metric not in MEASURES and not is_pass_k(one.metric)]
     metrics = list(dict.fromkeys(metrics))
-    examples = _examples(store, query, row, [result.metric for result in shown])
+    examples = _examples(site, query, row, [result.metric for result in shown])
     chosen = {"q": examples.text, "metric": examples.metric, "show": examples.shown}
     body = render(
         "experiment.html",
@@ -97,23 +97,28 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         spec=json_text(from_json(row.spec), indent=2),
         versions=from_json(row.evaluators),
         address=site.links.experiment(identity),
-        paged=lambda page: f"{site.links.page('experiments', identity, **chosen, page=page)}#examples",
+        paged=lambda page: _with_anchor(site.links.page("experiments", identity, **chosen, page=page)),
     )
     is_running = report.experiments[0].state == "running"
     return Page(title=row.name, section="experiments", body=body, refresh_s=5 if is_running else None)
 
 
-def _examples(store: Store, query: Query, row: ExperimentRow, metrics: Sequence[str]) -> _Examples:
+def _with_anchor(address: str | None) -> str | None:
+    return address and f"{address}#examples"
+
+
+def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[str]) -> _Examples:
     """The page of examples that the address asks for."""
     metric, number, text = query.text("metric"), query.number("page"), query.text("q")
     shown = query.choice("show", get_args(Shown), "all")
     if metric is not None and metric not in metrics:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(dict.fromkeys(metrics)) or 'none'}")
+    store, in_page = site.store, site.in_page(IN_PAGE)
     higher = metric is None or is_higher_better(store, row.experiment_id, base_metric(metric))
     wanted = ItemFilter(metric=metric, higher_is_better=higher, shown=shown, text=text)
-    offset = IN_PAGE * (number - 1)
-    found = items_of(store, row.experiment_id, row.snapshot_id, wanted, limit=IN_PAGE, offset=offset)
-    last = -(-found.count // IN_PAGE)
+    offset = in_page * (number - 1)
+    found = items_of(store, row.experiment_id, row.snapshot_id, wanted, limit=in_page, offset=offset)
+    last = -(-found.count // in_page)
     return _Examples(found=found, metric=metric, shown=shown, text=text, number=number, last=last)
 
 

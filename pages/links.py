@@ -1,17 +1,25 @@
 """Where links lead: to pages of the dashboard, or nowhere in a report that stands alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 Value = str | int | Sequence[str] | None
 
 
 class Links:
-    """Links between the pages of a dashboard. Each method returns an address, or None where there is no such page."""
+    """Links between the pages of a dashboard. Each method returns an address, or None where there is no such page.
+
+    Args:
+        base: What addresses begin with, such as `http://127.0.0.1:4280`, for links from elsewhere.
+        prefect_ui: The address of Prefect's UI; None if it is not known.
+    """
+
+    def __init__(self, base: str = "", prefect_ui: str | None = None) -> None:
+        self._base, self._prefect_ui = base, prefect_ui
 
     def page(self, *parts: str, **query: Value) -> str | None:
         """Return the address of a page: `page("experiments", identity)`; without a query's empty values."""
-        path = "/" + "/".join(quote(part, safe="") for part in parts)
+        path = f"{self._base}/" + "/".join(quote(part, safe="") for part in parts)
         return f"{path}?{text}" if (text := query_text(**query)) else path
 
     def experiment(self, identity: str) -> str | None:
@@ -42,12 +50,34 @@ class Links:
     def incident(self, identity: str) -> str | None:
         return self.page("production", "incidents", identity)
 
+    def flow_run(self, identity: str | None) -> str | None:
+        """Return the address of a flow run in Prefect's UI; None if one of them is not known."""
+        if self._prefect_ui is None or identity is None:
+            return None
+        return f"{self._prefect_ui}/runs/flow-run/{quote(identity, safe='')}"
+
 
 class NoLinks(Links):
     """The links of a report that is one file: none."""
 
     def page(self, *parts: str, **query: Value) -> str | None:
         return None
+
+
+class FileLinks(NoLinks):
+    """The links of a report of several pages in one file: to the pages in it, by anchors.
+
+    Args:
+        anchors: The anchor of each page in the file, by its address in the dashboard.
+    """
+
+    def __init__(self, anchors: Mapping[str, str]) -> None:
+        super().__init__()
+        self._anchors = anchors
+
+    def page(self, *parts: str, **query: Value) -> str | None:
+        anchor = self._anchors.get(Links().page(*parts, **query) or "")
+        return None if anchor is None else f"#{anchor}"
 
 
 def query_text(**query: Value) -> str:

@@ -108,7 +108,7 @@ def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping
         text=query.text("q"),
     )
     number, address = query.number("page"), _address(site, row, choice)
-    listed = pair_list(site.store, row, choice, page=number, in_page=IN_PAGE)
+    listed = pair_list(site.store, row, choice, page=number, in_page=site.in_page(IN_PAGE))
     return {
         "metrics": metrics,
         "splits": splits,
@@ -116,7 +116,7 @@ def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping
         "pairs": listed,
         "kind_names": kind_names(names),
         "number": number,
-        "last": max(1, -(-listed.n_chosen // IN_PAGE)),
+        "last": max(1, -(-listed.n_chosen // site.in_page(IN_PAGE))),
         "chosen_systems": {"system": query.text("system"), "against": query.text("against")},
         "address": address,
         "page_address": lambda page: address(page=page),

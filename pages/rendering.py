@@ -1,7 +1,11 @@
 """Jinja templates. Every text is escaped for HTML, and its control and bidi characters are shown as escapes."""
 
+import base64
 import hashlib
+from collections.abc import Sequence
+from datetime import UTC
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +54,19 @@ def whole_page(page: Page, site: Site) -> str:
     )
 
 
+def anchor_of(number: int) -> str:
+    """Return the anchor of a page in a report of several, counted from 0."""
+    return f"part-{number + 1}"
+
+
+def one_file(title: str, pages: Sequence[Page], site: Site) -> str:
+    """Return pages as one HTML file that needs no other: its style is in it, and it has no script."""
+    style = (STATIC / "style.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    made = f"{site.now.astimezone(UTC):%Y-%m-%d %H:%M} UTC by evalflows {version('evalflows')}"
+    return render("report.html", site, title=title, pages=pages, made=made, style=Markup(style), digest=digest)
+
+
 @cache
 def versioned(name: str) -> str:
     """Return the address of a static file, which changes with its content so that browsers may keep it."""
@@ -77,7 +94,7 @@ def _environment() -> Environment:
         "shown_text": shown_text,
         "conclusion": conclusion_text,
     }
-    environment.globals |= {"missing": MISSING} | {drawn.__name__: drawn for drawn in CHARTS}
+    environment.globals |= {"missing": MISSING, "anchor_of": anchor_of} | {drawn.__name__: drawn for drawn in CHARTS}
     return environment
 
 

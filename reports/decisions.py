@@ -34,6 +34,7 @@ class Decision:
     decided_at: datetime
     evalflows_version: str
     git_commit: str | None
+    flow_run_id: str | None
     reasons: Any  # JSON
     comparability: Any
     policy: Any

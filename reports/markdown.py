@@ -1,52 +1,9 @@
-"""Markdown pages and tables for Prefect's artifacts."""
+"""Texts, code, tables and references in Markdown: what comes from outside is shown as it is."""
 
 import re
 from collections.abc import Iterable, Sequence
 
-from evalflows.reports.results import Result
 from evalflows.specs.safe_text import joined, one_line
-
-
-def markdown(run_group: str, results: Sequence[Result], summary: Sequence[str], links: Sequence[str]) -> str:
-    """Return the page of a run group: its summary, a table of every metric and system, and `links` in Markdown."""
-    header = (
-        "system",
-        "metric",
-        "mean",
-        "interval",
-        "difference",
-        "p",
-        "p adjusted",
-        "verdict",
-        "cost (USD)",
-        "missing",
-        "n",
-    )
-    table = markdown_table(header, [_cells(result) for result in results if result.is_worth_showing])
-    return "\n\n".join(
-        [
-            "\n".join(f"- {escaped(sentence)}" for sentence in summary),
-            table,
-            "\n".join(f"- {link}" for link in links),
-            f"In the shell: {code(f'evalflows show {run_group}')}",
-        ]
-    )
-
-
-def _cells(result: Result) -> list[str]:
-    return [
-        result.target,
-        result.metric,
-        result.mean_text,
-        result.interval_text,
-        result.difference_text,
-        result.p_text,
-        result.p_adjusted_text,
-        result.verdict_text,
-        result.cost_text,
-        str(result.missing),
-        result.scored_text,
-    ]
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -71,6 +28,12 @@ def code(text: str) -> str:
     longest = max(map(len, re.findall("`+", line)), default=0)
     ticks, space = "`" * (longest + 1), " " if longest or line.strip() != line else ""
     return f"{ticks}{space}{line}{space}{ticks}"
+
+
+def where_shown(command: str, address: str | None) -> str:
+    """Say which command shows something in the shell, and where it is in the dashboard, if that is known."""
+    browser = code("evalflows dashboard") if address is None else f"[its page]({address})"
+    return f"In the shell: {code(command)}; in a browser: {browser}"
 
 
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")

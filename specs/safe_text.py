@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-_SPOOFING = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-"""Controls of the text's direction, line and paragraph separators, and surrogates, which cannot be encoded."""
+_SPOOFING = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
+"""Controls of the text's direction, line and paragraph separators, surrogates, which cannot be encoded, and two
+characters that XML forbids."""
 
 _ACTIVE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_SPOOFING}]")
 _ACTIVE_OR_BREAK = re.compile(rf"[\x00-\x1f\x7f-\x9f{_SPOOFING}]")

@@ -1,16 +1,15 @@
 """Announce gate decisions: an event for automations, a page in Prefect's UI, and a failed flow run on FAIL."""
 
-from collections.abc import Sequence
-
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from evalflows.reports.decisions import Decision, decisions_named
-from evalflows.reports.markdown import code, escaped, markdown_table
+from evalflows.reports.markdown_pages import decisions_page
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.store.parquet import Store
+from evalflows.tasks.dashboard import links_to_dashboard
 
 EVENT = "evalflows.gate.decided"
 
@@ -18,14 +17,17 @@ EVENT = "evalflows.gate.decided"
 @task(cache_policy=NO_CACHE, persist_result=False)
 def announce(decisions: list[str]) -> None:
     """Emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
-    rows = decisions_named(Store(), decisions)
+    store = Store()
+    rows, dashboard = decisions_named(store, decisions), links_to_dashboard(store)
     for row in rows:
         emit_event(
             event=EVENT,
             resource={"prefect.resource.id": f"evalflows.gate.{row.gate}", "prefect.resource.name": row.gate},
             payload=payload(row),
         )
-    create_markdown_artifact(key="decision", markdown=page(rows), description="Gate decisions")
+    create_markdown_artifact(
+        key="decision", markdown=decisions_page(rows, dashboard.page), description="Gate decisions"
+    )
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -52,16 +54,3 @@ def payload(decision: Decision) -> dict[str, object]:
         "broken": [rule["metric"] for rule in decision.rules if rule["outcome"] == "broken"],
         "open": [rule["metric"] for rule in decision.rules if rule["outcome"] == "open"],
     }
-
-
-def page(decisions: Sequence[Decision]) -> str:
-    """Return the decisions as markdown: each with its rule results, and its notes on what else differed."""
-    parts = []
-    for decision in decisions:
-        rules = [(rule["outcome"], rule["rule"].replace("_", " "), rule["text"]) for rule in decision.rules]
-        table = markdown_table(("", "rule", ""), rules)
-        notes = "\n".join(f"- {escaped(note)}" for note in decision.notes)
-        heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
-        command = code(f"evalflows explain {decision.decision_id}")
-        parts.append("\n\n".join(part for part in (heading, table, notes, command) if part))
-    return "\n\n".join(parts)

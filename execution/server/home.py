@@ -40,6 +40,11 @@ class Server:
         return f"{self.ui}/api"
 
 
+def home_root() -> Path:
+    """Return the folder in EVALFLOWS_HOME, else ~/.evalflows."""
+    return Path(os.environ.get("EVALFLOWS_HOME") or Path.home() / ".evalflows").absolute()
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """Paths in the server's folder. Each Prefect version has its own, since its database fits no other."""
@@ -49,8 +54,7 @@ class Home:
     @classmethod
     def here(cls) -> "Home":
         """Return the folder in EVALFLOWS_HOME, else in ~/.evalflows."""
-        root = os.environ.get("EVALFLOWS_HOME") or Path.home() / ".evalflows"
-        return cls(Path(root).absolute() / f"prefect-{version('prefect')}")
+        return cls(home_root() / f"prefect-{version('prefect')}")
 
     @property
     def database(self) -> Path:

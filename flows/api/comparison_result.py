@@ -12,12 +12,14 @@ from evalflows.store.records import ComparisonSetRow
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalflows.pages.notebook import Plot
+
 
 class ComparativeResult:
     """A finished comparison. Iterates over its pairs as mappings, by metric, then in the dataset's order."""
 
     def __init__(self, comparison_id: str) -> None:
-        store = Store()
+        self._store = store = Store()
         (row,) = store.read("comparison_sets", comparison_id)
         self._row: ComparisonSetRow = row
         self._pairs = ask_arrow(store, _PAIRS, [comparison_id]).to_pylist()
@@ -30,6 +32,18 @@ class ComparativeResult:
     def __str__(self) -> str:
         """The comparison's name and its summary, one sentence per line."""
         return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
+
+    def _repr_html_(self) -> str:
+        """The table of win rates with verdicts, for notebooks."""
+        from evalflows.pages.notebook import shown, win_rates_table  # late: only notebooks need templates
+
+        return shown(lambda: win_rates_table(self._store, f"{self.name} ({self.comparison_id})", self.report))
+
+    def plot(self) -> "Plot":
+        """Draw each win rate with its interval; notebooks show it, and `str` gives the SVG."""
+        from evalflows.pages.notebook import plot_of_win_rates
+
+        return plot_of_win_rates(f"Win rates of {self.name}", self.report)
 
     @property
     def comparison_id(self) -> str:

@@ -17,6 +17,8 @@ from evalflows.store.parquet import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evalflows.pages.notebook import Plot
+
 
 class DiffResult:
     """Candidates against a baseline. `report` has everything that `evalflows diff` prints."""
@@ -35,6 +37,23 @@ class DiffResult:
     def __str__(self) -> str:
         """What the verdicts are, and what else differs, one sentence per line."""
         return "\n".join([*self.report.sentences, *notes_of(self.report)])
+
+    def _repr_html_(self) -> str:
+        """The table of metrics with differences and verdicts, for notebooks."""
+        from evalflows.pages.notebook import results_table, shown  # late: only notebooks need templates
+
+        notes = [*self.report.sentences, *notes_of(self.report)]
+        return shown(lambda: results_table(self._store, self._title, self.report.results, notes))
+
+    def plot(self) -> "Plot":
+        """Draw the difference of each metric with its interval; notebooks show it, and `str` gives the SVG."""
+        from evalflows.pages.notebook import plot_of_differences
+
+        return plot_of_differences(self._title, self.report.results)
+
+    @property
+    def _title(self) -> str:
+        return f"{', '.join(one.name for one in self.report.candidates)} against {self.report.baseline.name}"
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row per metric and candidate: the means of both sides, the difference, p-values, verdict and counts."""

@@ -5,14 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflows.reports.results import Result, results_of, sentences
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow
 from evalflows.store.snapshots import load_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
+    from markupsafe import Markup
 
     from evalflows.flows.api.diff_result import DiffResult
+    from evalflows.pages.notebook import Plot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ class ExperimentResult:
     """A finished experiment. Iterates over its runs by repetition, in the dataset's order."""
 
     def __init__(self, experiment_id: str) -> None:
-        store = Store()
+        self._store = store = Store()
         (row,) = store.read("experiments", experiment_id)
         self._row: ExperimentRow = row
         self._examples = load_snapshot(store, row.snapshot_id)
@@ -40,6 +43,25 @@ class ExperimentResult:
     def __repr__(self) -> str:
         metrics = ", ".join(sorted({score.metric for scores in self._scores.values() for score in scores}))
         return f"ExperimentResult({self.experiment_name!r}, {self.experiment_id}, {len(self)} runs: {metrics})"
+
+    def _repr_html_(self) -> str:
+        """The table of metrics with verdicts, for notebooks."""
+        from evalflows.pages.notebook import results_table, shown  # late: only notebooks need templates
+
+        def made() -> "Markup":
+            results = self._results()
+            return results_table(self._store, f"{self!r}, {self._row.state}", results, sentences(results))
+
+        return shown(made)
+
+    def plot(self) -> "Plot":
+        """Draw the mean of each metric with its interval; notebooks show it, and `str` gives the SVG."""
+        from evalflows.pages.notebook import plot_of_means
+
+        return plot_of_means(f"Means of {self.experiment_name}", self._results())
+
+    def _results(self) -> list[Result]:
+        return results_of(self._store, [self.experiment_id])
 
     @property
     def experiment_id(self) -> str:
@@ -85,10 +107,16 @@ class ExperimentResult:
         return diff(baseline, self, where=where)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row per run: example, inputs.*, outputs.*, reference.*, score.*, status, error, latency and cost."""
+        """One row per run, by repetition, in the dataset's order; a missing value is NaN or None.
+
+        Columns: example_id, repetition, inputs.*, outputs.*, reference.*; for each metric score.*, and comment.* and
+        score_error.* if any run has them; status, error, latency_s and cost_usd of the answer.
+        """
         import pandas as pd
 
-        return pd.DataFrame([_flat(item) for item in self])
+        rows = [_flat(item) for item in self]
+        columns = sorted(dict.fromkeys(name for row in rows for name in row), key=_place)
+        return pd.DataFrame([{name: row.get(name) for name in columns} for row in rows], columns=columns)
 
 
 def _flat(item: ItemOutcome) -> dict[str, Any]:
@@ -99,6 +127,24 @@ def _flat(item: ItemOutcome) -> dict[str, Any]:
         ("reference", item.example.reference_outputs),
     ):
         columns |= {f"{prefix}.{name}": value for name, value in json.loads(text or "{}").items()}
-    columns |= {f"score.{s.metric}": s.value if s.value is not None else s.label for s in item.scores if s.turn is None}
-    names = ("status", "error", "latency_s", "cost_usd")
-    return columns | {name: getattr(item.output, name) for name in names}
+    for score in item.scores:
+        if score.turn is None:
+            columns |= _of_score(score)
+    return columns | {name: getattr(item.output, name) for name in _OF_ANSWER}
+
+
+def _of_score(score: ScoreRow) -> dict[str, Any]:
+    said = {"comment": score.comment, "score_error": score.error}
+    columns = {f"{prefix}.{score.metric}": text for prefix, text in said.items() if text}
+    return {f"score.{score.metric}": score.value if score.value is not None else score.label, **columns}
+
+
+_PREFIXES = ("example_id", "repetition", "inputs", "outputs", "reference", "score", "comment", "score_error")
+_OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
+
+
+def _place(column: str) -> int:
+    """Return where a column stands; columns of one place keep the order in which they appear."""
+    if column in _OF_ANSWER:
+        return len(_PREFIXES) + _OF_ANSWER.index(column)
+    return _PREFIXES.index(column.partition(".")[0])

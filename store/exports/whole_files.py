@@ -28,6 +28,12 @@ def whole_file(target: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def write_whole(target: Path, text: str) -> None:
+    """Write a text file, whole or not at all. Raise InputError if it cannot be written."""
+    with whole_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

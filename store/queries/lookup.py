@@ -116,13 +116,23 @@ def is_comparison(store: Store, reference: str) -> bool:
     """Return whether a reference means a comparison: an id, a prefix of one, or a name that no experiment has."""
     if reference.startswith("cmp-"):
         return True
-    experiments = """select count(*) from source.experiments
-                     where ? in (experiment_id, run_group, name, spec ->> 'name')"""
-    comparisons = "select count(*) from source.comparison_sets where name = ?"
-    is_experiment, is_comparison_name = (
-        bool(store.query(query, [reference])[0][0]) for query in (experiments, comparisons)
-    )
-    return is_comparison_name and not is_experiment
+    return _has(store, "comparison_sets where name = ?", reference) and not _has(store, _NAMED, reference)
+
+
+def is_decision(store: Store, reference: str) -> bool:
+    """Return whether a reference means a decision: an id, a prefix of one, or the name of a gate that no experiment
+    has."""
+    if reference.startswith("dec-"):
+        return True
+    return _has(store, "decisions where gate = ?", reference) and not _has(store, _NAMED, reference)
+
+
+_NAMED = "experiments where ? in (experiment_id, run_group, name, spec ->> 'name')"
+
+
+def _has(store: Store, rows: str, reference: str) -> bool:
+    """Whether there are such rows, of a table below `source`."""
+    return bool(store.query(f"select count(*) from source.{rows}", [reference])[0][0])
 
 
 def comparison_beside(store: Store, experiments: Sequence[str]) -> str | None:

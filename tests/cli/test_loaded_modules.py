@@ -38,6 +38,7 @@ NEEDED: dict[str, set[str]] = {
     "sql": STORE,
     "sql select\t1": STORE,
     "explain release": STORE,
+    "report release --format md": STORE,
     "dataset ls": STORE,
     "baseline ls": STORE,
     "labels ls": STORE,

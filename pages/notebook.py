@@ -1,0 +1,139 @@
+"""How results show themselves in a notebook: tables with verdicts, and plots. Self-contained, and without script."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from evalflows.pages.charts import domain
+from evalflows.pages.charts.forest import Estimate, forest
+from evalflows.pages.links import NoLinks
+from evalflows.pages.page import Site
+from evalflows.pages.rendering import render
+from evalflows.reports.comparison import ComparisonReport
+from evalflows.reports.results import Result
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.safe_text import escaped
+from evalflows.store.parquet import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing that notebooks show. `str` gives the SVG, for a file."""
+
+    svg: Markup
+    title: str
+
+    def __str__(self) -> str:
+        return str(self.svg)
+
+    def __repr__(self) -> str:
+        return f"Plot({escaped(self.title)!r})"
+
+    def _repr_svg_(self) -> str:
+        return str(self.svg)
+
+    def _repr_html_(self) -> str:
+        return str(self.svg)
+
+
+def shown(make: Callable[[], Markup]) -> str:
+    """Return the HTML of a result; if the store cannot be read, a line that says why."""
+    try:
+        return str(make())
+    except (InputError, StorageError) as error:
+        return str(Markup("<p><b>evalflows:</b> {}</p>").format(escaped(str(error))))
+
+
+def results_table(store: Store, title: str, results: Sequence[Result], notes: Sequence[str]) -> Markup:
+    """Return a table of metrics, with differences and verdicts if they are compared with a baseline."""
+    worth = [result for result in results if result.has_rows]
+    return render(
+        "notebook_results.html",
+        _site(store),
+        title=title,
+        results=worth,
+        notes=notes,
+        has_systems=len({result.experiment_id for result in worth}) > 1,
+        is_compared=any(result.baseline for result in worth),
+    )
+
+
+def win_rates_table(store: Store, title: str, report: ComparisonReport) -> Markup:
+    """Return a table of win rates with verdicts."""
+    return render("notebook_win_rates.html", _site(store), title=title, report=report)
+
+
+def plot_of_means(title: str, results: Sequence[Result]) -> Plot:
+    """Draw the mean of each metric with its interval; means of one metric share their scale.
+
+    Metrics of evaluators from 0 to 1 are drawn from 0 to 1.
+    """
+    drawn = [result for result in results if result.is_worth_showing and result.mean is not None]
+    scales = {one.metric: _scale([other for other in drawn if other.metric == one.metric]) for one in drawn}
+    has_systems = len({one.experiment_id for one in drawn}) > 1
+    estimates = [
+        Estimate(
+            label=f"{one.metric} · {one.target}" if has_systems else one.metric,
+            value=one.mean,
+            low=one.ci_low,
+            high=one.ci_high,
+            scale=scales[one.metric],
+            text=f"{one.mean_text} {one.interval_text}".strip(),
+        )
+        for one in drawn
+    ]
+    return Plot(forest(estimates, title), title)
+
+
+def plot_of_differences(title: str, results: Sequence[Result]) -> Plot:
+    """Draw the difference of each metric from the baseline with its interval; the mark is no difference."""
+    drawn = [result for result in results if result.difference is not None]
+    estimates = [
+        Estimate(
+            label=f"{one.metric} · {one.target}",
+            value=one.difference,
+            low=one.difference_low,
+            high=one.difference_high,
+            scale=domain([one.difference, one.difference_low, one.difference_high, 0.0]),
+            text=" ".join(filter(None, [one.difference_text, one.verdict_text])),
+            mark=0.0,
+            kind=_colour(one.conclusion),
+        )
+        for one in drawn
+    ]
+    return Plot(forest(estimates, title), title)
+
+
+def plot_of_win_rates(title: str, report: ComparisonReport) -> Plot:
+    """Draw each win rate with its interval; the mark is 50 %."""
+    estimates = [
+        Estimate(
+            label=f"{one.metric} · {one.candidate} against {one.baseline}",
+            value=one.win_rate,
+            low=one.win_rate_low,
+            high=one.win_rate_high,
+            scale=(0.0, 1.0),
+            text=" ".join(filter(None, [one.rate_text, one.verdict_text])),
+            mark=0.5,
+            kind=_colour(one.conclusion),
+        )
+        for one in report.win_rates
+        if one.is_overall and one.win_rate is not None
+    ]
+    return Plot(forest(estimates, title), title)
+
+
+def _scale(results: Sequence[Result]) -> tuple[float, float]:
+    ends = [end for one in results for end in (one.mean, one.ci_low, one.ci_high) if end is not None]
+    is_share = results[0].metric not in MEASURES and min(ends) >= 0 and max(ends) <= 1
+    return (0.0, 1.0) if is_share else domain(ends)
+
+
+def _colour(conclusion: str | None) -> str:
+    return conclusion if conclusion in ("better", "worse") else ""
+
+
+def _site(store: Store) -> Site:
+    return Site(store=store, links=NoLinks())

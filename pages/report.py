@@ -1,0 +1,94 @@
+"""Reports that can be sent: pages of the dashboard in one HTML file, with links between them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from evalflows.pages.compare import compare_page
+from evalflows.pages.comparison import comparison_page
+from evalflows.pages.decision import decision_page
+from evalflows.pages.experiment import experiment_page
+from evalflows.pages.links import FileLinks, Links
+from evalflows.pages.page import Page, Site
+from evalflows.pages.query import Query
+from evalflows.pages.rendering import anchor_of, one_file
+from evalflows.reports.decisions import Decision
+from evalflows.reports.results import results_of
+from evalflows.reports.sendable import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
+from evalflows.store.parquet import Store
+
+MOST_ROWS = 500
+"""Rows of each list in a report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A page of the dashboard that becomes part of a report."""
+
+    address: str | None  # in the dashboard
+    page: Callable[[Site, Query], Page]
+    query: Query
+
+
+def report_html(title: str, pages: Sequence[Page], site: Site) -> str:
+    """Return one HTML file with these pages below each other, and a table of contents if there are several.
+
+    The file needs no other and no network. Render the pages with NoLinks, or with the links of `site_in_file`.
+    """
+    return one_file(title, pages, site)
+
+
+def report_on(what: Reported) -> str:
+    """Return the report of what `evalflows report` was asked about."""
+    parts = _parts(what)
+    site = site_in_file(what.store, [part.address for part in parts])
+    pages = [part.page(site, part.query) for part in parts]
+    title = f"Report on {what.names}" if isinstance(what, ReportedExperiments) and len(pages) > 1 else pages[0].title
+    return report_html(title, pages, site)
+
+
+def _parts(what: Reported) -> list[Part]:
+    match what:
+        case ReportedComparison():
+            return [_part(Links().comparison(what.identity), comparison_page, id=what.identity)]
+        case ReportedDecision():
+            baseline, candidate = what.decision.baseline_experiment_id, what.decision.candidate_experiment_id
+            compared = [] if baseline is None else [_compare(baseline, [candidate])]
+            return [_decision(what.decision), *compared, _experiment(candidate)]
+        case ReportedExperiments():
+            decided = map(_decision, what.decisions)
+            return [*decided, *_comparisons(what), *map(_experiment, what.identities)]
+
+
+def _comparisons(what: ReportedExperiments) -> list[Part]:
+    """Return the comparisons of experiments with the baselines of their run."""
+    results = results_of(what.store, what.identities)
+    baselines = {result.experiment_id: result.baseline_experiment_id for result in results}
+    compared: dict[str, list[str]] = {}
+    for identity, baseline in baselines.items():
+        if baseline is not None:
+            compared.setdefault(baseline, []).append(identity)
+    return [_compare(baseline, candidates) for baseline, candidates in compared.items()]
+
+
+def site_in_file(store: Store, addresses: Iterable[str | None]) -> Site:
+    """Return what the pages with these addresses are made from so that they link to each other in one file."""
+    anchors = {address: anchor_of(number) for number, address in enumerate(addresses) if address is not None}
+    return Site(store=store, links=FileLinks(anchors), most_rows=MOST_ROWS)
+
+
+def _part(address: str | None, page: Callable[[Site, Query], Page], **values: str | Sequence[str]) -> Part:
+    given = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
+    return Part(address=address, page=page, query=Query(given))
+
+
+def _decision(decision: Decision) -> Part:
+    return _part(Links().decision(decision.decision_id), decision_page, id=decision.decision_id)
+
+
+def _experiment(identity: str) -> Part:
+    return _part(Links().experiment(identity), experiment_page, id=identity)
+
+
+def _compare(baseline: str, candidates: Sequence[str]) -> Part:
+    address = Links().compare(baseline, *candidates)
+    return _part(address, compare_page, baseline=baseline, candidate=candidates, words="1")

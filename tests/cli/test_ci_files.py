@@ -1,0 +1,98 @@
+"""The files that `gate` writes for CI systems: they say what it says, and are there however it decides."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from endpoint import Endpoint, serving
+from failing_service import Service, chat, connection, spec
+from gated import drawn, fallen, gated
+
+from evalflows.cli.main import cli
+from evalflows.specs.gate import GateSpec
+from evalflows.store import connect
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+GUARD = {"name": "release", "non_inferiority": {"exact_match": 0.05}, "thresholds": {"exact_match": 0.1}}
+OLD = drawn(200, 0.8)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    return {"--junit": tmp_path / "junit.xml", "--json": tmp_path / "gate.json", "--summary": tmp_path / "summary.md"}
+
+
+def gate(folder: Path, files: dict[str, Path], *arguments: str, **right: Any) -> Result:
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(gated(folder, [GUARD], **right)))
+    options = [str(part) for pair in files.items() for part in pair]
+    return CliRunner().invoke(cli, ["gate", str(path), *options, *arguments])
+
+
+def counts(path: Path) -> tuple[int, int, int]:
+    root = ElementTree.parse(path).getroot()
+    return tuple(len(root.findall(f".//{tag}")) for tag in ("testcase", "failure", "error"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("new", "arguments", "code", "counted", "conclusion"),
+    [
+        (OLD, [], 0, (2, 0, 0), "PASS"),
+        (fallen(OLD, 0.2), [], 1, (2, 1, 0), "FAIL"),
+        (OLD, ["--set", "dataset.sample=10"], 3, (2, 0, 2), "NOT ENOUGH EVIDENCE"),
+    ],
+)
+def test_the_files_say_what_the_exit_code_says(
+    tmp_path: Path, files: dict[str, Path], new: Any, arguments: list[str], code: int, counted: Any, conclusion: str
+) -> None:
+    files["--summary"].write_text("# of an earlier step\n")
+    done = gate(tmp_path, files, *arguments, "--format", "json", old=OLD, new=new)
+    assert done.exit_code == code, done.stderr
+    assert counts(files["--junit"]) == counted
+    assert json.loads(files["--json"].read_text()) == json.loads(done.stdout)
+    summary = files["--summary"].read_text()
+    assert summary.startswith(f"# of an earlier step\n## {conclusion}\n") and "| new | exact\\_match |" in summary
+    assert not list(tmp_path.glob("*.tmp")) and not list(tmp_path.glob(".*.tmp"))
+
+
+@pytest.mark.slow
+def test_an_incomplete_run_has_its_files_too(tmp_path: Path, files: dict[str, Path]) -> None:
+    with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
+        gates = [GateSpec(name="release", thresholds={"contains": 0.1})]
+        asked = spec({"judge": connection(endpoint)}, **chat(), max_calls=10, gates=gates)
+        (tmp_path / "spec.json").write_text(asked.model_dump_json())
+        options = [str(part) for pair in files.items() for part in pair]
+        done = CliRunner().invoke(cli, ["gate", str(tmp_path / "spec.json"), *options])
+    assert done.exit_code == 4, done.output
+    (error,) = ElementTree.parse(files["--junit"]).getroot().findall(".//error[@type='incomplete']")
+    assert "the budget is spent (10 of 10 calls)" in error.attrib["message"]
+    assert files["--summary"].read_text().startswith("**Incomplete:** ")
+    assert json.loads(files["--json"].read_text())["experiments"][0]["state"] == "incomplete"
+
+
+@pytest.mark.parametrize("option", ["--junit", "--json", "--summary"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path, option: str) -> None:
+    for place, message in (
+        (tmp_path / "no" / "such" / "file", "wanted a file in a folder that exists"),
+        (tmp_path, "which is a folder, wanted a file"),
+    ):
+        done = gate(tmp_path, {option: place}, old=OLD, new=OLD)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith(f"evalflows: {option}: got ") and message in done.stderr
+    with connect() as catalog:
+        assert catalog.execute("select count(*) from experiments").fetchall() == [(0,)]
+
+
+def test_without_a_file_the_summary_goes_where_github_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    done = gate(tmp_path, {}, "--summary", old=OLD, new=OLD)
+    assert done.exit_code == 2
+    assert "--summary: got no file, and GITHUB_STEP_SUMMARY is not set" in done.stderr
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
+    assert gate(tmp_path, {}, "--summary", old=OLD, new=OLD).exit_code == 0
+    assert (tmp_path / "step.md").read_text().startswith("## PASS\n")

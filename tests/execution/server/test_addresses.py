@@ -1,0 +1,94 @@
+"""Where people look: the dashboard that is named or runs here, and Prefect's UI."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalflows.execution.server.addresses import dashboard_url, noted_dashboard, prefect_ui
+
+ROOT, URL = "/stores/one", "http://127.0.0.1:4280"
+NAMES = ("EVALFLOWS_DASHBOARD_URL", "PREFECT_UI_URL", "PREFECT_API_URL")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_dashboard_is_known_while_it_runs_and_for_its_store_only() -> None:
+    assert dashboard_url(ROOT) is None
+    with noted_dashboard(ROOT, URL):
+        assert dashboard_url(ROOT) == URL
+        assert dashboard_url("/stores/two") is None
+        with noted_dashboard(ROOT, "http://127.0.0.1:4281"):
+            assert dashboard_url(ROOT) == URL, "the first one's note"
+    assert dashboard_url(ROOT) is None
+
+
+def test_the_note_of_a_killed_dashboard_counts_no_more(home: Path) -> None:
+    program = f"""
+import os, signal
+from evalflows.execution.server.addresses import noted_dashboard
+with noted_dashboard({ROOT!r}, {URL!r}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -9
+    assert [path.read_text() for path in (home / "dashboards").iterdir()] == [URL]
+    assert dashboard_url(ROOT) is None
+    with noted_dashboard(ROOT, "http://localhost:1"):
+        assert dashboard_url(ROOT) == "http://localhost:1"
+
+
+def test_without_a_home_a_dashboard_serves_all_the_same(home: Path) -> None:
+    home.write_text("no folder")
+    with noted_dashboard(ROOT, URL):
+        assert dashboard_url(ROOT) is None
+
+
+@pytest.mark.parametrize("given", ["https://evals.example.com/", "http://[::1]:4280", "https://example.com/evals"])
+def test_the_named_dashboard_comes_first(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
+    with noted_dashboard(ROOT, URL):
+        assert dashboard_url(ROOT) == given.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("javascript:alert(1)", "evals.example.com", "https://", "https://ada:secret@example.com", "http://a b"),
+        *("http://x/) [y](javascript:alert(1)", "http://x\n", "http://[", "file:///etc/passwd", "http://x/?a=b"),
+    ],
+)
+def test_what_is_no_address_is_said_and_gives_no_link(
+    given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
+    assert dashboard_url(ROOT) is None
+    error = capsys.readouterr().err
+    assert error.startswith("evalflows: EVALFLOWS_DASHBOARD_URL: got ") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "ui"),
+    [
+        ("PREFECT_UI_URL", "https://prefect.example.com/", "https://prefect.example.com"),
+        ("PREFECT_UI_URL", "javascript:alert(1)", None),
+        ("PREFECT_API_URL", "http://127.0.0.1:4200/api", "http://127.0.0.1:4200"),
+        (
+            "PREFECT_API_URL",
+            "https://api.prefect.cloud/api/accounts/a-1/workspaces/w-1",
+            "https://app.prefect.cloud/account/a-1/workspace/w-1",
+        ),
+    ],
+)
+def test_prefects_ui_is_where_prefect_says(
+    name: str, given: str, ui: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prefect_ui() is None, "no server runs here"
+    monkeypatch.setenv(name, given)
+    assert prefect_ui() == ui

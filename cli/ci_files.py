@@ -59,9 +59,11 @@ class CiFiles:
     @classmethod
     def of(cls, *, junit: str | None, json: str | None, summary: str | None) -> "CiFiles":
         """Return the files that options name. Raise InputError if one cannot be written there."""
-        if summary == FROM_ENVIRONMENT and not (summary := os.environ.get(STEP_SUMMARY)):
+        given = summary
+        page = os.environ.get(STEP_SUMMARY) if given == FROM_ENVIRONMENT else given
+        if given == FROM_ENVIRONMENT and not page:
             raise InputError(f"--summary: got no file, and {STEP_SUMMARY} is not set; wanted --summary FILE")
-        files = cls(junit=_path(junit), json=_path(json), summary=_path(summary))
+        files = cls(junit=_path(junit), json=_path(json), summary=_path(page))
         for option, path in files._named():
             _check(option, path)
         return files

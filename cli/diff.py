@@ -49,9 +49,9 @@ MOST_LINES = 2
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json", "md"]),
+    type=click.Choice(["table", "json", "md", "html"]),
     default="table",
-    help="json: one document on standard output, and nothing else; md: a Markdown page.",
+    help="json: one document on standard output, and nothing else; md: a Markdown page; html: a file of its own.",
 )
 @WIDE
 @VERBOSE
@@ -75,8 +75,21 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
             print_json(diff_document(compared))
         elif form == "md":
             echo(diff_markdown(compared))
+        elif form == "html":
+            echo(_html(store, compared))
         else:
             print_diff(console(), compared, wide=wide)
+
+
+def _html(store: Store, compared: ExperimentsDiff) -> str:
+    from evalflows.pages.diff import diff_page  # late: the other formats need no templates
+    from evalflows.pages.links import NoLinks
+    from evalflows.pages.page import Site
+    from evalflows.pages.report import report_html
+
+    site = Site(store=store, links=NoLinks())
+    page = diff_page(site, compared)
+    return report_html(page.title, [page], site)
 
 
 def _experiment(store: Store, reference: str) -> str:

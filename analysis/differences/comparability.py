@@ -129,6 +129,12 @@ def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None
     return _SAME[candidate.target_kind] if is_same else None
 
 
+def is_plain_change(candidate: ExperimentRow, baseline: ExperimentRow) -> bool:
+    """Whether the targets' difference says nothing of commits: two targets of different code, or the same one."""
+    parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
+    return not parts and is_same_target(candidate, baseline) is not None
+
+
 def commit_change(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
     """The commits at which both ran, if these are known and differ: `1a2b3c4d then, 5e6f7a8b now`."""
     then, now = (

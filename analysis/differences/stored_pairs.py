@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evalflows.analysis.differences.comparability import commit_change
+from evalflows.analysis.differences.comparability import commit_change, is_plain_change
 from evalflows.analysis.differences.estimates import estimate_rows
 from evalflows.analysis.differences.experiment_pair import ExperimentPair, verdicts_of
 from evalflows.analysis.differences.metric_reader import MetricReader
@@ -135,7 +135,7 @@ def _notes(pair: ExperimentPair) -> list[Note]:
     owner = pair.candidate.experiment_id
     notes = [Note(candidate_experiment_id=owner, **one.as_dict()) for one in pair.differences]
     commits = commit_change(pair.candidate, pair.baseline)
-    if commits and not any(commits in note.text for note in notes):
+    if commits and is_plain_change(pair.candidate, pair.baseline):
         what = f"git commit {commits}"
         notes.append(Note(candidate_experiment_id=owner, what="commit", metric=None, text=what, refuses=False))
     return notes

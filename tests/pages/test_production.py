@@ -64,7 +64,9 @@ def test_an_evaluation_shows_each_look_and_marks_the_alarm(store: Store, alarmed
     (incident,) = incidents(store)
     assert len(re.findall(r'class="point', html)) == 3
     assert len(re.findall(r'class="point worse"', html)) == 1
-    assert f'<a href="/production/incidents/{incident.incident_id}"><g class="point worse">' in html
+    assert re.search(
+        f'<a href="/production/incidents/{incident.incident_id}" aria-label="[^"]*"><g class="point worse">', html
+    )
     assert "0.599 [0.527, 0.668], n 197, 3 missing; violated" in html
 
 

@@ -52,14 +52,16 @@ class Compaction:
     def _remove(self, until: float) -> None:
         while self._replaced and self._replaced[0][0] <= until:
             _, path = self._replaced.popleft()
-            remove_part(self._store, path)
+            _remove_part(self._store, path)
 
 
-def merge_similar(store: Store, table: str, owner: str, lease: str, without: Collection[str] = ()) -> Sequence[str]:
+def merge_similar(
+    store: Store, table: str, owner: str, lease: str, *, without: Collection[str] = (), removes: bool = False
+) -> Sequence[str]:
     """Write parts of about the same size of an open owner as one, each key once, if there are enough of them.
 
-    Return the parts that this replaces, which the caller is to remove: none if there are too few, or if another process
-    has merged or sealed them. Parts `without` do not count.
+    Return the parts that this replaces: none if there are too few, or if another process has merged or sealed them.
+    Parts `without` do not count. The caller is to remove what was replaced, unless this `removes` it.
     """
     sizes = {path: size for path, size in store.open_parts(table, owner).items() if path not in without}
     if not (parts := _mergeable(sizes)):
@@ -68,10 +70,12 @@ def merge_similar(store: Store, table: str, owner: str, lease: str, without: Col
         if store.is_sealed(table, owner) or not {*parts} <= store.open_parts(table, owner).keys():
             return ()
         store.merge_parts(table, owner, new_id("part"), parts)
+        for part in parts if removes else ():  # with the lease: others merge only parts that stay until they have
+            _remove_part(store, part)
     return parts
 
 
-def remove_part(store: Store, path: str) -> None:
+def _remove_part(store: Store, path: str) -> None:
     """Remove a part that was replaced. Nothing happens if its owner was sealed meanwhile."""
     with storage_errors(path), suppress(FileNotFoundError):
         store.filesystem.rm_file(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.specs.errors import InputError
-from evalflows.store.compaction import merge_similar, remove_part
+from evalflows.store.compaction import merge_similar
 from evalflows.store.ingest.labelled_runs import Runs
 from evalflows.store.ingest.labels import label_of, later_labels
 from evalflows.store.parquet import Store
@@ -41,8 +41,7 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))
     label = replace(label, batch_id=batch_id, label_id=identity)
     store.append("labels", batch_id, "label", [label])
-    for part in merge_similar(store, "labels", batch_id, LEASE):
-        remove_part(store, part)
+    merge_similar(store, "labels", batch_id, LEASE, removes=True)
     return Added(label=label, is_new=True)
 
 

@@ -60,6 +60,9 @@ bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.receiver
 	$(BIN)/python -m benchmarks.production
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.marts
+	$(BIN)/python -m benchmarks.compare_page
+	$(BIN)/python -m benchmarks.pages
 
 simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate

@@ -1,0 +1,216 @@
+"""The dashboard in a real browser: every page of a store of everything, and of one whose texts attack."""
+
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_core_python.selenium import Axe
+from click.testing import CliRunner
+from dashboards import addresses, dashboard
+from forms import picture, steady
+from hostile_answers import spec
+from running_up import until
+from selenium.common.exceptions import NoAlertPresentException
+from selenium.webdriver import Chrome, Keys
+
+from evalflows import run
+from evalflows.cli.main import cli
+from evalflows.store import connect
+from evalflows.store.layout import Layout
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+KEPT = Path(__file__).parent.parent / "store" / "kept" / "format_9.zip"
+
+LOOKS = {"light": ("light", 1400), "dark": ("dark", 1400), "narrow": ("light", 400), "narrow dark": ("dark", 400)}
+"""The colour scheme and width of each look."""
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two targets, a composite, a gate, a comparison, labels, and two days of production with an alarm."""
+    folder = tmp_path_factory.mktemp("everything")
+    with zipfile.ZipFile(KEPT) as kept:
+        kept.extractall(folder)
+    labels = tmp_path_factory.mktemp("labels") / "labels.csv"
+    rows = [f"kept-long,q{number:02},contains,{'no' if number == 3 else 'yes'},ben" for number in range(6)]
+    labels.write_text("\n".join(["experiment,example_id,metric,value,labeller", *rows]))
+    done = CliRunner().invoke(cli, ["labels", "import", str(labels)], env={"EVALFLOWS_STORE": str(folder)})
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(everything: Path) -> Iterator[str]:
+    with dashboard(everything) as url:
+        yield url
+
+
+def look(browser: Chrome, scheme: str, width: int) -> None:
+    """Set the colour scheme and the width of the page."""
+    scheme_feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme_feature)
+    metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def complaints(browser: Chrome) -> list[str]:
+    """Return the errors in the console, among them what the content security policy stopped."""
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def violations(browser: Chrome) -> list[str]:
+    """Return what axe-core finds: the rule, and the first element that breaks it."""
+    found: dict[str, Any] = Axe().run(browser)
+    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
+
+
+def is_wider(browser: Chrome) -> bool:
+    """Whether the page is wider than the window, so that it would be scrolled sideways."""
+    return bool(browser.execute_script("return document.documentElement.scrollWidth > innerWidth"))
+
+
+def test_every_page_is_whole_in_every_look(browser: Chrome, everything: Path, url: str, screenshots: Path) -> None:
+    problems = []
+    for name, (scheme, width) in LOOKS.items():
+        look(browser, scheme, width)
+        for page, address in addresses(everything).items():
+            browser.get(url + address)
+            title = browser.find_element("tag name", "h1").text
+            found = [*complaints(browser), *violations(browser)]
+            if is_wider(browser):
+                found.append("wider than the window")
+            if title in ("Not found", "This cannot be shown"):
+                found.append(browser.find_element("class name", "problem").text)
+            problems += [f"{page}, {name}: {one}" for one in found]
+            picture(browser, screenshots / f"dashboard-{page}-{name}.png".replace(" ", "-"))
+    assert not problems, "\n".join(problems)
+
+
+def rows_shown(browser: Chrome) -> list[str]:
+    """Return the first lines of the rows of the last table."""
+    table = browser.find_elements("css selector", "table[data-rows]")[-1]
+    return [row.text.partition("\n")[0] for row in table.find_elements("css selector", "tbody > tr[tabindex]")]
+
+
+def test_counts_in_column_heads_filter_what_is_shown(browser: Chrome, everything: Path, url: str) -> None:
+    browser.get(url + addresses(everything)["two experiments"])
+    assert len(rows_shown(browser)) == 24
+    heads = browser.find_elements("css selector", "a[href*='change=improved'][href*='metric=short']")
+    count = int(heads[0].text)
+    heads[0].click()
+    until(lambda: len(rows_shown(browser)) == count, 10)
+    assert 0 < count < 24
+    browser.get(url + "/experiments?q=brief")
+    assert [one.partition(" ")[0] for one in rows_shown(browser)] == ["kept-brief"]
+
+
+def test_rows_are_reached_and_opened_by_keyboard(browser: Chrome, everything: Path, url: str) -> None:
+    browser.get(url + addresses(everything)["two experiments"])
+
+    def focused() -> str:
+        return str(browser.execute_script("return document.activeElement.closest('tr')?.innerText || ''"))
+
+    first, second = rows_shown(browser)[:2]
+    body = browser.find_element("tag name", "body")
+    browser.execute_script(
+        "[...document.querySelectorAll('table[data-rows]')].at(-1).querySelector('tr[tabindex]').focus()"
+    )
+    assert focused().startswith(first)
+    browser.switch_to.active_element.send_keys("j")
+    assert focused().startswith(second)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    until(
+        lambda: "What is" in body.text and browser.find_elements("css selector", "details[open] [data-content] *"), 10
+    )
+
+
+def test_a_label_given_by_keyboard_is_stored_and_counts_for_the_judge(
+    browser: Chrome, everything: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(everything, store)
+    pages = addresses(store)
+    with dashboard(store) as url:
+        browser.get(f"{url}/judges/contains")
+        before = browser.find_element("tag name", "main").text
+        for number, key in enumerate("yny", start=1):
+            browser.get(url + pages["item to label"])
+            item = browser.find_element("css selector", "form[data-item]").get_attribute("data-item")
+            browser.find_element("tag name", "body").send_keys(key)
+            until(lambda item=item: is_another(browser, item), 10)
+            assert stored_labels(store) == [1.0, 0.0, 1.0][:number]
+        browser.get(f"{url}/judges/contains")
+        after = browser.find_element("tag name", "main").text
+        assert "ann" not in before
+        assert before != after
+        assert complaints(browser) == []
+
+
+def is_another(browser: Chrome, item: str | None) -> bool:
+    """Whether the page shows another item to label."""
+    forms = browser.find_elements("css selector", "form[data-item]")
+    return bool(forms) and steady(lambda: forms[0].get_attribute("data-item")) != item
+
+
+def stored_labels(store: Path) -> list[float]:
+    with connect(store) as catalog:
+        rows = catalog.sql("select value from current_labels where labeller = 'ann' order by recorded_at").fetchall()
+    return [value for (value,) in rows]
+
+
+ACTS = """
+return [...document.querySelectorAll('*')].flatMap((element) => [...element.attributes].filter(
+    (one) => one.name.startsWith('on') || one.name === 'style' || /^\\s*javascript:/i.test(one.value)
+        || /rebound\\.test/.test(['href', 'src', 'action'].includes(one.name) ? one.value : ''),
+).map((one) => `${element.tagName} ${one.name}=${one.value}`)).concat(
+    [...document.querySelectorAll('script:not([src])')].map((one) => `SCRIPT ${one.textContent}`))
+"""
+"""The attributes and scripts of a page that could act."""
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def test_texts_that_attack_are_harmless_on_every_page(
+    browser: Chrome, prefect_api: dict[str, str], screenshots: Path
+) -> None:
+    run(spec())
+    store = Path(Layout.at().root)
+    problems = []
+    with dashboard(store) as url:
+        for width in (1400, 400):
+            look(browser, "light", width)
+            for page, address in addresses(store).items():
+                browser.get(url + address)
+                problems += [f"{page}: {one}" for one in (*complaints(browser), *acting(browser))]
+                if is_wider(browser):
+                    problems.append(f"{page}: wider than {width}")
+                picture(browser, screenshots / f"hostile-{page}-{width}.png".replace(" ", "-"))
+    assert not problems, "\n".join(problems)
+
+
+def acting(browser: Chrome) -> list[str]:
+    """Return what of a page's texts acts, or could."""
+    found = [str(one)[:200] for one in browser.execute_script(ACTS)]
+    try:
+        found.append(f"a dialog: {browser.switch_to.alert.text}")
+        browser.switch_to.alert.dismiss()
+    except NoAlertPresentException:
+        pass
+    if browser.title == "owned":
+        found.append("the title was changed")
+    unseen = UNSEEN.search(str(browser.execute_script("return document.documentElement.textContent")))
+    return [*found, f"unseen character {unseen[0]!r}"] if unseen else found
+
+
+def test_what_acts_would_be_noticed(browser: Chrome, tmp_path: Path) -> None:
+    """The test above would notice each of the attacks on a page that does not escape them."""
+    page = tmp_path / "page.html"
+    page.write_text("<title>a</title><p>\u202e<img src=x onerror=\"document.title='owned'\"><script>1</script>")
+    browser.get(page.as_uri())
+    found = acting(browser)
+    assert [one.split(" ")[0] for one in found] == ["IMG", "SCRIPT", "the", "unseen"]

@@ -1,0 +1,71 @@
+"""A dashboard in a process of its own, and the addresses of its pages."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalflows.pages.links import Links, query_text
+from evalflows.store import connect
+
+
+@contextmanager
+def dashboard(store: Path, *arguments: str) -> Iterator[str]:
+    """Serve the dashboard of a store on a free port, and yield its URL. It ends with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "evalflows.cli.main", "dashboard", "--port", "0", *arguments],
+        env=os.environ | {"EVALFLOWS_STORE": str(store)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert "http://" in first, first + process.stdout.read()
+    try:
+        yield "http://" + first.partition("http://")[2].strip()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        said = process.stdout.read()
+        process.wait(timeout=30)
+    assert "Traceback" not in said, said
+
+
+def addresses(store: Path) -> dict[str, str]:
+    """Return the address of each kind of page that the store has something for, by the page's name."""
+    links = Links()
+    with connect(store) as catalog:
+        experiments = [row for (row,) in catalog.sql("select experiment_id from experiments order by 1").fetchall()]
+        examples = catalog.sql("select experiment_id, example_id from outputs order by 1, 2").fetchall()
+        comparisons = catalog.sql("select comparison_id from comparison_sets").fetchall()
+        decisions = catalog.sql("select decision_id from decisions").fetchall()
+        judges = catalog.sql("select distinct evaluator from judge_labels order by 1").fetchall()
+        evaluations = catalog.sql("select distinct name from incidents").fetchall()
+        traces = catalog.sql("select trace_id from traces order by 1 limit 1").fetchall()
+        metrics = catalog.sql(
+            "select distinct metric from scores where experiment_id is not null order by 1"
+        ).fetchall()
+        incidents = catalog.sql("select incident_id from incidents").fetchall()
+    names = ("experiments", "compare", "pairwise", "decisions", "over-time", "judges", "production", "review")
+    found = {name: f"/{name}" for name in names}
+    found |= {"experiment": f"{links.experiment(experiments[0])}", "example": f"{links.example(*examples[0])}"}
+    found["two experiments"] = f"{links.compare(*experiments[:2])}"
+    found["one example of two"] = f"{links.page('compare', 'example')}?" + query_text(
+        baseline=experiments[0], candidate=experiments[1], id=examples[0][1]
+    )
+    for name, link, rows in (
+        ("comparison", links.comparison, comparisons),
+        ("decision", links.decision, decisions),
+        ("judge", links.judge, judges),
+        ("incident", links.incident, incidents),
+        ("trace evaluation", links.evaluation, evaluations),
+        ("trace", links.trace, traces),
+    ):
+        found |= {name: f"{link(rows[0][0])}"} if rows else {}
+    found["traces"] = "/production/traces"
+    found["review's start"] = f"{links.page('review', subject=experiments[0], metric=metrics[0][0])}"
+    found["item to label"] = f"{links.page('review', experiments[0], metric=metrics[0][0], by='ann', reference='yes')}"
+    return found

@@ -1,18 +1,23 @@
 -- one row per experiment_id, metric, evaluator_version: the mean with its interval, the difference from the baseline, and the verdict
 with summed as (
-    select experiment_id, experiment, target, metric, evaluator_version, evaluator, subject_kind, mean, scored, missing,
-           not_applicable, sampled_out, cost_usd
-    from metric_summary
-    union all
-    -- metrics of several repetitions (pass@k) have no scores of their own
-    select t.experiment_id, e.name, e.target, t.metric, t.evaluator_version, b.evaluator, 'run', t.mean, t.n_examples,
-           greatest(0, e.n_examples - t.n_examples - (b.sampled_out + b.not_applicable) // e.repetitions),
-           b.not_applicable // e.repetitions, b.sampled_out // e.repetitions, 0.0
-    from staging.estimates t join staging.experiments e using (experiment_id)
-    join metric_summary b
-        on b.experiment_id = t.experiment_id and b.metric = base_metric(t.metric)
-           and b.evaluator_version = t.evaluator_version
-    where t.slice is null and base_metric(t.metric) <> t.metric
+    -- a metric once by itself, and once for each metric of several repetitions (pass@k), which has no scores of its own.
+    -- Summaries are read once, so that a condition on the experiment reaches the files.
+    select m.experiment_id, m.experiment, m.target, coalesce(t.metric, m.metric) as metric, m.evaluator_version, m.evaluator,
+           m.subject_kind, case when is_pass_k then t.mean else m.mean end as mean,
+           case when is_pass_k then t.n_examples else m.scored end as scored,
+           case when is_pass_k
+                then greatest(0, e.n_examples - t.n_examples - (m.sampled_out + m.not_applicable) // e.repetitions)
+                else m.missing end as missing,
+           case when is_pass_k then m.not_applicable // e.repetitions else m.not_applicable end as not_applicable,
+           case when is_pass_k then m.sampled_out // e.repetitions else m.sampled_out end as sampled_out,
+           case when is_pass_k then 0.0 else m.cost_usd end as cost_usd
+    from metric_summary m
+    join staging.experiments e using (experiment_id)
+    cross join (values (false), (true)) as variant(is_pass_k)
+    left join staging.estimates t
+        on is_pass_k and t.experiment_id = m.experiment_id and t.evaluator_version = m.evaluator_version
+           and t.slice is null and base_metric(t.metric) = m.metric and t.metric <> m.metric
+    where not is_pass_k or t.metric is not null
 )
 select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
        coalesce(t.mean, m.mean) as mean, t.standard_error, t.ci_low, t.ci_high, t.confidence_level, t.method,

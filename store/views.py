@@ -71,6 +71,7 @@ def macros() -> Iterator[str]:
     yield f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')"
     yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"
     yield f"create or replace macro higher_is_better(spec, metric) as {_HIGHER_IS_BETTER}"
+    yield f"create or replace macro same_target(kind, version, other, application, other_application) as {_SAME_TARGET}"
 
 
 def view_statement(path: Path) -> str:
@@ -146,6 +147,10 @@ def _named(sql: str) -> frozenset[str]:
 _STATE_NOW = """case when state = 'running' and not list_contains(getvariable('held_leases')::varchar[], lease)
                      then 'interrupted' else state end"""
 
+# As analysis/differences/target_changes.py does: null if that cannot be told.
+_SAME_TARGET = """case when version <> other or application is distinct from other_application then false
+                      when kind = 'http' and application is null then null else true end"""
+
 # As ExperimentSpec.direction does. JSON pointers take any name, with two characters escaped.
 _HIGHER_IS_BETTER = f"""coalesce(
     (spec ->> ('/metrics/' || replace(replace(metric, '~', '~0'), '/', '~1') || '/higher_is_better'))::boolean,
@@ -166,7 +171,7 @@ with experiment_pairs as (
     select c.experiment_id as candidate_experiment_id, b.experiment_id as baseline_experiment_id, 'given' as relation,
            c.name as candidate, b.name as baseline, c.snapshot_id, b.snapshot_id as baseline_snapshot_id,
            c.repetitions, b.repetitions as baseline_repetitions,
-           c.target_version = b.target_version and c.application_version is not distinct from b.application_version
+           same_target(c.target_kind, c.target_version, b.target_version, c.application_version, b.application_version)
                as same_target_version,
            c.spec
     from (from staging.experiments where experiment_id = candidate) c,

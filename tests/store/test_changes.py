@@ -107,6 +107,19 @@ def test_values_that_differ_under_the_same_versions_have_flipped(compared: duckd
     }
 
 
+def test_an_http_application_that_does_not_say_its_version_may_have_changed(store: Store, make: Make) -> None:
+    filler = Filler(store, make)
+    snapshot, _ = freeze_questions(store, "questions", 1)
+    for day, (identity, said) in enumerate({"exp-1": None, "exp-2": None, "exp-3": "7", "exp-4": "7"}.items()):
+        begin(filler, identity, snapshot, day, target_version="v1", target_kind="http", application_version=said)
+        judge(filler, identity, "exact", "v1", {"q0": [day % 2] * 2})
+    with connect(store.layout.root) as catalog:
+        query = "select same_version, change from changes_between('{}', '{}')"
+        assert catalog.execute(query.format("exp-2", "exp-1")).fetchall() == [(None, "improved")]
+        assert catalog.execute(query.format("exp-3", "exp-2")).fetchall() == [(False, "regressed")]
+        assert catalog.execute(query.format("exp-4", "exp-3")).fetchall() == [(True, "flipped")]
+
+
 def test_a_lower_value_is_a_gain_where_lower_is_better(compared: duckdb.DuckDBPyConnection) -> None:
     found = changed(compared, "exp-2", "errors", "v2")
     assert (found["q0"], found["q1"]) == (("improved", 1.0, None), ("regressed", -0.5, None))

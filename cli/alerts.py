@@ -10,7 +10,7 @@ import click
 from evalflows.analysis.monitoring.incidents import acknowledge
 from evalflows.cli.documents import FORMAT, print_json
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.show import VERBOSE, VERBOSE_RUN
+from evalflows.cli.show import VERBOSE, VERBOSE_RUN, print_next
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.safe_text import one_line
@@ -67,7 +67,7 @@ def show(incident: str, form: str, verbose: bool) -> None:
         for event in events:
             out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
         if found.state == "open":
-            echo(one_line(f"\nnext: evalflows alerts ack {found.incident_id}"))
+            print_next(out, f"evalflows alerts ack {found.incident_id}")
 
 
 @alerts.command("ack")

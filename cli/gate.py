@@ -231,8 +231,9 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         by = approved.approved_by
         echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
         for decision in decisions_of(store, [identity]):
-            if decision.conclusion == "FAIL" and decision.candidate_experiment_id == identity:
-                echo_error(f"{decision.title} said FAIL of this experiment: evalflows explain {decision.decision_id}")
+            if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
+                said = f"{decision.title} said {decision.conclusion} of this experiment"
+                echo_error(f"{said}: evalflows explain {decision.decision_id}")
 
 
 @baseline.command(name="ls")

@@ -42,7 +42,12 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
     pages with their tables and plots, and needs no other file and no network.
     """
     with one_line_errors(verbose):
-        chosen = form or FORMS.get(Path(output or "").suffix.lower(), "html")
+        ending = Path(output or "").suffix.lower()
+        if form is None and ending and ending not in FORMS:
+            raise InputError(
+                f"report: got a file that ends in {ending!r}, wanted one of {', '.join(FORMS)}, or --format"
+            )
+        chosen = form or FORMS.get(ending, "html")
         if output is None and chosen == "html":
             raise InputError("report: got no file, wanted -o FILE.html, or --format md, json or junit")
         if not is_store(layout := Layout.at()):

@@ -3,13 +3,14 @@
 import base64
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from evalflows.pages.charts import domain, histogram, share_bar, sparkline, timeline, whisker
@@ -74,6 +75,18 @@ def versioned(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
+@pass_context
+def _when(context: Context, moment: datetime, now: datetime) -> str:
+    """Return a time as it is read now; in a file, which is read later, with its date."""
+    is_file = context["links"].page() is None
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if is_file else when(moment, now)
+
+
+def _model(name: str | None) -> str | None:
+    """Return a model's name; of a model that is a file on this machine, the file's name."""
+    return Path(name).stem if name is not None and name.startswith("/") else name
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -88,7 +101,8 @@ def _environment() -> Environment:
         "figure": figure,
         "interval": _interval,
         "p": p_text,
-        "when": when,
+        "when": _when,
+        "model": _model,
         "clipped": clipped,
         "fields": fields_of,
         "shown_text": shown_text,

@@ -29,6 +29,7 @@ class ReviewSettings:
     others: Others
     shows_reference: bool
     asked: Asked
+    question: str | None  # what the person is asked, in words; None: the metric's name
     skipped: Sequence[str]
 
     @classmethod
@@ -49,6 +50,7 @@ class ReviewSettings:
                 high=_number(query, "high"),
                 labels=[label for label in labels if label],
             ),
+            question=query.text("question"),
             skipped=query.all("skip")[-MOST_SKIPPED:],
         )
 
@@ -79,6 +81,7 @@ class ReviewSettings:
             "low": None if asked.low is None else f"{asked.low:g}",
             "high": None if asked.high is None else f"{asked.high:g}",
             "labels": list(asked.labels),
+            "question": self.question,
         }
 
 

@@ -128,7 +128,7 @@ class Result:
     @property
     def has_reason_sentence(self) -> bool:
         """Whether a sentence gives the reason for not enough evidence, because no interval shows it."""
-        quiet = self.metric in MEASURES and self.difference_low is None  # unknown, or constant
+        quiet = self.metric in MEASURES and self.difference_low is None and not self.difference  # unknown, or equal
         is_open = self.conclusion == "not_enough_evidence" and self.reason is not None
         return is_open and self.reason_code != "no_significant_difference" and not quiet
 

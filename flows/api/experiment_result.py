@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.store.parquet import Store
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow
 from evalflows.store.snapshots import load_snapshot
 
@@ -28,12 +29,16 @@ class ItemOutcome:
 
 
 class ExperimentResult:
-    """A finished experiment. Iterates over its runs by repetition, in the dataset's order."""
+    """An experiment of the store. Iterates over its runs by repetition, in the dataset's order."""
 
-    def __init__(self, experiment_id: str) -> None:
+    def __init__(self, experiment: str) -> None:
+        """Load an experiment, given by id, id prefix or name. Raise InputError if there is none, or more than one."""
         self._store = store = Store()
-        (row,) = store.read("experiments", experiment_id)
-        self._row: ExperimentRow = row
+        rows: Sequence[ExperimentRow] = store.read("experiments", experiment)
+        if not rows:
+            rows = store.read("experiments", *find_experiments(store, experiment, just_one=True))
+        self._row = row = rows[0]
+        experiment_id = row.experiment_id
         self._examples = load_snapshot(store, row.snapshot_id)
         self._outputs = {(o.repetition, o.example_id): o for o in store.read("outputs", experiment_id)}
         self._scores: dict[str, list[ScoreRow]] = {}

@@ -67,4 +67,4 @@ def forest(estimates: Sequence[Estimate], title: str) -> Markup:
             element("g", drawn, transform=f"translate({left:.0f} {top + (ROW - HEIGHT) / 2:.0f})"),
             element("text", one.text, x=right, y=middle),
         ]
-    return drawing(width, height, title, *parts, class_="chart forest")
+    return drawing(width, height, title, *parts, class_="chart forest", is_alone=True)

@@ -18,17 +18,25 @@ def element(tag: str, *content: str | Markup, **attributes: str | float) -> Mark
 
 
 def drawing(
-    width: float, height: float, title: str, *content: Markup, class_: str = "chart", has_links: bool = False
+    width: float,
+    height: float,
+    title: str,
+    *content: Markup,
+    class_: str = "chart",
+    has_links: bool = False,
+    is_alone: bool = False,
 ) -> Markup:
     """Return a drawing whose title says in words what it shows, for tooltips and for people who do not see it.
 
-    One that `has_links` is a group: what is in an image cannot be reached.
+    One that `has_links` is a group, as what is in an image cannot be reached; one that `is_alone` can be a file.
     """
     named = {
         "role": "group" if has_links else "img",
         "aria-label": escaped(title),
         "viewBox": f"0 0 {_number(width)} {_number(height)}",
     }
+    if is_alone:
+        named["xmlns"] = "http://www.w3.org/2000/svg"
     return element("svg", element("title", title), *content, class_=class_, width=width, height=height, **named)
 
 

@@ -37,7 +37,11 @@ def timeline(
     height: int = 200,
 ) -> Markup:
     """Draw points in order of time, with intervals; a dashed line stands where versions changed, or for a bound."""
-    y = Scale(*domain([*_ends(points), *bounds]), height - BOTTOM, TOP)
+    ends = [*_ends(points), *bounds]
+    low, high = domain(ends)
+    if all(end is None or end >= 0 for end in ends):
+        low = max(low, 0.0)  # no axis below 0 for what cannot be negative, such as a cost
+    y = Scale(low, high, height - BOTTOM, TOP)
     x = _times(points, LEFT, width - RIGHT)
     parts = [
         drawn

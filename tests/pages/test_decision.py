@@ -101,7 +101,7 @@ def test_a_page_says_what_was_decided_and_how_to_make_it_again(past: Past) -> No
         assert rule["text"] in text
     rows = [cells for cells in table_rows(html) if cells and cells[0] in ("met", "broken", "open")]
     assert [cells[1:3] for cells in rows] == [
-        ["non inferiority", "right"],
+        ["non-inferiority", "right"],
         ["superiority", "words"],
         ["threshold", "right"],
         ["confident threshold", "words"],

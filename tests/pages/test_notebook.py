@@ -19,7 +19,7 @@ from evalflows.pages.charts import domain
 from evalflows.pages.charts.forest import Estimate, forest
 from evalflows.pages.notebook import shown
 from evalflows.reports.results import results_of
-from evalflows.specs.errors import StorageError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT
 
@@ -86,8 +86,17 @@ def test_a_difference_and_a_comparison_show_verdicts(kept: Store) -> None:
     assert [row[4] for row in rows] == [rate.rate_text for rate in result.report.win_rates] != []
     for plot in (compared.plot(), result.plot(), ExperimentResult(old).plot()):
         svg = ElementTree.fromstring(str(plot))
+        assert svg.tag == "{http://www.w3.org/2000/svg}svg", "a browser draws it from a file"
         assert svg.get("role") == "img" and svg.findall(".//{*}circle" if "}" in svg.tag else ".//circle")
         assert plot._repr_svg_() == plot._repr_html_() == str(plot)
+
+
+def test_an_experiment_is_loaded_by_name_or_prefix(kept: Store) -> None:
+    old, _ = ids(kept, "experiments", "experiment_id")
+    name = ExperimentResult(old).experiment_name
+    assert {ExperimentResult(one).experiment_id for one in (old, old[:-2], name)} == {old}
+    with pytest.raises(InputError, match="experiment 'nosuch': not in"):
+        ExperimentResult("nosuch")
 
 
 def test_texts_are_escaped() -> None:

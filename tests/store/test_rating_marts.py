@@ -222,11 +222,12 @@ def test_checks_of_data_and_of_other_judges_are_no_biases(written: Store, make: 
     assert rows(written, "from judge_biases") == []
 
 
-# Queries of the docs
+# Queries of the docs about comparisons
 
 
 DOCS = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
-QUERIES = re.findall(r"```sql\n(.*?)```", DOCS, flags=re.S)
+COMPARISONS = DOCS.partition("## Comparisons\n")[2].partition("\n## ")[0]
+QUERIES = re.findall(r"```sql\n(.*?)```", COMPARISONS, flags=re.S)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.split(" from ")[0][:40])

@@ -53,7 +53,7 @@ with by_example as (
            and b.evaluator_version = m.baseline_evaluator_version and b.example_id = x.example_id
 )
 select candidate_experiment_id, baseline_experiment_id, metric, evaluator_version, example_id,
-       s.candidate, s.baseline, relation, baseline_evaluator_version,
+       s.candidate, s.baseline, relation, s.snapshot_id, baseline_evaluator_version,
        position, split, cluster, value, baseline_value, gain, label, baseline_label, scored, missing,
        baseline_scored, baseline_missing, sign > 0 as higher_is_better, same_version,
        case when missing > 0 or baseline_missing > 0 then 'missing'

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -188,14 +189,20 @@ def test_the_workflow_fails_with_the_gate_and_has_the_report(here: Path, prefect
     target = here / "evals" / "target.py"
     target.write_text(target.read_text().replace("_answer(question.lower())", "'I do not know.'"))
     job = yaml.safe_load((here / ".github" / "workflows" / "evals.yml").read_text())["jobs"]["gate"]
-    (step,) = (step for step in job["steps"] if step.get("name") == "Decide")
+    decide, report = (
+        next(one for one in job["steps"] if one.get("name") == name) for name in ("Decide", "Write the report")
+    )
     keep = job["steps"][-1]
-    assert (step["shell"], keep["if"]) == ("bash", "always()")
-    done = in_bash(step["run"], here, prefect_environment, "-eo", "pipefail")
-    assert done.returncode == 1, done.stdout
-    report = (here / keep["with"]["path"]).read_text()
-    assert "gate release: evals-candidate against evals-current: FAIL\n" in report
-    assert report.splitlines()[-1].startswith("evalflows: gate release: evals-candidate against evals-current: FAIL")
+    assert (report["if"], keep["if"]) == ("always()", "always()")
+    environment = {**prefect_environment, "GITHUB_STEP_SUMMARY": str(here / "summary.md")}
+    decided = in_bash(decide["run"], here, environment, "-e")
+    assert decided.returncode == 1, decided.stdout
+    written = in_bash(report["run"], here, environment, "-e")
+    assert written.returncode == 0, written.stderr
+    page, junit = (here / name for name in keep["with"]["path"].split("\n")[:2])
+    assert "Gate release: evals-candidate against evals-current" in page.read_text()
+    assert [*ElementTree.parse(junit).getroot().iter("failure")]
+    assert "FAIL" in (here / "summary.md").read_text()
 
 
 def in_bash(script: str, folder: Path, environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:

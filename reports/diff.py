@@ -16,7 +16,7 @@ from evalflows.reports.example_changes import (
 )
 from evalflows.reports.experiments_report import ExperimentOverview, overviews
 from evalflows.reports.names_apart import names_apart
-from evalflows.reports.results import Result, results_of, sentences
+from evalflows.reports.results import VERDICT_FIELDS, Result, results_of, sentences
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
@@ -141,26 +141,9 @@ def _against(result: Result, verdict: VerdictRow | None, baseline_id: str, basel
     """
     if verdict is None:
         own = {"reason": result.reason, "reason_code": result.reason_code} if result.conclusion is None else {}
-        return {**dict.fromkeys(("baseline_experiment_id", "baseline", *_OF_VERDICT)), **own}
-    against = {name: getattr(verdict, field) for name, field in _OF_VERDICT.items()}
+        return {**dict.fromkeys(("baseline_experiment_id", "baseline", *VERDICT_FIELDS)), **own}
+    against = {name: getattr(verdict, field) for name, field in VERDICT_FIELDS.items()}
     return {"baseline_experiment_id": baseline_id, "baseline": baseline, **against}
 
-
-_OF_VERDICT = {
-    "difference": "difference",
-    "difference_standard_error": "standard_error",
-    "difference_low": "ci_low",
-    "difference_high": "ci_high",
-    "difference_method": "method",
-    "p_value": "p_value",
-    "p_adjusted": "p_adjusted",
-    "n_pairs": "n_pairs",
-    "minimum_detectable_effect": "minimum_detectable_effect",
-    "conclusion": "conclusion",
-    "reason": "reason",
-    "reason_code": "reason_code",
-    "warning": "warning",
-}
-"""Fields of a result, and those of the verdict that they are."""
 
 _IN_ORDER = "list_contains($1, experiment_id) order by list_position($1, experiment_id)"

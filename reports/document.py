@@ -11,7 +11,7 @@ from evalflows.reports.comparison_rows import Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.previous_run import PreviousRun
-from evalflows.reports.results import Result
+from evalflows.reports.results import VERDICT_FIELDS, Result
 from evalflows.reports.worst_examples import WorstExamples
 from evalflows.reports.worst_items import WorstItem
 from evalflows.store.records import from_json
@@ -21,16 +21,7 @@ Document = dict[str, Any]
 _AGAINST = {
     "baseline_experiment_id": "baseline_experiment_id",
     "baseline": "baseline",
-    "difference": "difference",
-    "difference_standard_error": "standard_error",
-    "difference_low": "ci_low",
-    "difference_high": "ci_high",
-    "difference_method": "method",
-    "p_value": "p_value",
-    "p_adjusted": "p_adjusted",
-    "n_pairs": "n_pairs",
-    "minimum_detectable_effect": "minimum_detectable_effect",
-    "conclusion": "conclusion",
+    **{own: name for own, name in VERDICT_FIELDS.items() if own not in ("reason", "reason_code", "warning")},
 }
 """The fields of a result that are about its difference from the baseline, and their names in the document."""
 

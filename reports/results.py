@@ -35,6 +35,24 @@ def conclusion_text(
     return CONCLUSIONS.get(conclusion or "", "")
 
 
+VERDICT_FIELDS = {
+    "difference": "difference",
+    "difference_standard_error": "standard_error",
+    "difference_low": "ci_low",
+    "difference_high": "ci_high",
+    "difference_method": "method",
+    "p_value": "p_value",
+    "p_adjusted": "p_adjusted",
+    "n_pairs": "n_pairs",
+    "minimum_detectable_effect": "minimum_detectable_effect",
+    "conclusion": "conclusion",
+    "reason": "reason",
+    "reason_code": "reason_code",
+    "warning": "warning",
+}
+"""The fields of a result that are a verdict's, and their names in the verdict."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One metric of one experiment, compared with the baseline's if there is one."""
@@ -152,7 +170,7 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
     """
     results = results_of(store, [identity for identity in (baseline, candidate) if identity is not None])
     (rows,) = ask(store, (_DECIDED, [list(decisions), candidate]))
-    decided = {row[0]: dict(zip(_DECIDED_FIELDS, row[1:], strict=True)) for row in rows}
+    decided = {row[0]: dict(zip(VERDICT_FIELDS, row[1:], strict=True)) for row in rows}
     names = {result.experiment_id: result.target for result in results}
     against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
     out = []
@@ -161,7 +179,7 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
         if is_candidate and result.metric in decided:
             result = replace(result, **against, **decided[result.metric])
         elif result.baseline_experiment_id != baseline or not is_candidate:
-            nothing: dict[str, Any] = dict.fromkeys(("baseline_experiment_id", "baseline", *_DECIDED_FIELDS))
+            nothing: dict[str, Any] = dict.fromkeys(("baseline_experiment_id", "baseline", *VERDICT_FIELDS))
             result = replace(result, **nothing)
         out.append(result)
     return out
@@ -275,14 +293,6 @@ from results r left join (
 where list_contains($1, r.experiment_id)
 order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r.experiment_id)
 """
-
-
-_DECIDED_FIELDS = (
-    *("difference", "difference_standard_error", "difference_low", "difference_high", "difference_method"),
-    *("p_value", "p_adjusted", "n_pairs"),
-    *("minimum_detectable_effect", "conclusion", "reason", "reason_code", "warning"),
-)
-"""Fields of a verdict."""
 
 _DECIDED = """
 select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_adjusted, n_pairs,

@@ -16,7 +16,8 @@ from evalflows.reports.example_changes import (
 )
 from evalflows.reports.experiments_report import ExperimentOverview, overviews
 from evalflows.reports.names_apart import names_apart
-from evalflows.reports.results import VERDICT_FIELDS, Result, results_of, sentences
+from evalflows.reports.result_sentences import sentences
+from evalflows.reports.results import VERDICT_FIELDS, Result, results_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from evalflows.reports.decisions import Decision
-from evalflows.reports.results import Result, judges_in_sentences, sentences
+from evalflows.reports.result_sentences import judges_in_sentences, sentences
+from evalflows.reports.results import Result
 from evalflows.reports.worst_examples import Worst, worst_of
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store

@@ -1,16 +1,15 @@
-"""Results of experiments: one row per metric and system, and sentences about them."""
+"""Results of experiments: one row per metric and system."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalflows.reports.figures import estimate, figure, p_text
+from evalflows.reports.figures import estimate, p_text
 from evalflows.reports.names_apart import names_apart
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.reasons import JUDGE_FAILED
 
 CONCLUSIONS = {
     "better": "better",
@@ -201,81 +200,6 @@ def _named_apart(store: Store, results: list[Result]) -> list[Result]:
             baseline=apart.get(result.baseline_experiment_id or "", result.baseline),
         )
         for result in results
-    ]
-
-
-def sentences(results: Sequence[Result]) -> list[str]:
-    """Summarize a run group: one sentence per candidate, reasons for not enough evidence, and warnings."""
-    verdicts = []
-    for target in dict.fromkeys(result.target for result in results if result.baseline):
-        of_target = [result for result in results if result.target == target and result.metric not in MEASURES]
-        if compared := [result for result in of_target if result.baseline]:
-            verdicts.append(_verdict(target, compared))
-    return [*verdicts, *_reasons(results), *_warnings(results)]
-
-
-def _verdict(target: str, results: Sequence[Result]) -> str:
-    def listed(conclusion: str) -> str:
-        return ", ".join(
-            f"{result.metric} {result.difference_text}" for result in results if result.conclusion == conclusion
-        )
-
-    parts = [f"{word} in {text}" for word in ("better", "worse") if (text := listed(word))]
-    parts += [f"{word} in {text}" for conclusion, word in _WITHIN.items() if (text := listed(conclusion))]
-    undecided: dict[str, list[str]] = {}
-    for result in results:
-        if result.conclusion == "not_enough_evidence":
-            text = conclusion_text(result.conclusion, result.reason_code)
-            undecided.setdefault(text, []).append(_with_detectable_effect(result))
-    parts += [f"{text} in {', '.join(metrics)}" for text, metrics in undecided.items()]
-    return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
-
-
-_WITHIN = {"no_worse": "no worse (within the margin)", "equivalent": "equivalent (within the margin)"}
-
-
-def _with_detectable_effect(result: Result) -> str:
-    """Return the metric, with its minimum detectable effect if there is no significant difference."""
-    if result.minimum_detectable_effect is None or result.reason_code != "no_significant_difference":
-        return result.metric
-    size = figure(result.minimum_detectable_effect, result.metric)
-    return f"{result.metric} (minimum detectable effect {size})"
-
-
-def _reasons(results: Sequence[Result]) -> list[str]:
-    reasons = dict.fromkeys((result.metric, result.reason) for result in results if result.has_reason_sentence)
-    return [f"{metric} is inconclusive: {reason}" for metric, reason in reasons]
-
-
-def judges_in_sentences(results: Sequence[Result]) -> set[str]:
-    """Return the evaluators whose failed validation the sentences already report."""
-    return {result.evaluator for result in results if result.has_reason_sentence and result.reason_code in JUDGE_FAILED}
-
-
-def _warnings(results: Sequence[Result]) -> list[str]:
-    idle = [
-        f"{result.metric} does not apply to any of the {result.not_applicable} answers of {result.target}"
-        for result in results
-        if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
-    ]
-    warned: dict[str, dict[str, None]] = {}
-    for result in results:
-        if result.warning and result.is_worth_showing:
-            warned.setdefault(result.warning, {})[result.metric] = None
-    few = [f"{', '.join(metrics)}: {warning}" for warning, metrics in warned.items()]
-    return [*idle, *few, *_missing(results)]
-
-
-def _missing(results: Sequence[Result]) -> list[str]:
-    """Say how many values are missing; metrics that lack as many are named together."""
-    metrics: dict[tuple[str, int, int], list[str]] = {}
-    for result in results:
-        is_unknown = result.metric in MEASURES and not result.scored  # its mean is shown as unknown
-        if result.missing and not is_unknown:
-            metrics.setdefault((result.target, result.missing, result.scored), []).append(result.metric)
-    return [
-        f"{missing} of {missing + scored} values of {', '.join(names)} are missing in {target}"
-        for (target, missing, scored), names in metrics.items()
     ]
 
 

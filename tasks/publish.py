@@ -11,7 +11,8 @@ from prefect.settings import get_current_settings
 from evalflows.pages.links import Links
 from evalflows.reports.markdown import code, escaped
 from evalflows.reports.markdown_pages import results_page
-from evalflows.reports.results import results_of, sentences
+from evalflows.reports.result_sentences import sentences
+from evalflows.reports.results import results_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.dashboard import links_to_dashboard

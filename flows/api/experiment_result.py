@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflows.reports.results import Result, results_of, sentences
+from evalflows.reports.result_sentences import sentences
+from evalflows.reports.results import Result, results_of
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow

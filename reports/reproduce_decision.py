@@ -8,7 +8,6 @@ from evalflows.reports.decisions import Decision
 from evalflows.reports.sql_text import sql_text
 from evalflows.specs.metric_names import is_pass_k
 from evalflows.specs.metric_slices import metric_of, sliced_metric
-from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 from evalflows.store.records import from_json
 
@@ -104,11 +103,12 @@ def _kinds(decision: Decision) -> dict[str, set[str]]:
 
 
 def _files(store: Store, decision: Decision) -> Iterator[str]:
-    layout: Layout = store.layout
-    yield layout.sealed("decisions", decision.decision_id)
+    yield _file(store, "decisions", decision.decision_id)
     if decision.baseline_experiment_id:
-        yield layout.sealed("verdicts", decision.decision_id)
+        yield _file(store, "verdicts", decision.decision_id)
     for identity in filter(None, (decision.candidate_experiment_id, decision.baseline_experiment_id)):
-        for name in TABLES:
-            sealed = store.is_sealed(name, identity)
-            yield layout.sealed(name, identity) if sealed else f"{layout.open_folder(name, identity)}/*.parquet"
+        yield from (_file(store, name, identity) for name in TABLES)
+
+
+def _file(store: Store, table: str, owner: str) -> str:
+    return store.sealed_file(table, owner) or f"{store.layout.open_folder(table, owner)}/*.parquet"

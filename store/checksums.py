@@ -21,7 +21,9 @@ _ALTERED_KEY = re.compile(
     re.DOTALL,
 )
 """The key with one byte altered, so that a flipped bit cannot make a file one without a checksum."""
-_TAIL = 1 << 16  # the metadata are the end of the footer
+_TAIL = 1 << 16  # the metadata are in the footer, which may be longer
+MAX_FOOTER = 64 << 20
+"""Bytes of a footer, which damage may make any number."""
 _BLOCK = 1 << 20
 _LENGTHS = 2  # bytes of the Thrift encoding between a key and its value
 
@@ -62,7 +64,9 @@ def damage_of(file: IO[bytes], *, thoroughly: bool = True) -> str | None:
 def _place(file: IO[bytes]) -> int | None:
     """Return the position of the checksum, or None if there is none."""
     size = file.seek(0, os.SEEK_END)
-    start = max(0, size - _TAIL)
+    file.seek(max(0, size - 8))
+    footer = int.from_bytes(file.read(4), "little") + 8
+    start = max(0, size - max(_TAIL, footer if footer <= MAX_FOOTER else 0))
     file.seek(start)
     tail = file.read()
     found = tail.rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too

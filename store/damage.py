@@ -3,12 +3,16 @@
 import os
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.safe_text import print_note
 from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.packs import owners_of
 from evalflows.store.parquet_files import write_file
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import damaged, file_damage
@@ -16,9 +20,10 @@ from evalflows.store.verification import damaged, file_damage
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged file, and the state in which it was."""
+    """A damaged file, the owners whose rows it has, and the state in which it was."""
 
     file: StoredFile
+    owners: frozenset[str]
     reason: str
     state: object
 
@@ -52,7 +57,7 @@ class Damages:
             for path, state in states.items():
                 file = StoredFile.at(path) if path not in self._by_path else None
                 if file and (reason := file_damage(fs, path, state, thoroughly=thoroughly)):
-                    self._add(Damage(file, reason, state))
+                    self._add(Damage(file, _owners(fs, file, states), reason, state))
             return self.version != before
 
     def forget_changed(self, states: Mapping[str, object]) -> None:
@@ -71,16 +76,38 @@ class Damages:
 
     def owners(self, column: str) -> set[str]:
         """Return the owners that are left out of the tables with this owner column."""
-        return {damage.file.owner for damage in self._by_path.values() if TABLES[damage.file.table].owner == column}
+        found = (damage.owners for damage in self._by_path.values() if TABLES[damage.file.table].owner == column)
+        return set().union(*found)
+
+    def packed_files(self, table: str) -> set[str]:
+        """Return the damaged packed files of a table."""
+        return {path for path, damage in self._by_path.items() if damage.file.is_packed and damage.file.table == table}
 
     def of(self, owners: Collection[str] | None = None) -> list[Damage]:
         """Return the damaged files of owners (None: of all)."""
-        return [damage for damage in self._by_path.values() if owners is None or damage.file.owner in owners]
+        return [damage for damage in self._by_path.values() if owners is None or damage.owners & {*owners}]
 
     def _add(self, damage: Damage) -> None:
         self._by_path[damage.file.path] = damage
         self.version += 1
-        print_note(f"left out {damage.file.owner}: {damage.error}")
+        left_out = f"{len(damage.owners)} owners" if damage.file.is_packed else damage.file.owner
+        print_note(f"left out {left_out}: {damage.error}")
+
+
+def _owners(fs: Any, file: StoredFile, states: Mapping[str, object]) -> frozenset[str]:
+    """Return the owners of a file; of a packed one whose footer cannot be read, all that any of its kind has."""
+    if not file.is_packed:
+        return frozenset({file.owner})
+    column, found = TABLES[file.table].owner, set[str]()
+    try:
+        return owners_of(fs, file.path, states[file.path])
+    except (OSError, pa.ArrowException):
+        for path, state in states.items():
+            other = StoredFile.at(path)
+            if other and other.is_packed and TABLES[other.table].owner == column:
+                with suppress(OSError, pa.ArrowException):
+                    found |= owners_of(fs, path, state)
+    return frozenset(found)
 
 
 _of_root: dict[tuple[int, str], Damages] = {}

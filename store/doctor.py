@@ -13,6 +13,7 @@ from evalflows.store.checksums import damage_of, has_checksum
 from evalflows.store.damage import restore_empties
 from evalflows.store.file_states import states_of
 from evalflows.store.layout import StoredFile
+from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
 from evalflows.store.schemas import TABLES, schema_of
@@ -48,9 +49,10 @@ class _Examiner:
 
     def __init__(self, store: Store, fs: Any) -> None:
         self._store, self._fs = store, fs
-        self._rows: dict[tuple[str, str], int] = {}  # rows of the sealed files, by table and owner
+        self._rows: dict[tuple[str, str], int] = {}  # sealed rows, by table and owner
         self._unreadable: set[tuple[str, str]] = set()
-        self._completed: list[tuple[StoredFile, dict[str, Any]]] = []
+        self._unpacked: set[tuple[str, str]] = set()  # owners that have files of their own, by table
+        self._completed: list[tuple[str, dict[str, Any]]] = []  # with the experiment's id
         self.n_files = self.n_without_checksum = 0
 
     def findings(self) -> Iterator[Finding]:
@@ -61,6 +63,7 @@ class _Examiner:
             yield Finding("repaired", path, "the empty file of the table was missing or damaged", "written again")
         files = [file for path in sorted(states_of(self._store.layout, self._fs)) if (file := StoredFile.at(path))]
         sealed = {(file.table, file.owner) for file in files if file.is_sealed}
+        self._unpacked = {(file.table, file.owner) for file in files if not file.is_packed}
         for file in files:
             if not file.is_sealed and (file.table, file.owner) in sealed:
                 problem = "an open part of a sealed owner, left by an interrupted seal"
@@ -91,23 +94,33 @@ class _Examiner:
             return
         for problem in _problems(file, rows):
             yield Finding("damaged", file.path, problem, advice(file))
-        if file.is_sealed:
-            self._rows[file.table, file.owner] = rows.num_rows
-            if file.table == "experiments":
-                self._completed += [(file, row) for row in rows.to_pylist() if row["state"] == "completed"]
+        self._note(file, rows)
+
+    def _note(self, file: StoredFile, rows: pa.Table) -> None:
+        """Note which sealed rows there are. Those of a packed file do not count for owners with files of their own."""
+        column = TABLES[file.table].owner
+        if file.is_packed:
+            counts = rows.group_by(column).aggregate([([], "count_all")]).to_pylist()
+            found = {row[column]: row["count_all"] for row in counts if (file.table, row[column]) not in self._unpacked}
+        else:
+            found = {file.owner: rows.num_rows} if file.is_sealed else {}
+        self._rows |= {(file.table, owner): count for owner, count in found.items()}
+        if file.table == "experiments":
+            of_them = [row for row in rows.to_pylist() if row[column] in found and row["state"] == "completed"]
+            self._completed += [(row[column], row) for row in of_them]
 
     def _missing_rows(self) -> Iterator[Finding]:
         """Find files that were deleted: a completed experiment has an output per example and repetition."""
-        for file, row in self._completed:
+        for identity, row in self._completed:
             planned = row["n_examples"] * row["repetitions"]
-            wanted = {("outputs", file.owner): planned, ("examples", row["snapshot_id"]): row["n_examples"]}
+            wanted = {("outputs", identity): planned, ("examples", row["snapshot_id"]): row["n_examples"]}
             if json.loads(row["evaluators"]):
-                wanted["scores", file.owner] = 1  # at least
+                wanted["scores", identity] = 1  # at least
             for (table, owner), count in wanted.items():
                 there = self._rows.get((table, owner), 0)
-                if there < count and (table, owner) not in self._unreadable:
-                    problem = f"{file.owner} is completed, but has {there} rows here, wanted {count}"
-                    lost = StoredFile(self._store.layout.sealed(table, owner), table, True, owner)
+                if there < count and not {(table, owner), (table, "")} & self._unreadable:
+                    problem = f"{identity} is completed, but has {there} rows here, wanted {count}"
+                    lost = StoredFile(self._store.layout.sealed(table, owner), table, "sealed", owner)
                     yield Finding("damaged", lost.path, problem, advice(lost, is_there=False))
 
     def _foreign(self, own: set[str]) -> Iterator[Finding]:
@@ -170,10 +183,12 @@ def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
             yield f"column {field.name}: got {rows.schema.field(field.name).type}, wanted {field.type}"
     if not {table.owner, *table.key} <= set(rows.column_names):
         return
-    others = set(rows.column(table.owner).unique().to_pylist()) - {file.owner}
+    listed = json.loads((rows.schema.metadata or {}).get(OWNERS_KEY, b"[]")) if file.is_packed else [file.owner]
+    others = set(rows.column(table.owner).unique().to_pylist()) - {*listed}
     if others:
-        yield f"has rows of {table.owner} {sorted(map(str, others))[0]}, wanted only {file.owner}"
-    if file.is_sealed:
+        wanted = "those that its metadata list" if file.is_packed else file.owner
+        yield f"has rows of {table.owner} {sorted(map(str, others))[0]}, wanted only {wanted}"
+    if file.is_sealed or file.is_packed:
         keys = rows.select(list(table.key)).group_by(list(table.key)).aggregate([([], "count_all")])
         repeated = rows.num_rows - keys.num_rows
         if repeated:
@@ -196,6 +211,9 @@ _RESUMED = {
 def advice(file: StoredFile, *, is_there: bool = True) -> str:
     """Return what to do about a damaged or lost file."""
     start = f"restore {file.path.rpartition('/')[2]} from a backup, or "
+    if file.is_packed:
+        again = "`evalflows resume` makes those of an experiment again" if file.table in _RESUMED else "they are lost"
+        return f"{start}delete it: without it, the rows of its {file.table} are missing; {again}"
     delete = "delete it and " if is_there else ""
     if file.table in _RESUMED:
         return f"{start}{delete}`evalflows resume {file.owner}`: {_RESUMED[file.table]}"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,30 @@ def states_of(layout: Layout, fs: Any, tables: Collection[str] | None = None) ->
 
 
 def owner_states(layout: Layout, fs: Any, table: str) -> dict[str, object]:
-    """Return the owners in a table, each with a value that changes with its files. Those of one file are quick to list:
-    a sealed file's name is known."""
+    """Return the owners that have files of their own in a table, each with a value that changes with these.
+
+    Sealed ones are quick to list: their file's name is known.
+    """
     if layout.is_local:
         return _local_owners(layout.root, table)
     owners: dict[str, list[object]] = {}
     for path, state in sorted(states_of(layout, fs, (table,)).items()):
-        if file := StoredFile.at(path):
+        if (file := StoredFile.at(path)) and not file.is_packed:
             owners.setdefault(file.owner, []).append((path, state))
     return {owner: tuple(files) for owner, files in owners.items()}
+
+
+def packed_states(layout: Layout, fs: Any, table: str) -> dict[str, object]:
+    """Return a table's packed files, each with its state."""
+    folder = layout.packed_folder(table)
+    if not layout.is_local:
+        fs.invalidate_cache()
+        found = fs.glob(f"{folder}/*.parquet", detail=True)
+        return {path: _remote_state(info) for path, info in found.items() if StoredFile.at(path)}
+    while Path(folder).is_dir():
+        with suppress(FileNotFoundError):  # a file was removed meanwhile: list again
+            return {entry.path: _local_state(entry.stat()) for entry in _entries(folder) if StoredFile.at(entry.path)}
+    return {}
 
 
 def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
@@ -103,4 +119,6 @@ def _local_state(stat: os.stat_result) -> object:
 
 def _remote_state(info: Mapping[str, Any]) -> object:
     since = next((info[key] for key in _SINCE if key in info), None)
+    if isinstance(since, datetime):  # as file systems tell it of one file, and a number in lists
+        since = since.timestamp()
     return None if since is None else (info.get("size"), since)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from evalflows.specs.errors import InputError
 from evalflows.store.schemas import TABLES, Table, schema_of
@@ -15,6 +16,7 @@ SEALED = "rows.parquet"
 """The name of a sealed file."""
 _EMPTY = r"_\.parquet"
 _PART = re.compile(r"[^.].*\.[0-9a-f]{12}\.parquet")
+_PACK = re.compile(r"[0-9a-f]{12}\.parquet")
 
 _OWNERS = {table.owner for table in TABLES.values()}
 
@@ -56,10 +58,13 @@ class Layout:
     def open_folder(self, table: str, owner: str) -> str:
         return f"{self.root}/{table}/open/{_table(table).owner}={_safe(owner)}"
 
-    def empties(self, table: str) -> tuple[str, str]:
+    def packed_folder(self, table: str) -> str:
+        return f"{self.root}/{_table(table).name}/packed/all"
+
+    def empties(self, table: str) -> tuple[str, str, str]:
         """Return the paths of empty files with the schema: in DuckDB, a view over no files fails."""
-        owner = _table(table).owner
-        return f"{self.root}/{table}/sealed/{owner}=_/_.parquet", f"{self.root}/{table}/open/{owner}=_/_.parquet"
+        sealed, unsealed = (f"{self.root}/{table}/{state}/{_table(table).owner}=_" for state in ("sealed", "open"))
+        return f"{sealed}/_.parquet", f"{unsealed}/_.parquet", f"{self.packed_folder(table)}/_.parquet"
 
     def lease(self, name: str) -> str:
         """Return the path of a lease."""
@@ -71,30 +76,35 @@ class Layout:
         """The folder of the leases, and how their names end: a lock in a folder, an object in an object store."""
         return f"{self.root}/leases", ".lock" if self.is_local else ".json"
 
-    def every_row(self, table: str, without: Collection[str] = ()) -> str:
-        """Return SQL for all rows of a table, each key once: sealed files directly, open files de-duplicated.
+    def every_row(self, table: str, without: Collection[str] = (), without_files: Collection[str] = ()) -> str:
+        """Return SQL for all rows of a table, each key once: sealed and packed files directly, open ones de-duplicated.
 
         De-duplication costs ten times a plain read, so only open files are de-duplicated. The owner is in the folder's
-        name, so a query for one owner opens only its files, and the files of the owners in `without` are never opened.
+        name, so a query for one owner opens only its files, and the files of the owners in `without` are never opened,
+        nor are the packed files of `without_files`. A packed row counts only if its owner has no other file.
         """
         owner = _table(table).owner
-        sealed, unsealed = (
-            # the empty file comes first, since DuckDB takes the columns of the first one
-            f"read_parquet([{quoted(empty)}, {quoted(f'{self.root}/{table}/{state}/{owner}=*/*.parquet')}], "
-            # DuckDB before 1.3, which reads exported views too, has `filename` only if asked for it
-            "hive_partitioning = true, hive_types_autocast = false, filename = true)"
-            for state, empty in zip(("sealed", "open"), self.empties(table), strict=True)
-        )
-        left_out = f" and {owner} not in ({', '.join(map(quoted, sorted(without)))})" if without else ""
+        sealed_empty, open_empty, packed_empty = self.empties(table)
+        sealed = f"{self.root}/{table}/sealed/{owner}=*/{SEALED}"
+        unsealed = f"{self.root}/{table}/open/{owner}=*/*.parquet"
+        left_out = _not_in(owner, without)
         columns = ", ".join(schema_of(_table(table).record).names)  # in order: DuckDB puts the owner last
-        owners = f"select parse_path(file)[-2] from glob({quoted(f'{self.root}/{table}/sealed/{owner}=*/{SEALED}')})"
         is_part = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PART.pattern}')})"
+        is_pack = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PACK.pattern}')})"
         still_open = (
-            f"(select * from {unsealed} where parse_path(filename)[-2] not in ({owners}) and {is_part}{left_out})"
+            f"(select * from {_scan(open_empty, unsealed, owner)} where parse_path(filename)[-2] not in "
+            f"({_owners(sealed)}) and {is_part}{left_out})"
         )
+        parts = f"where regexp_full_match(parse_path(file)[-1], {quoted(_PART.pattern)})"
+        names = {path.rpartition("/")[2] for path in without_files}
+        unpacked = f"{_owners(sealed)} union all {_owners(unsealed)} {parts}"
         return (
-            f"select {columns} from {sealed} where parse_path(filename)[-1] in ('{SEALED}', '_.parquet'){left_out} "
-            f"union all ({newest(table, still_open)})"
+            f"select {columns} from {_scan(sealed_empty, f'{self.root}/{table}/sealed/{owner}=*/*.parquet', owner)} "
+            f"where parse_path(filename)[-1] in ('{SEALED}', '_.parquet'){left_out} "
+            f"union all ({newest(table, still_open)}) "
+            f"union all (select {columns} from {_scan(packed_empty, f'{self.packed_folder(table)}/*.parquet')} "
+            f"where {is_pack}{left_out}{_not_in('parse_path(filename)[-1]', names)} "
+            f"and concat('{owner}=', {owner}) not in ({unpacked}))"
         )
 
 
@@ -104,19 +114,31 @@ class StoredFile:
 
     path: str
     table: str
-    is_sealed: bool
-    owner: str
+    state: Literal["sealed", "open", "packed"]
+    owner: str  # empty for a packed file, which has rows of several
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.state == "sealed"
+
+    @property
+    def is_packed(self) -> bool:
+        return self.state == "packed"
 
     @classmethod
     def at(cls, path: str) -> "StoredFile | None":
         """Return the file at a path; None for a copy, a temporary, empty or foreign file."""
         *_, table, state, folder, name = ("", "", "", *path.split("/"))
-        column, _, owner = folder.partition("=")
-        if table not in TABLES or column != TABLES[table].owner or not owner or owner == "_":
+        if table not in TABLES:
             return None
-        if name == SEALED if state == "sealed" else state == "open" and _PART.fullmatch(name):
-            return cls(path, table, state == "sealed", owner)
-        return None
+        if state == "packed":
+            return cls(path, table, "packed", "") if folder == "all" and _PACK.fullmatch(name) else None
+        column, _, owner = folder.partition("=")
+        if column != TABLES[table].owner or not owner or owner == "_":
+            return None
+        if state == "sealed" and name == SEALED:
+            return cls(path, table, "sealed", owner)
+        return cls(path, table, "open", owner) if state == "open" and _PART.fullmatch(name) else None
 
 
 def newest(table: str, source: str) -> str:
@@ -132,6 +154,23 @@ def latest_first(table: str) -> str:
     # The owner does not change the result, but lets DuckDB push a filter on the owner below the window.
     key = ", ".join(dict.fromkeys((TABLES[table].owner, *TABLES[table].key)))
     return f"partition by {key} order by {settled}recorded_at desc"
+
+
+def _scan(empty: str, pattern: str, owner: str | None = None) -> str:
+    """Return SQL that reads files, with their names; their folders' names tell the `owner`, if given."""
+    folders = "hive_partitioning = true, hive_types_autocast = false" if owner else "hive_partitioning = false"
+    # the empty file comes first, since DuckDB takes the columns of the first one;
+    # DuckDB before 1.3, which reads exported views too, has `filename` only if asked for it
+    return f"read_parquet([{quoted(empty)}, {quoted(pattern)}], {folders}, filename = true)"
+
+
+def _owners(pattern: str) -> str:
+    """Return SQL for the folders of owners that have such files."""
+    return f"select parse_path(file)[-2] from glob({quoted(pattern)})"
+
+
+def _not_in(column: str, values: Collection[str]) -> str:
+    return f" and {column} not in ({', '.join(map(quoted, sorted(values)))})" if values else ""
 
 
 def files(urls: list[str]) -> str:

@@ -6,10 +6,8 @@ from typing import Any
 
 from evalflows.store.damage import restore_empties
 from evalflows.store.layout import Layout
-from evalflows.store.parquet_files import FORMAT, format_of
+from evalflows.store.parquet_files import FORMAT, PACKED_FORMAT, format_of
 from evalflows.store.schemas import TABLES
-
-_MARK = json.dumps({"format": FORMAT, "tables": [*TABLES]}).encode()
 
 
 def prepare(layout: Layout, fs: Any) -> None:
@@ -18,21 +16,33 @@ def prepare(layout: Layout, fs: Any) -> None:
     The marker is written last: a store with a marker is complete. A new folder is private. Raise ValueError for a store
     of another format.
     """
-    if _is_prepared(layout, fs):
+    there = _marker_of(layout, fs)
+    if there in (_mark(FORMAT), _mark(PACKED_FORMAT)):
         return
     if layout.is_local:
         Path(layout.root).mkdir(mode=0o700, parents=True, exist_ok=True)
     restore_empties(layout, fs, all_of_them=True)
-    fs.pipe_file(layout.marker, _MARK)
+    is_packed = there is not None and json.loads(there)["format"] == PACKED_FORMAT
+    fs.pipe_file(layout.marker, _mark(PACKED_FORMAT if is_packed else FORMAT))
 
 
-def _is_prepared(layout: Layout, fs: Any) -> bool:
-    """Return whether the store has all tables. Raise ValueError for a store of another format."""
+def note_packed(layout: Layout, fs: Any) -> None:
+    """Mark a store as one with packed files, which older versions refuse. To be called before the first is written."""
+    if fs.cat_file(layout.marker) != _mark(PACKED_FORMAT):
+        fs.pipe_file(layout.marker, _mark(PACKED_FORMAT))
+
+
+def _mark(number: int) -> bytes:
+    return json.dumps({"format": number, "tables": [*TABLES], "states": ["sealed", "open", "packed"]}).encode()
+
+
+def _marker_of(layout: Layout, fs: Any) -> bytes | None:
+    """Return the marker of a store; None if there is none. Raise ValueError for a store of another format."""
     fs.invalidate_cache()
     if not fs.exists(layout.marker):
-        return False
-    mark = fs.cat_file(layout.marker)
+        return None
+    mark = bytes(fs.cat_file(layout.marker))
     written = format_of(mark)
     if written < FORMAT:
         raise ValueError(f"got format {written}, wanted {FORMAT}: `evalflows migrate` rewrites an older store")
-    return bool(mark == _MARK)
+    return mark

@@ -1,9 +1,9 @@
-"""The store: write-once Parquet files in a folder or an object store.
+"""The store: Parquet files in a folder or an object store.
 
-`<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once. `<table>/open/<owner>/<part>.parquet` holds
-rows of unfinished work, in which retries may repeat a key. If an owner has a sealed file, its open parts are ignored,
-so sealing and reopening take one rename per table. DuckDB lists the files of each state separately, so a query may miss
-an owner that is sealed between the listings: `Store.query` detects this, a plain connection does not.
+`<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; store/packs.py has those of many owners.
+`<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. If an owner has
+a sealed file, its open parts are ignored, so sealing and reopening take one rename per table. DuckDB lists the files
+separately, so a query may miss an owner that is sealed meanwhile: `Store.query` detects this, a connection does not.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
-from evalflows.store.file_states import state_of, states_of, unchanged
+from evalflows.store.file_states import states_of, unchanged
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.marker import prepare
-from evalflows.store.merge import last_recorded, merged, row_groups
+from evalflows.store.merge import last_recorded, merged
+from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.restricted import restrict
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
@@ -111,15 +112,20 @@ class Store:
     ) -> Iterator[pa.Table]:
         """Yield the same rows as Arrow tables, of at most a row group each. Without `texts`, they lack some columns."""
         columns = columns_of(table, texts=texts)
-        if self.is_sealed(table, owner):
-            path = self.layout.sealed(table, owner)
-            verify(self._fs, path, state_of(self.layout, self._fs, path))
-            yield from row_groups(self._fs, path, table, columns)
+        if path := self.sealed_file(table, owner):
+            yield from sealed_rows(self.layout, self._fs, path, table, owner, columns)
         else:
             yield from self._merged(table, self._open_files(table, owner, parts), columns)
 
     def is_sealed(self, table: str, owner: str) -> bool:
-        return self._exists(self.layout.sealed(table, owner))
+        return self.sealed_file(table, owner) is not None
+
+    def sealed_file(self, table: str, owner: str) -> str | None:
+        """Return the file with an owner's sealed rows, its own or a packed one; None if the owner is not sealed."""
+        if self._exists(path := self.layout.sealed(table, owner)):
+            return path
+        packed = packed_file(self.layout, self._fs, table, owner)
+        return None if packed and self._open_files(table, owner) else packed
 
     def seal(self, owner: str, tables: Sequence[str]) -> None:
         """Merge an owner's open parts into one file per table with unique keys, and remove the parts. Idempotent."""
@@ -132,12 +138,15 @@ class Store:
     def reopen(self, owner: str, tables: Sequence[str]) -> None:
         """Turn an owner's sealed files back into open parts, so that rows can be added. Idempotent."""
         for table in tables:
-            if self.is_sealed(table, owner):
+            sealed, folder = self.sealed_file(table, owner), self.layout.open_folder(table, owner)
+            part = f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet"
+            if sealed == self.layout.sealed(table, owner):
                 self._remove_open(table, owner)  # left over from an interrupted seal
-                sealed, folder = self.layout.sealed(table, owner), self.layout.open_folder(table, owner)
                 with storage_errors(folder):
                     self._fs.makedirs(folder, exist_ok=True)
-                    self._fs.mv(sealed, f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet")
+                    self._fs.mv(sealed, part)
+            elif sealed is not None:  # its packed rows no longer count once it has an open part
+                self._write(table, part, self.scan(table, owner))
 
     def connect(self, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with every table as a view in the schema `source`, without owners known to be damaged.
@@ -180,8 +189,7 @@ class Store:
 
     @property
     def damage_version(self) -> int:
-        """A number that changes with the known damage."""
-        return self._damages.version
+        return self._damages.version  # changes with the known damage
 
     def left_out(self) -> list[Damage]:
         """Return the damaged files that this process has found; queries leave out their owners."""
@@ -196,13 +204,8 @@ class Store:
         names, states = set(owners), self._known_states()
         for damage in self._damages.of(names):
             raise damage.error
-        # parsing every path would take longer than most queries
-        mentioned = (path for path in states if path.split("/")[-2].partition("=")[2] in names)
-        files = [file for path in mentioned if (file := StoredFile.at(path)) and file.table in tables]
-        sealed = {(file.table, file.owner) for file in files if file.is_sealed}
-        for file in files:
-            if file.is_sealed or (file.table, file.owner) not in sealed:
-                verify(self._fs, file.path, states[file.path])
+        for path in files_of(self._fs, states, names, tables):
+            verify(self._fs, path, states[path])
 
     def verify_table(self, table: str) -> list[Damage]:
         """Verify all files of a table of few, small files. Return the damaged ones, which queries then leave out."""
@@ -225,10 +228,7 @@ class Store:
         return self.steady(read)
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
-        """Return the columns of a query as numpy arrays, ten times faster than rows for millions of rows.
-
-        No file is verified.
-        """
+        """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""
         return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchnumpy)
 
     def _fetch(

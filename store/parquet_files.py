@@ -4,9 +4,11 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import fsspec
@@ -21,6 +23,8 @@ ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""
 FORMAT = 9
 """Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
+PACKED_FORMAT = 10
+"""Format that the marker of a store with packed files states: versions that know only FORMAT would miss their rows."""
 OLDEST = 5
 """The oldest format that `evalflows migrate` can rewrite."""
 FORMAT_KEY = b"evalflows.format"
@@ -37,7 +41,7 @@ def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def format_of(marker: bytes) -> int:
-    """Return the format that a store's marker states, at most FORMAT.
+    """Return the format of the files of a store, by its marker: at most FORMAT.
 
     Raise ValueError for a marker without a format, and for a format that is newer or too old to migrate.
     """
@@ -45,6 +49,8 @@ def format_of(marker: bytes) -> int:
         written = int(json.loads(marker)["format"])
     except (ValueError, TypeError, KeyError):
         raise ValueError(f"got {marker[:40]!r} in evalflows.json, wanted the format of a store") from None
+    if written == PACKED_FORMAT:
+        return FORMAT
     if written > FORMAT:
         raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
     if written < OLDEST:
@@ -53,24 +59,34 @@ def format_of(marker: bytes) -> int:
 
 
 def write_file(
-    layout: Layout, fs: fsspec.AbstractFileSystem, path: str, schema: pa.Schema, tables: Iterable[pa.Table]
+    layout: Layout,
+    fs: fsspec.AbstractFileSystem,
+    path: str,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    metadata: Mapping[bytes, bytes] = MappingProxyType({}),
 ) -> None:
-    """Write one Parquet file from tables atomically; on a local disk, also durably."""
+    """Write one Parquet file from tables atomically; on a local disk, also durably. `metadata` are added to its own."""
+    write = partial(_write_parquet, schema, tables, metadata=metadata)
     if layout.is_local:
-        _write_durably(Path(path), schema, tables, file_mode(Path(layout.root)))
+        _write_durably(Path(path), write, file_mode(Path(layout.root)))
     else:
         sink = io.BytesIO()
-        _write_parquet(schema, tables, sink)
+        write(sink)
         put_checksum(sink)
         fs.pipe_file(path, sink.getvalue())
 
 
-def _write_parquet(schema: pa.Schema, tables: Iterable[pa.Table], sink: IO[bytes]) -> None:
+def _write_parquet(
+    schema: pa.Schema, tables: Iterable[pa.Table], sink: IO[bytes], *, metadata: Mapping[bytes, bytes]
+) -> None:
     """Write a Parquet file with the format and the place of the checksum in its metadata."""
     own = {FORMAT_KEY: str(FORMAT).encode(), CHECKSUM_KEY: BLANK}
     with pq.ParquetWriter(sink, schema.with_metadata({**(schema.metadata or {}), **own}), compression="zstd") as writer:
         for group in _row_groups(tables):
             writer.write_table(group, row_group_size=group.num_rows)
+        if metadata:
+            writer.add_key_value_metadata(dict(metadata))  # those of the schema are written twice
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -104,13 +120,13 @@ def file_mode(root: Path) -> int:
     return 0o600 | (root.stat().st_mode & 0o066)
 
 
-def _write_durably(target: Path, schema: pa.Schema, tables: Iterable[pa.Table], mode: int) -> None:
+def _write_durably(target: Path, write: Callable[[IO[bytes]], None], mode: int) -> None:
     """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "w+b") as file:
-            _write_parquet(schema, tables, file)
+            write(file)
             put_checksum(file)
             file.flush()
             os.fsync(file.fileno())

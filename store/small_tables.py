@@ -19,6 +19,7 @@ import duckdb
 from evalflows.store.catalog import note_leases, prepare, tables_of
 from evalflows.store.file_states import owner_states
 from evalflows.store.layout import quoted
+from evalflows.store.packs import packed_owners
 from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES
 
@@ -95,10 +96,11 @@ class _Copy:
 
 
 def _owners(store: Store) -> Owners:
+    layout, fs = store.layout, store.filesystem
     return {
         (table, owner): state
         for table in SMALL
-        for owner, state in owner_states(store.layout, store.filesystem, table).items()
+        for owner, state in {**packed_owners(layout, fs, table), **owner_states(layout, fs, table)}.items()
     }
 
 

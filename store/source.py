@@ -44,7 +44,8 @@ def connect_source(
     connection.execute("create schema source; create schema staging")
     connection.execute(_FIND_STAGING)
     for name, table in TABLES.items():
-        connection.execute(f"create view source.{name} as {layout.every_row(name, damages.owners(table.owner))}")
+        rows = layout.every_row(name, damages.owners(table.owner), damages.packed_files(name))
+        connection.execute(f"create view source.{name} as {rows}")
     return connection
 
 

@@ -13,6 +13,7 @@ from evalflows.reports.markdown import code, escaped
 from evalflows.reports.markdown_pages import results_page
 from evalflows.reports.result_sentences import sentences
 from evalflows.reports.results import results_of
+from evalflows.store.packing import pack_many
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.dashboard import links_to_dashboard
@@ -20,12 +21,13 @@ from evalflows.tasks.dashboard import links_to_dashboard
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def publish_results(rows: list[ExperimentRow]) -> str:
-    """Publish the results as the markdown artifact `result`, and return the run group."""
+    """Publish the results as the markdown artifact `result`, and return the run group. Pack a store of many files."""
     store = Store()
     results, dashboard = results_of(store, [row.experiment_id for row in rows]), links_to_dashboard(store)
     page = dashboard.experiment(rows[-1].experiment_id)
     text = results_page(rows[0].run_group, results, sentences(results), _links(rows, dashboard), page)
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")
+    pack_many(store)
     return rows[0].run_group
 
 

@@ -1,6 +1,6 @@
 """How many answers experiments have: for lists, without listing the files of all others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 
@@ -14,23 +14,24 @@ Counts = dict[str, tuple[int, int]]
 
 def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
     """Return the counts of experiments, given by id. The files of sealed ones are read by name, and not verified."""
-    sealed = [identity for identity in experiments if store.is_sealed("outputs", identity)]
+    sealed = {identity: path for identity in experiments if (path := store.sealed_file("outputs", identity))}
     others = [identity for identity in experiments if identity not in sealed]
     counts = dict.fromkeys(experiments, (0, 0))
     if sealed:
         try:
-            counts |= _of_files(store, [store.layout.sealed("outputs", identity) for identity in sealed])
+            counts |= _of_files(store, sealed)
         except duckdb.Error:  # reopened meanwhile, or damaged
             others = list(experiments)
     if others:
-        (rows,) = ask(store, (_COUNTS.format(source="outputs where list_contains($1, experiment_id)"), [others]))
+        (rows,) = ask(store, (_COUNTS.format(source="outputs"), [others]))
         counts |= _by_experiment(rows)
     return counts
 
 
-def _of_files(store: Store, paths: list[str]) -> Counts:
+def _of_files(store: Store, sealed: Mapping[str, str]) -> Counts:
+    query = _COUNTS.format(source=files(sorted({*sealed.values()})))
     with store.cursor() as connection:
-        return _by_experiment(connection.execute(_COUNTS.format(source=files(paths))).fetchall())
+        return _by_experiment(connection.execute(query, [[*sealed]]).fetchall())
 
 
 def _by_experiment(rows: Sequence[tuple[str, int, int]]) -> Counts:
@@ -39,5 +40,5 @@ def _by_experiment(rows: Sequence[tuple[str, int, int]]) -> Counts:
 
 _COUNTS = """
 select experiment_id, count(*) filter (status = 'ok'), count(*) filter (status = 'failed')
-from {source} group by experiment_id
+from {source} where list_contains($1, experiment_id) group by experiment_id
 """

@@ -3,7 +3,9 @@
 from collections.abc import Collection
 
 from evalflows.store.file_states import states_of
+from evalflows.store.packs import files_of
 from evalflows.store.parquet import Store
+from evalflows.store.schemas import TABLES
 
 
 def owner_states(store: Store, owners: Collection[str], tables: Collection[str] = ()) -> frozenset[tuple[str, object]]:
@@ -11,10 +13,7 @@ def owner_states(store: Store, owners: Collection[str], tables: Collection[str] 
 
     As long as this is the same, so are the rows. Of a file system that tells no times, that holds for sealed files.
     """
-    names, whole = set(owners), set(tables)
-    found = set()
-    for path, state in states_of(store.layout, store.filesystem).items():
-        *_, table, _, owner, _ = path.split("/")
-        if owner.partition("=")[2] in names or table in whole:
-            found.add((path, state))
-    return frozenset(found)
+    states = states_of(store.layout, store.filesystem)
+    found = {*files_of(store.filesystem, states, owners, TABLES.keys())}
+    found |= {path for path in states if path.split("/")[-4] in tables}
+    return frozenset((path, states[path]) for path in found)

@@ -305,20 +305,20 @@ def open_parts_of(store: Store) -> list[Path]:
     return sorted(Path(store.layout.open_folder("outputs", "exp-3")).glob("*.parquet"))
 
 
-@pytest.mark.parametrize("lost", ["sealed", "open", "both", "table"])
+@pytest.mark.parametrize("lost", ["sealed", "open", "packed", "sealed and open", "table"])
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_lost_empty_files_are_written_again(filled: Store, lost: str, is_new_process: bool) -> None:
     before = seen(filled)
-    sealed, unsealed = map(Path, filled.layout.empties("ratings"))
-    for path in {"sealed": [sealed], "open": [unsealed]}.get(lost, [sealed, unsealed]):
+    sealed, unsealed, packed = map(Path, filled.layout.empties("ratings"))
+    lost_files = {"sealed": [sealed], "open": [unsealed], "packed": [packed], "sealed and open": [sealed, unsealed]}
+    for path in lost_files.get(lost, []):
         path.unlink()
     if lost == "table":
         shutil.rmtree(sealed.parents[2])
     if is_new_process:
         filled._damages.note_change()  # the views are made again
     assert filled.query("select count(*) from source.ratings") == [(0,)]
-    assert sealed.exists()
-    assert unsealed.exists()
+    assert all(path.exists() for path in (sealed, unsealed, packed))
     assert seen(filled) == before
 
 

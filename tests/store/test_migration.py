@@ -13,7 +13,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import migration, parquet_files
 from evalflows.store.migration import migrate
 from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT, FORMAT_KEY
+from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, PACKED_FORMAT
 from evalflows.store.records import BaselineRow
 
 OLDER = FORMAT - 1
@@ -84,7 +84,10 @@ def test_what_an_interrupted_run_left_must_be_resumed_first(older: Path) -> None
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        (f'{{"format": {FORMAT + 1}}}', f"got format {FORMAT + 1}, wanted {FORMAT}: a newer evalflows wrote it"),
+        (
+            f'{{"format": {PACKED_FORMAT + 1}}}',
+            f"got format {PACKED_FORMAT + 1}, wanted {FORMAT}: a newer evalflows wrote it",
+        ),
         ('{"format": 1}', f"got format 1, wanted {FORMAT}: too old, `evalflows migrate` starts at"),
         ("", "got b'' in evalflows.json, wanted the format of a store"),
         ("garbage", "got b'garbage' in evalflows.json"),

@@ -119,7 +119,7 @@ def test_a_broken_write_leaves_the_old_file_and_nothing_else(
 
 
 def half_a_file(error: BaseException) -> Callable[..., None]:
-    def write(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any) -> None:
+    def write(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any, **_: Any) -> None:
         sink.write(b"PAR1 and then")
         raise error
 
@@ -131,7 +131,7 @@ def test_what_is_being_written_is_no_parquet_file_yet(
 ) -> None:
     during: list[list[tuple[str]]] = []
 
-    def look_midway(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any) -> None:
+    def look_midway(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any, **_: Any) -> None:
         sink.write(b"PAR1 and then")
         during.append(Store(store_root).query("select run_id from source.outputs"))
         raise OSError("disk full")

@@ -76,7 +76,7 @@ def test_a_block_left_by_an_exception_still_writes_its_part(store: Store, output
 def test_rows_are_kept_on_disk_where_the_part_cannot_be_written(
     store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:

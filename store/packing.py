@@ -1,0 +1,171 @@
+"""Packing: the rows of finished owners move from small files of their own into packed ones (store/packs.py).
+
+The packed file is written before the owner's own file is removed, and the own file goes before it as long as it exists,
+so a crash between loses and doubles nothing, and another process may reopen or rewrite the owner meanwhile.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from evalflows.specs.errors import StorageError
+from evalflows.specs.safe_text import print_note
+from evalflows.store.file_states import owner_states, packed_states, state_of, states_of
+from evalflows.store.layout import StoredFile
+from evalflows.store.leases.lease import holder_of, leased
+from evalflows.store.marker import note_packed
+from evalflows.store.packs import owners_of, packed_rows, sealed_rows, write_pack
+from evalflows.store.parquet import Store
+from evalflows.store.parquet_files import storage_errors
+from evalflows.store.schemas import TABLES, columns_of
+from evalflows.store.verification import file_damage, verify
+
+LEASE = "packing"
+PACKED_TABLES = [name for name in TABLES if name not in ("examples", "observations")]
+"""Examples are read at random by the positions in their own file; days of observations have few and large files."""
+
+PACK_BYTES = 32 << 20
+"""Bytes of a packed file at which no more owners are added to it. Larger files of owners stay as they are."""
+
+SETTLED_S = 60.0
+"""Seconds for which a file must be unchanged: whoever sealed it may still remove its open parts."""
+
+
+PACKED_FROM = 200
+"""Small files of a table from which runs pack them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What packing did: files of owners that were there, and packed files that have their rows now."""
+
+    n_owner_files: int
+    n_packed_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The own file of an owner."""
+
+    owner: str
+    path: str
+    state: object
+    size: int
+
+
+def pack(store: Store, *, at_least: int = 2) -> Packed:
+    """Pack the finished owners of each table in which `at_least` so many have small files of their own.
+
+    Readers and runs may go on meanwhile; another process that packs is waited for. Damaged files of owners stay.
+
+    Raise StorageError for a damaged packed file, and if the store cannot be written.
+    """
+    with leased(store, LEASE, "packing the store", wait=True):
+        done = [_pack_table(store, table, at_least) for table in PACKED_TABLES]
+    return Packed(sum(one.n_owner_files for one in done), sum(one.n_packed_files for one in done))
+
+
+def pack_many(store: Store) -> None:
+    """Pack tables with PACKED_FROM small files or more, unless another process does. A failure is only noted."""
+    layout, fs = store.layout, store.filesystem
+    if len(owner_states(layout, fs, "experiments")) < PACKED_FROM or holder_of(store, LEASE):
+        return
+    try:
+        pack(store, at_least=PACKED_FROM)
+    except StorageError as error:
+        print_note(f"the store was not packed: {error}")
+
+
+def _pack_table(store: Store, table: str, at_least: int) -> Packed:
+    files = [*_own_files(store, table)]
+    if len(files) < at_least:
+        return Packed(0, 0)
+    note_packed(store.layout, store.filesystem)
+    batches = [*_batches(files)]
+    for batch in batches:
+        _pack_batch(store, table, {one.owner: one for one in batch})
+    return Packed(len(files), len(batches))
+
+
+def _own_files(store: Store, table: str) -> Iterator[_Own]:
+    """Yield the sealed files that may be packed, by owner."""
+    fs, states = store.filesystem, states_of(store.layout, store.filesystem, (table,))
+    files = [file for path in sorted(states) if (file := StoredFile.at(path))]
+    still_open = {file.owner for file in files if file.state == "open"}
+    for file in files:
+        state = states[file.path]
+        if file.is_sealed and file.owner not in still_open and _is_settled(fs, file.path):
+            size = fs.size(file.path)
+            if size <= PACK_BYTES // 4 and file_damage(fs, file.path, state) is None:
+                yield _Own(file.owner, file.path, state, size)
+
+
+def _is_settled(fs: Any, path: str) -> bool:
+    return bool(time.time() - fs.modified(path).timestamp() >= SETTLED_S)
+
+
+def _batches(files: Sequence[_Own]) -> Iterator[list[_Own]]:
+    """Yield the files in lists of at most about PACK_BYTES."""
+    batch: list[_Own] = []
+    for file in files:
+        if batch and sum(one.size for one in batch) + file.size > PACK_BYTES:
+            yield batch
+            batch = []
+        batch.append(file)
+    yield batch
+
+
+def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> None:
+    """Add owners to the smallest packed file if it has room for them, else write a new one."""
+    layout, fs = store.layout, store.filesystem
+    packs = packed_states(layout, fs, table)
+    for path, state in packs.items():
+        verify(fs, path, state)
+    sizes = {path: fs.size(path) for path in packs}
+    smallest = min(sizes, key=sizes.__getitem__, default=None)
+    has_room = smallest is not None and sizes[smallest] + sum(one.size for one in batch.values()) <= PACK_BYTES
+    path = smallest if smallest and has_room else f"{layout.packed_folder(table)}/{secrets.token_hex(6)}.parquet"
+    _rewrite(store, table, path, batch, is_there=has_room)
+    for other in packs:
+        if other != path and not batch.keys().isdisjoint(owners_of(fs, other, packs[other])):
+            _rewrite(store, table, other, batch, is_there=True, adds=False)
+    for one in batch.values():
+        _remove(store, one)
+
+
+def _rewrite(
+    store: Store, table: str, path: str, batch: Mapping[str, _Own], *, is_there: bool, adds: bool = True
+) -> None:
+    """Write a packed file without its earlier rows of the owners, and with their present ones if it `adds` them."""
+    layout, fs = store.layout, store.filesystem
+    kept = owners_of(fs, path, state_of(layout, fs, path)) - batch.keys() if is_there else frozenset[str]()
+    owners = kept | batch.keys() if adds else kept
+    if not owners:
+        fs.rm_file(path)
+        return
+    columns = columns_of(table)
+
+    def rows() -> Iterator[pa.Table]:
+        if kept:
+            yield from packed_rows(fs, path, table, columns, batch.keys(), all_but=True)
+        for owner, one in batch.items() if adds else ():
+            yield from sealed_rows(layout, fs, one.path, table, owner, columns)
+
+    write_pack(layout, fs, path, table, rows(), owners)
+
+
+def _remove(store: Store, own: _Own) -> None:
+    """Remove an owner's own file unless it was reopened or replaced meanwhile."""
+    layout, fs = store.layout, store.filesystem
+    with storage_errors(own.path), suppress(FileNotFoundError):
+        if state_of(layout, fs, own.path) == own.state:
+            fs.rm_file(own.path)
+            if layout.is_local:
+                with suppress(OSError):  # another file is in it
+                    Path(own.path).parent.rmdir()

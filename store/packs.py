@@ -1,0 +1,113 @@
+"""Packed files: the rows of many finished owners in one file, so that queries open few files.
+
+`<table>/packed/all/<12 hexadecimal digits>.parquet` holds sealed rows of the owners that its metadata list. An owner
+that has a file of its own, sealed or open, is read from that: its packed rows are of an earlier state.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from evalflows.store.file_states import packed_states, state_of
+from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.merge import row_groups
+from evalflows.store.parquet_files import storage_errors, write_file
+from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.verification import verify
+
+OWNERS_KEY = b"evalflows.owners"
+"""The key of the owners in a packed file's metadata: a JSON list."""
+
+_known: dict[str, tuple[object, frozenset[str]]] = {}
+"""The owners of each packed file that this process has looked at, with the state in which the file was."""
+
+
+def owners_of(fs: Any, path: str, state: object = None) -> frozenset[str]:
+    """Return the owners in a packed file; of a known state, the file is opened once.
+
+    Raise OSError or ArrowException if its footer cannot be read.
+    """
+    known, owners = _known.get(path, (None, frozenset[str]()))
+    if state is None or known != state:
+        with fs.open(path, "rb") as file:
+            owners = frozenset(json.loads(pq.read_metadata(file).metadata[OWNERS_KEY]))
+        _known[path] = state, owners
+    return owners
+
+
+def packed_owners(layout: Layout, fs: Any, table: str) -> dict[str, tuple[str, object]]:
+    """Return the owners in a table's packed files, each with its file and the file's state. Damaged files have none."""
+    found: dict[str, tuple[str, object]] = {}
+    for path, state in packed_states(layout, fs, table).items():
+        try:
+            found |= dict.fromkeys(owners_of(fs, path, state), (path, state))
+        except (OSError, pa.ArrowException):
+            continue  # replaced meanwhile, or damaged
+    return found
+
+
+def packed_file(layout: Layout, fs: Any, table: str, owner: str) -> str | None:
+    """Return the packed file that has an owner's rows; None if there is none."""
+    path, _ = packed_owners(layout, fs, table).get(owner, (None, None))
+    return path
+
+
+def files_of(fs: Any, states: Mapping[str, object], owners: Collection[str], tables: Collection[str]) -> Iterator[str]:
+    """Yield the files, among these with their states, that rows of the owners are read from.
+
+    A packed file whose footer cannot be read may be one of them.
+    """
+    names = frozenset(owners)
+    # parsing every path would take longer than most queries
+    mentioned = (path for path in states if path.split("/")[-2].partition("=")[2] in names)
+    files = [file for path in mentioned if (file := StoredFile.at(path)) and file.table in tables]
+    sealed = {(file.table, file.owner) for file in files if file.is_sealed}
+    yield from (file.path for file in files if file.is_sealed or (file.table, file.owner) not in sealed)
+    for path in (path for path in states if "/packed/all/" in path):
+        if (file := StoredFile.at(path)) and file.table in tables:
+            unpacked = {own.owner for own in files if own.table == file.table}
+            if _may_have(fs, path, states[path], names - unpacked):
+                yield path
+
+
+def _may_have(fs: Any, path: str, state: object, owners: frozenset[str]) -> bool:
+    try:
+        return bool(owners) and not owners.isdisjoint(owners_of(fs, path, state))
+    except (OSError, pa.ArrowException):
+        return True
+
+
+def sealed_rows(
+    layout: Layout, fs: Any, path: str, table: str, owner: str, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield an owner's rows in a sealed file, its own or a packed one, verified, one row group at a time."""
+    verify(fs, path, state_of(layout, fs, path))
+    if path == layout.sealed(table, owner):
+        yield from row_groups(fs, path, table, columns)
+    else:
+        yield from packed_rows(fs, path, table, columns, {owner})
+
+
+def packed_rows(
+    fs: Any, path: str, table: str, columns: Sequence[str], owners: Collection[str], *, all_but: bool = False
+) -> Iterator[pa.Table]:
+    """Yield the rows of owners in a packed file, or those of all others, one row group at a time."""
+    column = TABLES[table].owner
+    with storage_errors(path), fs.open(path, "rb") as file:
+        names = pq.ParquetFile(file).read(columns=[column]).column(0)
+    is_of_them = pc.is_in(names, value_set=pa.array(sorted(owners), pa.string())).to_numpy()
+    yield from row_groups(fs, path, table, columns, np.flatnonzero(is_of_them != all_but))
+
+
+def write_pack(
+    layout: Layout, fs: Any, path: str, table: str, tables: Iterable[pa.Table], owners: Collection[str]
+) -> None:
+    """Write a packed file atomically, in place of an earlier one of this path."""
+    owned = {OWNERS_KEY: json.dumps(sorted(owners)).encode()}
+    with storage_errors(path):
+        write_file(layout, fs, path, schema_of(TABLES[table].record), tables, owned)

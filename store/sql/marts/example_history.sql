@@ -17,10 +17,8 @@ with runs as materialized (
     )
 ), by_experiment as (
     select experiment_id, metric, example_id,
-           avg(value) filter (status = 'scored') as value,
-           case when min(label) = max(label) then min(label)
-                else array_to_string(list_sort(list_distinct(list(label) filter (label is not null))), ' / ') end as label,
-           min(evaluator_version) || ' ' || max(evaluator_version) as versions,
+           avg(value) filter (status = 'scored') as value, min(label) as label,
+           min(evaluator_version) as first_version, max(evaluator_version) as last_version,
            sum(value) filter (status = 'scored') as total, count(value) filter (status = 'scored') as numbers,
            count(*) filter (status = 'scored') as scored,
            count(*) filter (status in ('failed', 'not_attempted')) as missing,
@@ -29,30 +27,45 @@ with runs as materialized (
     from staging.scores
     where subject_kind = 'run' and turn is null
     group by experiment_id, metric, example_id
-), in_total as materialized (
-    select experiment_id, metric, sum(value) as total, count(value) as numbers, min(value) as lowest, max(value) as highest
+), several_labels as (
+    -- few examples have different labels in their repetitions: a list for each of all would take most of the time
+    select experiment_id, metric, example_id, string_agg(distinct label, ' / ' order by label) as label
     from staging.scores
-    where status = 'scored' and subject_kind = 'run' and turn is null
-    group by experiment_id, metric
+    where subject_kind = 'run' and turn is null and label is not null
+    group by experiment_id, metric, example_id
+    having min(label) <> max(label)
+), in_total as materialized (
+    -- the window below sorts a million rows by numbers several times faster than by texts
+    select t.*, r.dataset, r.snapshot_id, r.started_at, r.system, higher_is_better(r.spec, t.metric) as higher_is_better,
+           dense_rank() over (order by r.dataset, t.metric, r.system) as line,
+           row_number() over (order by r.started_at, r.experiment_id) as place
+    from (
+        select experiment_id, metric, sum(value) filter (status = 'scored') as total,
+               count(value) filter (status = 'scored') as numbers,
+               min(value) filter (status = 'scored') as lowest, max(value) filter (status = 'scored') as highest
+        from staging.scores
+        where subject_kind = 'run' and turn is null
+        group by experiment_id, metric
+    ) t
+    join runs r using (experiment_id)
 ), scales as (
-    select r.dataset, t.metric, min(t.lowest) >= 0 and max(t.highest) <= 1 as is_share
-    from in_total t join runs r using (experiment_id) group by all
+    select dataset, metric, min(lowest) >= 0 and max(highest) <= 1 as is_share from in_total group by all
 ), points as (
-    select r.dataset, b.*, x.position, x.split, x.cluster, r.started_at, r.system,
-           higher_is_better(r.spec, b.metric) as higher_is_better,
+    select t.dataset, b.* replace (coalesce(l.label, b.label) as label), x.position, x.split, x.cluster,
+           t.started_at, t.system, t.higher_is_better, t.line, t.place,
            case when t.numbers > b.numbers then (t.total - b.total) / (t.numbers - b.numbers) end as rest
     from by_experiment b
-    join runs r using (experiment_id)
-    join examples_now x on x.dataset = r.dataset and x.snapshot_id = r.snapshot_id and x.example_id = b.example_id
-    left join in_total t on t.experiment_id = b.experiment_id and t.metric = b.metric
+    join in_total t on t.experiment_id = b.experiment_id and t.metric = b.metric
+    join examples_now x on x.dataset = t.dataset and x.snapshot_id = t.snapshot_id and x.example_id = b.example_id
+    left join several_labels l
+        on l.experiment_id = b.experiment_id and l.metric = b.metric and l.example_id = b.example_id
     where b.scored > 0 or b.missing > 0
 ), beside as (
-    select *, lag({'value': value, 'label': label}) over unchanged as before
+    select *, lag(place) over unchanged as place_before, lag(value) over unchanged as value_before,
+           lag(label) over unchanged as label_before
     from points
     -- labels and values are compared with the experiment before of the same system, judged by the same versions
-    window unchanged as (
-        partition by dataset, example_id, metric, system, versions, scored > 0 order by started_at, experiment_id
-    )
+    window unchanged as (partition by line, example_id, first_version, last_version, scored > 0 order by place)
 ), summed as (
     select dataset, example_id, metric,
            arg_max(position, started_at) as position, arg_max(split, started_at) as split,
@@ -64,9 +77,9 @@ with runs as materialized (
            arg_max(value, started_at) filter (scored > 0) as last_value,
            arg_max(label, started_at) filter (scored > 0) as last_label,
            max(started_at) as last_started_at,
-           count(before) filter (scored > 0) as unchanged_pairs,
-           count(*) filter (scored > 0 and before is not null
-               and (before.value is distinct from value or before.label is distinct from label)) as flips,
+           count(place_before) filter (scored > 0) as unchanged_pairs,
+           count(*) filter (scored > 0 and place_before is not null
+               and (value_before is distinct from value or label_before is distinct from label)) as flips,
            count(*) filter (repetitions_differ) as experiments_with_differing_repetitions,
            regr_count(value, rest) as n_correlated,
            stddev_samp(value) filter (rest is not null) > 1e-12 and stddev_samp(rest) filter (value is not null) > 1e-12 as has_variance,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric import CompositeSpec
 from evalflows.specs.metric_names import base_metric
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -48,7 +48,7 @@ def failed_metrics(store: Store, groups: Mapping[str, str]) -> FailedMetrics:
             for metric, version in metrics
             if (name := _evaluator(metric, [name for name, of in versions if of == version])) in judges
         }
-        for composite in ExperimentSpec.model_validate_json(spec).composites:
+        for composite in map(CompositeSpec.model_validate, from_json(spec).get("composites") or ()):
             if parts := sorted(composite.metrics & {base_metric(metric) for metric in by_metric}):
                 by_metric[composite.name] = by_metric[parts[0]]
         found |= {(identity, metric): judge for metric, judge in by_metric.items()}

@@ -187,5 +187,5 @@ def test_an_approval_is_named_with_who_and_when(identity: str) -> None:
     row = make_row("baselines", baseline_id="b1", name="product", experiment_id=identity, approved_by="ann")
     Store().publish("baselines", "b1", [row])
     _, shown = page(identity)
-    assert "approved baseline product, approved by ann" in " ".join(shown.text.split())
+    assert "approved by ann" in shown.text
     assert ("product", "/decisions#baselines") in shown.links

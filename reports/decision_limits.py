@@ -56,8 +56,8 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
 
 
 def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
-    """What limits one rule. Decisions of early versions lack some figures."""
-    if rule.get("value") is None or rule.get("reason_code") == "below_min_examples":
+    """What limits one rule."""
+    if _is_untested(rule):
         yield f"not tested: {rule['text']}"
         return
     name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule.get("n")
@@ -70,9 +70,21 @@ def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
             f"{name}: only the mean counts, and its interval {_interval(rule, rule['low'], rule['high'])} includes the "
             f"bound {rule['bound']:g}: chance may have decided (confident_thresholds take it into account)"
         )
-    if rule["outcome"] == "open" and tested and tested.minimum_detectable_effect is not None:
+    is_open = rule["outcome"] == "open" and _is_difference(rule)
+    if is_open and tested and tested.minimum_detectable_effect is not None:
         size = figure(tested.minimum_detectable_effect, metric_of(tested.metric))
         yield f"{name}: {tested.n_pairs} pairs detect a difference of {size} or more (power {tested.power:g})"
+
+
+def _is_untested(rule: StoredRule) -> bool:
+    """Whether a rule is open because it has no estimate or interval, or too few examples.
+
+    Rules of early versions have no figures, and do not say.
+    """
+    if rule["outcome"] != "open" or "value" not in rule:
+        return False
+    has_interval = rule["rule"] == "threshold" or rule["low"] is not None
+    return rule["value"] is None or not has_interval or rule["reason_code"] == "below_min_examples"
 
 
 def _missing(rule: StoredRule, tested: _Tested | None) -> str:

@@ -10,7 +10,7 @@ from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, print_csv
 from evalflows.reports.figures import figure
-from evalflows.reports.judge import JudgeReport, judge_reports, judge_standings
+from evalflows.reports.judge import JudgeReport, judge_reports
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import one_line, write_csv
 from evalflows.store.ingest.labels import import_labels
@@ -123,8 +123,13 @@ def next_(experiment: str, metric: str, people: str | None, n: int, out: str | N
 @labels.command()
 @VERBOSE
 def judges(verbose: bool) -> None:
-    """List all judges with human labels, by label metric, best agreement first."""
+    """List all judges with human labels, by label metric, best agreement first.
+
+    What several people said of an item counts once, by majority.
+    """
     with one_line_errors(verbose):
+        from evalflows.analysis.human_labels.standings import judge_standings
+
         standings = judge_standings(Store())
         if not standings:
             echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
@@ -139,6 +144,7 @@ def judges(verbose: bool) -> None:
                 "kappa",
                 "correlation",
                 "bias",
+                "items",
                 "labels",
                 "version",
             ),
@@ -147,8 +153,9 @@ def judges(verbose: bool) -> None:
         for judge in standings:
             numbers = (figure(judge.kappa, ""), figure(judge.correlation, ""), figure(judge.bias, "", signed=True))
             n = f"{judge.n_labels} (feedback)" if judge.from_feedback else str(judge.n_labels)
-            cells = (judge.people_metric, judge.evaluator, judge.judge_model, judge.metric, f"{judge.agreement:.1%}")
-            out.add_row(*cells, *numbers, n, judge.evaluator_version[:8])
+            share = "-" if judge.agreement is None else f"{judge.agreement:.1%}"
+            cells = (judge.people_metric, judge.evaluator, judge.judge_model, judge.metric, share)
+            out.add_row(*cells, *numbers, str(judge.n_items), n, judge.evaluator_version[:8])
         console().print(out)
 
 

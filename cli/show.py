@@ -171,12 +171,15 @@ def all_columns(results: Sequence[Result]) -> Table:
     """One row per metric and system with counts and p-values; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
-    out = table(*columns, *(("difference", *P_VERDICT) if compared else ()), headings=2, wrapped=("mean", "verdict"))
+    out = table(
+        *columns, *(("difference", "pairs", *P_VERDICT) if compared else ()), headings=2, wrapped=("mean", "verdict")
+    )
     for result in results:
         if result.is_worth_showing:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
             verdict = styled(result.verdict_text, result)
-            rest = (result.difference_text, result.p_text, result.p_adjusted_text, verdict) if compared else ()
+            pairs = "" if result.n_pairs is None else str(result.n_pairs)
+            rest = (result.difference_text, pairs, result.p_text, result.p_adjusted_text, verdict) if compared else ()
             out.add_row(*cells, loud(result.missing), str(result.not_applicable or ""), *rest)
     return out
 

@@ -18,7 +18,7 @@ MIN_WRAPPED = 24
 
 NUMBERS = {
     *("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"),
-    *("p", "p adj."),
+    *("pairs", "p", "p adj."),
 }
 """Columns that are aligned to the right."""
 

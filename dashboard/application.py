@@ -36,7 +36,7 @@ from evalflows.pages.rendering import STATIC, render, whole_page
 from evalflows.pages.review import review_page
 from evalflows.pages.review_start import review_start_page
 from evalflows.pages.traces import trace_page, traces_page
-from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.parquet import Store
 
 PageOf = Callable[[Site, Query], Page]
@@ -108,6 +108,8 @@ class _Shown:
         try:
             page = self.page(site, query)
             return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site))
+        except NotFoundError as error:
+            return _problem(site, str(error), 404)
         except InputError as error:
             return _problem(site, str(error), 400)
         except StorageError as error:

@@ -15,7 +15,7 @@ from evalflows.analysis.human_labels.review import give_label
 from evalflows.analysis.monitoring.incidents import acknowledge
 from evalflows.pages.query import Query
 from evalflows.pages.review_settings import ReviewSettings
-from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.queries.incidents import find_incident
 
@@ -43,6 +43,8 @@ class Taken:
         try:
             fields = await _fields(request)
             return JSONResponse(await run_in_threadpool(self.take, self.store, query, fields))
+        except NotFoundError as error:
+            return JSONResponse({"error": str(error)}, 404)
         except InputError as error:
             return JSONResponse({"error": str(error)}, 400)
         except StorageError as error:

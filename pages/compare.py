@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evalflows.analysis.differences.kept_comparisons import KeptComparison, kept_comparisons
 from evalflows.pages.comparable import beside, by_dataset
-from evalflows.pages.compare_query import MOST_CANDIDATES, CompareQuery, chosen_sides
+from evalflows.pages.compare_query import MOST_CANDIDATES, WORSE_IN_ANY, CompareQuery, chosen_sides
 from evalflows.pages.compare_tables import change_totals, counted, metric_tables
 from evalflows.pages.marked_words import marked
 from evalflows.pages.page import Page, Site
@@ -13,6 +13,7 @@ from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
 from evalflows.reports.change_queries import CHANGES
 from evalflows.reports.example_changes import ExampleChange
+from evalflows.reports.failed_judges import failed_metrics
 from evalflows.reports.side_by_side import found_examples, side_by_side, wanted_examples
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
@@ -61,16 +62,32 @@ def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
     asked = asked.with_metric(metric)
     (changes,) = kept.changes([metric]) if metric else [{}]
     found = found_examples(site.store, kept.compared, asked.q) if asked.q else None
+    if asked.change == WORSE_IN_ANY:
+        worse = worse_in_any(kept, asked.of)
+        found = worse if found is None else found & worse
     return Wanted(asked=asked, kept=kept, examples=wanted_examples(kept.examples, changes, asked.filter, found))
 
 
 def most_regressed(kept: KeptComparison) -> str | None:
-    """Return the metric in which most examples got worse, or flipped: what one looks at first."""
-    moved: dict[str, int] = {}
+    """Return the evaluators' metric in which most examples got worse, or flipped: what one looks at first.
+
+    None if the systems share no metric of an evaluator.
+    """
+    moved = {metric: 0 for metric in kept.metrics if metric not in MEASURES}
     for one in kept.diff.counts:
-        if one.metric not in MEASURES:
-            moved[one.metric] = moved.get(one.metric, 0) + one.regressed + one.flipped
-    return max(moved, key=lambda metric: moved[metric], default=next(iter(kept.metrics), None))
+        if one.metric in moved:
+            moved[one.metric] += one.regressed + one.flipped
+    return max(moved, key=lambda metric: moved[metric], default=None)
+
+
+def worse_in_any(kept: KeptComparison, candidate: str | None) -> set[str]:
+    """Return the examples that got worse in any metric of an evaluator, in a candidate or in any."""
+    return {
+        example
+        for changes in kept.changes([metric for metric in kept.metrics if metric not in MEASURES])
+        for example, some in changes.items()
+        if any(one.change == "regressed" and candidate in (None, one.candidate_experiment_id) for one in some)
+    }
 
 
 def _comparison(site: Site, asked: CompareQuery) -> Page:
@@ -87,6 +104,7 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         site,
         diff=kept.diff,
         tables=metric_tables(kept.diff),
+        failed=failed_metrics(site.store, kept.diff.run_groups),
         totals=change_totals(kept.diff, asked.metric),
         asked=asked,
         choices=beside(site, asked.baseline),
@@ -96,7 +114,7 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         wanted=wanted,
         last=last,
         splits=sorted({one.split for one in kept.examples if one.split}),
-        changes=CHANGES,
+        changes=[(WORSE_IN_ANY, "worse in any metric"), *((one, one.replace("_", " ")) for one in CHANGES)],
         counted=counted,
         examples=len(kept.examples),
         shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},

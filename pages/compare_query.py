@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from evalflows.pages.links import Links
 from evalflows.pages.query import Query
@@ -15,6 +15,11 @@ from evalflows.store.queries.lookup import find_experiments
 
 MOST_CANDIDATES = 8
 
+WORSE_IN_ANY: Literal["worse_in_any"] = "worse_in_any"
+"""Instead of a change in the metric: the examples that got worse in any metric of an evaluator."""
+
+WantedChange = Change | Literal["worse_in_any"]
+
 SORTS: tuple[RowSort, ...] = get_args(RowSort)
 
 
@@ -25,7 +30,7 @@ class CompareQuery:
     baseline: str
     candidates: Sequence[str]
     metric: str | None = None  # by which examples are filtered, sorted and coloured; None: the page chooses
-    change: Change | None = None
+    change: WantedChange | None = None
     of: str | None = None  # the candidate whose changes count; None: any
     split: str | None = None
     q: str | None = None
@@ -46,7 +51,7 @@ class CompareQuery:
             baseline=baseline,
             candidates=candidates,
             metric=query.text("metric"),
-            change=query.choice("change", CHANGES, CHANGES[0]) if query.text("change") else None,
+            change=query.choice("change", (*CHANGES, WORSE_IN_ANY), CHANGES[0]) if query.text("change") else None,
             of=of,
             split=query.text("split"),
             q=query.text("q"),
@@ -57,7 +62,8 @@ class CompareQuery:
 
     @property
     def filter(self) -> RowFilter:
-        return RowFilter(change=self.change, candidate=self.of, split=self.split, search=self.q, sort=self.sort)
+        change = None if self.change == WORSE_IN_ANY else self.change
+        return RowFilter(change=change, candidate=self.of, split=self.split, search=self.q, sort=self.sort)
 
     @property
     def is_filtered(self) -> bool:

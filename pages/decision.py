@@ -7,9 +7,11 @@ from evalflows.pages.charts import domain
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
+from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_on, find_decision
 from evalflows.reports.figures import estimate
 from evalflows.reports.reproduce_decision import explained
+from evalflows.store.queries.baselines import approvals
 
 COLOURS = {"met": "better", "broken": "worse", "open": ""}
 
@@ -22,9 +24,9 @@ def decision_page(site: Site, query: Query) -> Page:
 
 
 def _decision_page(site: Site, query: Query) -> Page:
-    decision = find_decision(site.store, query.wanted("id"))
+    (decision,) = with_limits(site.store, [find_decision(site.store, query.wanted("id"))])
     rules = stored_rules(site.store, decision)
-    others = [one for one in decisions_on(site.store, decision.candidate_experiment_id) if one != decision]
+    candidate = decision.candidate_experiment_id
     body = render(
         "decision.html",
         site,
@@ -34,7 +36,8 @@ def _decision_page(site: Site, query: Query) -> Page:
         colours=COLOURS,
         figures_of=figures_of,
         threshold_of=threshold_of,
-        others=others,
+        others=[one for one in decisions_on(site.store, candidate) if one.decision_id != decision.decision_id],
+        approvals=approvals(site.store, [*filter(None, [decision.baseline_experiment_id, candidate])]),
         compared=_compared(site, decision),
         sections=list(explained(site.store, decision)),
     )
@@ -51,7 +54,7 @@ def figures_of(rule: StoredRule) -> str:
 def threshold_of(rule: StoredRule) -> str:
     """Return where the estimate must lie, as text; a plain threshold may also be met exactly."""
     sides = ("at least", "at most") if rule.kind == "threshold" else ("above", "below")
-    bound = f"{rule.threshold:+g}" if rule.is_difference and rule.threshold else f"{rule.threshold:g}"
+    bound = f"{rule.threshold:+g}" if rule.is_difference and rule.threshold else f"{rule.threshold or 0:g}"
     return f"{sides[not rule.higher_is_better]} {bound}"
 
 

@@ -5,6 +5,7 @@ from evalflows.pages.page import Page, Site
 from evalflows.pages.rendering import render
 from evalflows.reports.diff import ExperimentsDiff
 from evalflows.reports.diff_texts import answers_apart, heading, no_examples, remarks, values_text
+from evalflows.reports.failed_judges import failed_metrics
 
 
 def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
@@ -14,6 +15,7 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         site,
         diff=diff,
         tables=metric_tables(diff),
+        failed=failed_metrics(site.store, diff.run_groups),
         counted=counted,
         heading=heading,
         no_examples=no_examples,

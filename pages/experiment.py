@@ -12,6 +12,7 @@ from evalflows.reports.decisions import decisions_of
 from evalflows.reports.experiment_facts import costs_of, failure_kinds, related_experiments
 from evalflows.reports.experiment_items import ItemFilter, Items, Shown, items_of
 from evalflows.reports.experiments_report import experiments_report, overviews
+from evalflows.reports.failed_judges import failed_metrics
 from evalflows.reports.results import Result, results_of
 from evalflows.reports.slice_means import Slice, slice_means
 from evalflows.reports.value_distributions import distributions
@@ -20,6 +21,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
 from evalflows.specs.safe_text import json_text
 from evalflows.store.parquet import Store
+from evalflows.store.queries.baselines import approvals
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExperimentRow, from_json
 
@@ -87,6 +89,8 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         results=shown,
         scale=_scale(shown),
         difference_scales=_difference_scales(shown),
+        failed=failed_metrics(store, {identity: row.run_group}),
+        approvals=approvals(store, [identity]),
         related=related_experiments(store, identity, row.run_group),
         distributions=[one for one in distributions(store, identity) if one.counts or one.missing],
         slices=_by_field(slice_means(store, identity, row.snapshot_id)),

@@ -11,6 +11,7 @@ from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
 from evalflows.reports.experiment_list import ExperimentList, ListedExperiment, ListFilter, listed_experiments
+from evalflows.reports.failed_judges import failed_metrics
 from evalflows.specs.errors import InputError
 from evalflows.store.existing import no_experiments
 from evalflows.store.queries.states import INTERRUPTED
@@ -58,6 +59,7 @@ def experiments_page(site: Site, query: Query) -> Page:
         number=number,
         last=-(-found.count // IN_PAGE),
         scale=_scale(found.experiments, metric),
+        failed=failed_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
         how_to_begin=no_experiments(site.store.layout),
         left_out=len(site.store.left_out()),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalflows.analysis.human_labels.current_agreement import current_report
+from evalflows.analysis.human_labels.standings import judge_standings
 from evalflows.pages.charts import domain
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
@@ -17,7 +18,7 @@ from evalflows.reports.judge_records import (
     judge_record,
     judges_health,
 )
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, NotFoundError
 
 IN_PAGE = 10
 
@@ -35,7 +36,8 @@ def _judge_page(site: Site, query: Query) -> Page:
     versions = judges_health(site.store, evaluator)
     controls, biases, subjects = judge_record(site.store, evaluator)
     if not any((versions, controls, biases, subjects)):
-        raise InputError(f"judge {evaluator!r}: not in {site.store.layout.root}, wanted one that has judged something")
+        root = site.store.layout.root
+        raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted one that has judged something")
     subject = _chosen(subjects, query)
     report, problem = _report(site, subject)
     body = render(
@@ -43,6 +45,7 @@ def _judge_page(site: Site, query: Query) -> Page:
         site,
         evaluator=evaluator,
         versions=versions,
+        standings=judge_standings(site.store, evaluator) if subjects else [],
         controls=controls,
         biases=biases,
         subjects=subjects,

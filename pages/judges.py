@@ -1,9 +1,9 @@
 """The list of judges: whether each can be relied on."""
 
+from evalflows.analysis.human_labels.standings import judge_standings
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
-from evalflows.reports.judge import judge_standings
 from evalflows.reports.judge_records import judges_health
 
 

@@ -1,4 +1,4 @@
-"""A metric over time: the runs of one name and target."""
+"""A metric over time: the runs of one name and target, or of several in one chart."""
 
 from collections.abc import Callable
 
@@ -6,47 +6,62 @@ from evalflows.pages.charts import Point
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
+from evalflows.reports.failed_judges import failed_metrics
 from evalflows.reports.figures import figure
-from evalflows.reports.metric_lines import LinePoint, MetricLine, metric_line
+from evalflows.reports.metric_lines import Line, LinePoint, MetricLines, metric_lines
 from evalflows.store.existing import no_experiments
 
 NEWEST = 100
-"""Runs that are shown, at most."""
+"""Runs of a line that are shown, at most."""
 
 Figure = Callable[[LinePoint], float | None]
 
 
 def over_time_page(site: Site, query: Query) -> Page:
-    """A metric, the cost and the latency over the runs of a line, which `name` and `target` choose."""
-    name, target, metric = (query.text(one) for one in ("name", "target", "metric"))
-    shown = metric_line(site.store, name, target, metric, newest=NEWEST)
+    """A metric, the cost and the latency over the runs of lines, which `name`, once or several times, and `target`
+    choose."""
+    names, target, metric = query.all("name"), query.text("target"), query.text("metric")
+    shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
+    first = shown.lines[0].line if shown.lines else None
+    groups = {point.experiment_id: point.run_group for one in shown.lines for point in one.points}
     body = render(
         "over_time.html",
         site,
         shown=shown,
-        targets=[one.target for one in shown.known if shown.line and one.name == shown.line.name],
+        first=first,
+        names=names,
+        targets=[one.target for one in shown.known if first and one.name == first.name],
         points=_points(site, shown, shown.metric or "", lambda one: one.mean),
         costs=_points(site, shown, "cost", lambda one: one.cost_usd),
         latencies=_points(site, shown, "latency", lambda one: one.latency),
+        failed=failed_metrics(site.store, groups),
+        named=_named,
         how_to_begin=no_experiments(site.store.layout),
         newest=NEWEST,
     )
     return Page(title="Over time", section="over_time", body=body)
 
 
-def _points(site: Site, shown: MetricLine, metric: str, value: Figure) -> list[Point]:
-    is_metric = metric == shown.metric
+def _named(line: Line) -> str:
+    return line.name if line.target in line.name else f"{line.name}, {line.target}"
+
+
+def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[Point]:
+    is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
     return [
         Point(
             at=one.started_at,
             value=value(one),
             low=one.ci_low if is_metric else None,
             high=one.ci_high if is_metric else None,
-            title=f"{one.started_at:%Y-%m-%d %H:%M}: {figure(value(one), metric)}{_said(one)}",
+            title=f"{'' if is_one else f'{_named(of.line)}, '}{one.started_at:%Y-%m-%d %H:%M}: "
+            f"{figure(value(one), metric)}{_said(one)}",
             is_break=bool(one.changes),
             href=site.links.experiment(one.experiment_id),
+            series=number,
         )
-        for one in shown.points
+        for number, of in enumerate(shown.lines)
+        for one in of.points
     ]
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -13,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from evalflows.pages.charts import domain, histogram, share_bar, sparkline, timeline, whisker
+from evalflows.pages.charts import domain, histogram, line_sample, share_bar, sparkline, timeline, whisker
 from evalflows.pages.page import Page, Site
 from evalflows.pages.texts import clipped, fields_of, shown_text
 from evalflows.reports.figures import estimate, figure, p_text
@@ -27,7 +28,7 @@ STATIC = FOLDER / "static"
 MISSING = "-"
 """What stands for a value that is missing."""
 
-CHARTS = (domain, histogram, share_bar, sparkline, timeline, whisker)
+CHARTS = (domain, histogram, line_sample, share_bar, sparkline, timeline, whisker)
 """What templates draw with."""
 
 SECTIONS = (
@@ -104,6 +105,7 @@ def _environment() -> Environment:
         "when": _when,
         "model": _model,
         "clipped": clipped,
+        "coded": _coded,
         "fields": fields_of,
         "shown_text": shown_text,
         "conclusion": conclusion_text,
@@ -116,6 +118,13 @@ def _interval(value: float | None, low: float | None, high: float | None, metric
     """Return a value and its interval, if it has one."""
     marks = (0,) if signed else ()
     return " ".join(filter(None, estimate(value, low, high, metric, signed=signed, marks=marks)))
+
+
+def _coded(text: str) -> Markup:
+    """Return a message with what stands between backticks, such as a command, as code."""
+    plain, code = Markup("{}"), Markup("<code>{}</code>")
+    parts = enumerate(re.split(r"`([^`]+)`", text))
+    return Markup("").join((code if place % 2 else plain).format(escaped(part)) for place, part in parts)
 
 
 def _shown(value: Any) -> Any:

@@ -9,7 +9,18 @@ from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
 from evalflows.pages.review_settings import ReviewSettings
-from evalflows.store.queries.review_items import GivenLabel, ItemTexts, ReviewItem, item_texts
+from evalflows.specs.errors import InputError
+from evalflows.store.queries.review_items import (
+    GivenLabel,
+    ItemTexts,
+    ReviewItem,
+    item_texts,
+    review_metrics,
+    review_subject,
+)
+
+MOST_NAMED = 10
+"""Metrics in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +37,7 @@ class _Shown:
 
 def review_page(site: Site, query: Query) -> Page:
     """The next item of a review, or the one that the address names."""
+    _check(site, query)
     settings = ReviewSettings.of(query)
     review = settings.review(site.store)
     question = question_about(review.reviewed, settings.asked)
@@ -43,6 +55,14 @@ def review_page(site: Site, query: Query) -> Page:
         before=review.before(item.token if item else ""),
     )
     return Page(title=f"Review: {settings.metric}", section="review", body=body)
+
+
+def _check(site: Site, query: Query) -> None:
+    """Raise InputError for what the other parameters depend on first: an unknown experiment, then a lacking metric."""
+    subject, _ = review_subject(site.store, query.wanted("subject"))
+    if query.text("metric") is None:
+        known = ", ".join(review_metrics(site.store, subject)[:MOST_NAMED])
+        raise InputError(f"metric: got none, wanted one{f' of {known}, or another' if known else ''} that people label")
 
 
 def _shown(site: Site, review: Review, question: Question, settings: ReviewSettings, item: ReviewItem) -> _Shown:

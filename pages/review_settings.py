@@ -86,9 +86,10 @@ class ReviewSettings:
 
 
 def _name(query: Query) -> str:
-    name = query.wanted("by").strip()
+    name = (query.text("by") or "").strip()
     if not name or len(name) > LONGEST_NAME:
-        raise InputError(f"by: got {len(name)} characters, wanted your name, of at most {LONGEST_NAME}")
+        got = f"{len(name)} characters" if name else "none"
+        raise InputError(f"by: got {got}, wanted your name, of at most {LONGEST_NAME} characters")
     return name
 
 

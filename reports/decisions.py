@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from evalflows.reports.names_apart import names_apart
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import check_left_out
@@ -40,6 +40,7 @@ class Decision:
     policy: Any
     candidate_apart: str  # the names that tell the two apart; the same unless both experiments have one name
     baseline_apart: str | None
+    limits: Sequence[str] = ()  # what could still be wrong with it, in words; only `with_limits` looks for it
 
     @property
     def rules(self) -> list[dict[str, Any]]:
@@ -50,6 +51,11 @@ class Decision:
     def notes(self) -> list[str]:
         """Differences between candidate and baseline, and earlier decisions on the candidate, in words."""
         return [*(difference["text"] for difference in from_json(self.comparability) or ()), *self._looks]
+
+    @property
+    def what_limits(self) -> list[str]:
+        """Everything that limits the decision, in words."""
+        return [*self.limits, *self.notes]
 
     @property
     def _looks(self) -> list[str]:
@@ -65,6 +71,10 @@ class Decision:
     def title(self) -> str:
         against = f" against {self.baseline_apart}" if self.baseline_apart else ""
         return f"gate {self.gate}: {self.candidate_apart}{against}"
+
+
+STORED = Decision.__slots__[:-3]
+"""The fields that the store has, in its view `gate_decisions`."""
 
 
 def _ordinal(number: int) -> str:
@@ -128,16 +138,16 @@ def find_decision(store: Store, reference: str) -> Decision:
         check_left_out(store, f"decision {reference!r}", "decision_id", "experiment_id")
         known = gate_names(store)
         wanted = f"wanted an id, or a gate: {', '.join(known)}" if known else "which has no decisions"
-        raise InputError(f"decision {reference!r}: not in {store.layout.root}, {wanted}")
+        raise NotFoundError(f"decision {reference!r}: not in {store.layout.root}, {wanted}")
     return named[-1]
 
 
 def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decision]:
-    columns = ", ".join([*Decision.__slots__[:-2], "candidate as candidate_apart", "baseline as baseline_apart"])
+    columns = ", ".join([*STORED, "candidate as candidate_apart", "baseline as baseline_apart"])
     (rows,) = ask(
         store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
-    decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=True))) for row in rows]
+    decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=False))) for row in rows]
     store.verify((decision.decision_id for decision in decisions), {"decisions"})
     return _named_apart(store, decisions)
 

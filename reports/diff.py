@@ -67,6 +67,11 @@ class ExperimentsDiff:
     lists: Sequence[ChangeList]
 
     @property
+    def run_groups(self) -> dict[str, str]:
+        """The run group of each experiment, by its id."""
+        return {one.experiment_id: one.run_group for one in (self.baseline, *self.candidates)}
+
+    @property
     def sentences(self) -> list[str]:
         return sentences(self.results)
 

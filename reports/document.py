@@ -112,7 +112,7 @@ def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
 
 
 def _decision(decision: Decision) -> Document:
-    parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart")
+    parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart", "limits")
     return {
         **{name: value for name, value in asdict(decision).items() if name not in parsed},
         "rules": decision.rules,

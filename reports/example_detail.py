@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import NotFoundError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 
@@ -69,7 +69,7 @@ def example_detail(store: Store, experiments: Sequence[str], example_id: str) ->
     ids = [list(experiments), example_id]
     examples, runs, scores = ask(store, (_EXAMPLE, ids), (_RUNS, ids), (_SCORES, ids))
     if not examples:
-        raise InputError(f"example {example_id!r}: in none of the experiments {', '.join(experiments)}")
+        raise NotFoundError(f"example {example_id!r}: in none of the experiments {', '.join(experiments)}")
     by_run: dict[str, list[ScoreDetail]] = {}
     for run_id, *score in scores:
         by_run.setdefault(run_id, []).append(ScoreDetail(**_named(ScoreDetail, score)))

@@ -1,7 +1,7 @@
 """The report of a judge's agreement with human labels: its figures, and sentences about them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ class JudgeReport:
         if alpha["alpha"] is None:
             return [f"{self.judge}: agreement with people is unknown: {alpha['reason']}"]
         agreed = self.observed.get("agreement")
-        share = "" if not agreed else f" on {agreed['share']:.0%} of the labels,"
+        share = "" if not agreed else f" on {agreed['share']:.0%} of the labelled items,"
         if self.passed is False:
             return [f"{self.judge} agrees with people{share} not significantly better than chance: do not rely on it"]
         if self.passed is None:
@@ -161,25 +161,20 @@ def judge_reports(store: Store, batch: str) -> list[JudgeReport]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedJudge:
-    """One judge's agreement with human labels, over all experiments."""
+    """One judge's agreement with human labels, over all experiments; several labels of an item count once."""
 
     evaluator: str
     evaluator_version: str
     judge_model: str
     metric: str
     people_metric: str
+    n_items: int  # without those on which people are evenly split, unless they gave numbers
     n_labels: int
-    agreement: float
+    agreement: float | None  # the share of items; None of numbers
     kappa: float | None
     bias: float | None
     correlation: float | None
     from_feedback: bool
-
-
-def judge_standings(store: Store) -> Sequence[RankedJudge]:
-    """Return all judges with human labels, by the labelled metric, best first."""
-    (rows,) = ask(store, (_STANDINGS, []))
-    return [RankedJudge(**dict(zip(RankedJudge.__slots__, row, strict=True))) for row in rows]
 
 
 def _share(share: float | None) -> str:
@@ -199,11 +194,4 @@ def _why(error: Mapping[str, Any]) -> str:
 _REPORTS = """
 select subject_id, passed, observed::varchar from checks
 where batch_id = ? and subject_kind = 'judge' and name = 'people' order by check_id
-"""
-
-_STANDINGS = """
-select evaluator, evaluator_version, judge_model, metric, people_metric, n_labels, agreement, kappa, bias,
-       correlation, from_feedback
-from judge_quality
-order by people_metric, coalesce(kappa, correlation) desc nulls last, agreement desc, evaluator, evaluator_version
 """

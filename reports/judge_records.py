@@ -30,9 +30,6 @@ class JudgeHealth:
     biases_found: int | None
     biases: Sequence[str] | None
     biases_reason: str | None
-    people_agreement: float | None
-    people_kappa: float | None
-    n_labels: int
     mean_spread: float | None
     repeat_agreement: float | None
     n_repeated: int

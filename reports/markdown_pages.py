@@ -89,15 +89,16 @@ def _cells(result: Result) -> list[str]:
 
 
 def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) -> str:
-    """Return the page of decisions: each with its rule results, and its notes on what else differed."""
+    """Return the page of decisions: each with its rule results, and what limits it."""
     parts = []
     for decision in decisions:
         rules = [(rule["outcome"], rule["rule"].replace("_", " "), rule["text"]) for rule in decision.rules]
         table = markdown_table(("", "rule", ""), rules)
-        notes = "\n".join(f"- {escaped(note)}" for note in decision.notes)
+        limits = "\n".join(f"- {escaped(one)}" for one in decision.what_limits)
+        limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
         heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
         shown = where_shown(f"evalflows explain {decision.decision_id}", address("decisions", decision.decision_id))
-        parts.append("\n\n".join(part for part in (heading, table, notes, shown) if part))
+        parts.append("\n\n".join(part for part in (heading, table, limits, shown) if part))
     return "\n\n".join(parts)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import NotFoundError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonSetRow
@@ -110,7 +110,7 @@ def judged_pair(store: Store, row: ComparisonSetRow, metric: str, left_run: str,
         store, (f"{chosen} select {_COLUMNS} from chosen where {of_runs} limit 1", [*values, left_run, right_run])
     )
     if not found:
-        raise InputError(f"pair {left_run} and {right_run}: not in {row.name} by {metric}, wanted one of its pairs")
+        raise NotFoundError(f"pair {left_run} and {right_run}: not in {row.name} by {metric}, wanted one of its pairs")
     (pair,) = _with_answers(store, row, [dict(zip(_FIELDS, found[0], strict=True))])
     return pair
 

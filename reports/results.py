@@ -6,7 +6,7 @@ from typing import Any
 
 from evalflows.reports.figures import estimate, p_text
 from evalflows.reports.names_apart import names_apart
-from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metric_names import LATENCY, MEASURES
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import run_groups
@@ -33,6 +33,9 @@ def conclusion_text(
         return not_significant
     return CONCLUSIONS.get(conclusion or "", "")
 
+
+SIDE_BY_SIDE = "those answered side by side, without the first round, which opens connections"
+"""The pairs of latencies that are compared."""
 
 VERDICT_FIELDS = {
     "difference": "difference",
@@ -124,6 +127,12 @@ class Result:
             return ""
         ends = (self.difference_low, self.difference_high)
         return " ".join(filter(None, estimate(self.difference, *ends, self.metric, signed=True, marks=(0,))))
+
+    def pairs_text(self, n_shared: int) -> str:
+        """How many of the shared examples its difference rests on, unless on all."""
+        if self.n_pairs is None or self.n_pairs == n_shared:
+            return ""
+        return f"{self.n_pairs} of {n_shared} pairs{f': {SIDE_BY_SIDE}' if self.metric == LATENCY else ''}"
 
     @property
     def p_text(self) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from evalflows.reports.comparison import comparison_report
+from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_of, find_decision
 from evalflows.reports.document import Document, document
 from evalflows.reports.experiments_report import ExperimentsReport, experiments_report
@@ -48,7 +49,8 @@ class ReportedExperiments:
 
     @property
     def _report(self) -> ExperimentsReport:
-        return experiments_report(self.store, self.identities, results_of(self.store, self.identities), self.decisions)
+        results, decisions = results_of(self.store, self.identities), with_limits(self.store, self.decisions)
+        return experiments_report(self.store, self.identities, results, decisions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,10 @@ class InputError(Exception):
         super().__init__(" ".join(message.split()))
 
 
+class NotFoundError(InputError):
+    """Invalid input that names what is not in the store: an unknown id or name."""
+
+
 class IncompleteError(Exception):
     """The run ended before every item had its row. Finished work is kept, and the run can be resumed."""
 

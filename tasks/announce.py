@@ -5,6 +5,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
+from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.reports.markdown_pages import decisions_page
 from evalflows.specs.errors import GateFailedError, IncompleteError
@@ -18,7 +19,7 @@ EVENT = "evalflows.gate.decided"
 def announce(decisions: list[str]) -> None:
     """Emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
     store = Store()
-    rows, dashboard = decisions_named(store, decisions), links_to_dashboard(store)
+    rows, dashboard = with_limits(store, decisions_named(store, decisions)), links_to_dashboard(store)
     for row in rows:
         emit_event(
             event=EVENT,

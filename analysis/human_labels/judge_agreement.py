@@ -93,7 +93,7 @@ def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[s
         "n_labels": len(joined.labels),
         "n_labellers": int(joined.labels.labeller.fillna("").nunique()),
         "rests_on_fair": joined.is_random_sample,
-        "drawn_unevenly": _weights(joined) is not None and joined.people.chance.nunique() > 1,
+        "drawn_unevenly": sampling_weights(joined.people) is not None and joined.people.chance.nunique() > 1,
         "people_alpha": _agreement_among_people(joined, confidence_level),
         **_label_agreement(joined, confidence_level),
     }
@@ -111,8 +111,7 @@ def _label_agreement(joined: JudgeAndLabels, confidence_level: float) -> dict[st
             )
         }
     decided = joined.people[joined.people.label.notna()]
-    by_judge = list(decided.value_judge if joined.kind == "yes_no" else decided.label_judge)
-    by_people, cluster_ids = list(decided.label), list(decided.together)
+    (by_judge, by_people), cluster_ids = both_labels(decided, joined.kind), list(decided.together)
     alpha = krippendorff_alpha(
         list(zip(by_judge, by_people, strict=True)), cluster_ids, confidence_level=confidence_level
     )
@@ -125,6 +124,12 @@ def _label_agreement(joined: JudgeAndLabels, confidence_level: float) -> dict[st
         "alpha": asdict(alpha),
         "confusion": asdict(confusion_table) if len(confusion_table.labels) <= MAX_LABELS else None,
     }
+
+
+def both_labels(people: pd.DataFrame, kind: Kind) -> tuple[list[Any], list[Any]]:
+    """The judge's label and people's label of each unit on which people are not evenly split."""
+    decided = people[people.label.notna()]
+    return list(decided.value_judge if kind == "yes_no" else decided.label_judge), list(decided.label)
 
 
 _LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "tie", "right"], "labels": []}
@@ -155,7 +160,7 @@ def alpha_among_people(
 
 
 def _error(joined: JudgeAndLabels, confidence_level: float) -> Any:
-    people, weights = joined.people, _weights(joined)
+    people, weights = joined.people, sampling_weights(joined.people)
     is_binary = joined.kind == "yes_no" and bool(people.value.isin([0.0, 1.0]).all()) and weights is None
     return judge_error(
         people.value_judge,
@@ -189,7 +194,7 @@ def _means(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:
                 joined.people.value_judge,
                 unlabelled.value,
                 [*joined.cluster_ids, *unlabelled.together],
-                weights=_weights(joined),
+                weights=sampling_weights(joined.people),
                 bounds=None if joined.kind == "numbers" else (0.0, 1.0),
                 confidence_level=confidence_level,
             )
@@ -198,9 +203,9 @@ def _means(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:
     }
 
 
-def _weights(joined: JudgeAndLabels) -> Any:
+def sampling_weights(people: pd.DataFrame) -> Any:
     """Inverse sampling probabilities of the labelled units; None if one is unknown."""
-    chances = joined.people.chance
+    chances = people.chance
     return 1 / chances.to_numpy(dtype=float) if len(chances) and chances.notna().all() else None
 
 

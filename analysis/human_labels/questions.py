@@ -67,7 +67,10 @@ def question_about(reviewed: Reviewed, asked: Asked) -> Question:
     """
     kind = "pairs" if reviewed.is_pairs else asked.kind or _kind(reviewed)
     if kind is None:
-        raise InputError(f"kind: no judge has {reviewed.metric!r}, wanted yes_no, numbers or labels")
+        raise InputError(
+            f"metric: got {reviewed.metric!r}, which no judge has, wanted one that a judge has, or kind: yes_no, "
+            f"numbers or labels"
+        )
     if kind == "pairs":
         return Question(
             kind=kind, choices=_chosen(("a", "first", "answer a"), ("b", "second", "answer b"), ("t", "tie", "tie"))
@@ -98,7 +101,9 @@ def _labels(reviewed: Reviewed, asked: Asked) -> Question:
     by_judge = reviewed.judged.labels if reviewed.judged else ()
     known = asked.labels or sorted({*by_judge, *(one.label for one in reviewed.labels if one.label is not None)})
     if not known:
-        raise InputError(f"labels: got none, and no judge has {reviewed.metric!r}, wanted at least two")
+        raise InputError(
+            f"metric: got {reviewed.metric!r}, which no judge has, wanted one that a judge has, or at least two labels"
+        )
     return Question(
         kind="labels",
         choices=[

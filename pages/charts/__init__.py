@@ -2,7 +2,7 @@
 
 from evalflows.pages.charts.bars import histogram, share_bar
 from evalflows.pages.charts.svg import domain
-from evalflows.pages.charts.timeline import Point, sparkline, timeline
+from evalflows.pages.charts.timeline import Point, line_sample, sparkline, timeline
 from evalflows.pages.charts.whisker import whisker
 
-__all__ = ["Point", "domain", "histogram", "share_bar", "sparkline", "timeline", "whisker"]
+__all__ = ["Point", "domain", "histogram", "line_sample", "share_bar", "sparkline", "timeline", "whisker"]

@@ -25,6 +25,7 @@ class Point:
     kind: str = ""  # `better`, `worse` or empty: the colour
     is_break: bool = False  # values from here on are not comparable with earlier ones
     href: str | None = None
+    series: int = 0  # which of several lines it is on
 
 
 def timeline(
@@ -36,7 +37,8 @@ def timeline(
     width: int = 640,
     height: int = 200,
 ) -> Markup:
-    """Draw points in order of time, with intervals; a dashed line stands where versions changed, or for a bound."""
+    """Draw points with intervals, those of a series in order of time; a dashed line stands where versions changed, or
+    for a bound."""
     ends = [*_ends(points), *bounds]
     low, high = domain(ends)
     if all(end is None or end >= 0 for end in ends):
@@ -52,16 +54,27 @@ def timeline(
         )
     ]
     parts += [element("line", class_="mark", x1=LEFT, x2=width - RIGHT, y1=y(bound), y2=y(bound)) for bound in bounds]
-    parts += [element("line", class_="break", x1=at, x2=at, y1=TOP, y2=height - BOTTOM) for at in _breaks(points, x)]
-    parts += _lines(points, x, y)
-    for point, at in zip(points, x, strict=True):
-        parts += _point(point, at, y)
-    if points:
-        for place, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
-            day = f"{points[place].at:%Y-%m-%d}"
-            parts.append(element("text", day, class_="tick", x=x[place], y=height - 6, text_anchor=anchor))
+    for number in dict.fromkeys(point.series for point in points):
+        places = [place for place, point in enumerate(points) if point.series == number]
+        some, at = [points[place] for place in places], [x[place] for place in places]
+        ends_y = {"y1": TOP, "y2": height - BOTTOM}
+        drawn = [element("line", class_="break", x1=place, x2=place, **ends_y) for place in _breaks(some, at)]
+        drawn += _lines(some, at, y)
+        drawn += [part for point, place in zip(some, at, strict=True) for part in _point(point, place, y)]
+        parts.append(element("g", *drawn, class_=f"series-{number}"))
+    by_time = sorted(range(len(points)), key=lambda place: points[place].at)
+    for place, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
+        day = f"{points[by_time[place]].at:%Y-%m-%d}"
+        parts.append(element("text", day, class_="tick", x=x[by_time[place]], y=height - 6, text_anchor=anchor))
     has_links = any(point.href for point in points)
     return drawing(width, height, title, *parts, class_="chart timeline", has_links=has_links)
+
+
+def line_sample(series: int) -> Markup:
+    """Draw how the line of a series looks, for a legend whose text names it."""
+    line = element("line", class_="line", x1=1, x2=27, y1=6, y2=6)
+    dot = element("circle", class_="dot", cx=14, cy=6, r=4)
+    return drawing(28, 12, "its line", element("g", line, dot, class_=f"series-{series}"), class_="chart sample")
 
 
 def sparkline(values: Sequence[float | None], title: str, *, width: int = 80, height: int = 20) -> Markup:
@@ -82,9 +95,9 @@ def _ends(points: Sequence[Point]) -> list[float | None]:
 def _times(points: Sequence[Point], start: float, end: float) -> list[float]:
     """Return each point's place, by its time; evenly if all have the same time."""
     seconds = [point.at.timestamp() for point in points]
-    if not seconds or seconds[0] == seconds[-1]:
+    if not seconds or min(seconds) == max(seconds):
         return [start + (end - start) * (place + 0.5) / len(points) for place in range(len(points))]
-    scale = Scale(seconds[0], seconds[-1], start + 8, end - 8)
+    scale = Scale(min(seconds), max(seconds), start + 8, end - 8)
     return [scale(second) for second in seconds]
 
 

@@ -1,5 +1,6 @@
 """Approved baselines: the current and earlier experiments of each name."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,8 +38,10 @@ def approved(store: Store, name: str) -> BaselineRow | None:
     return row
 
 
-def approvals(store: Store) -> list[Approval]:
-    """Return all approvals, by name, newest first."""
-    columns = ", ".join(Approval.__slots__)
-    (rows,) = ask(store, (f"select {columns} from approvals order by name, recorded_at desc, baseline_id desc", []))
+def approvals(store: Store, experiments: Sequence[str] | None = None) -> list[Approval]:
+    """Return the approvals of experiments, given by id, or all: by name, newest first."""
+    query = f"""select {", ".join(Approval.__slots__)} from approvals
+                where $1::varchar[] is null or list_contains($1, experiment_id)
+                order by name, recorded_at desc, baseline_id desc"""
+    (rows,) = ask(store, (query, [None if experiments is None else list(experiments)]))
     return [Approval(**dict(zip(Approval.__slots__, row, strict=True))) for row in rows]

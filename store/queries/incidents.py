@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.store.catalog import ask, ask_arrow
 from evalflows.store.parquet import Store
 from evalflows.store.reasons import ReasonCode
@@ -71,7 +71,7 @@ def find_incident(store: Store, reference: str) -> Incident:
         return found[0]
     if found:
         raise InputError(f"incident {reference!r}: got the prefix of {len(found)} ids, wanted a longer one")
-    raise InputError(f"incident {reference!r}: not in {store.layout.root}, wanted an id of `evalflows alerts ls`")
+    raise NotFoundError(f"incident {reference!r}: not in {store.layout.root}, wanted an id of `evalflows alerts ls`")
 
 
 def events_of(store: Store, incident_id: str) -> list[AlertRow]:

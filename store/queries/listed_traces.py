@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.trace_evaluation import Filter
 from evalflows.store.catalog import ask, ask_arrow, view_text
 from evalflows.store.parquet import Store
@@ -77,7 +77,7 @@ def observations_of_trace(store: Store, reference: str) -> list[ObservationRow]:
     """
     ids = _matching(store, reference.strip().lower().replace("-", ""))
     if not ids:
-        raise InputError(f"{reference}: no such trace, see `evalflows traces ls`")
+        raise NotFoundError(f"{reference}: no such trace, see `evalflows traces ls`")
     if len(ids) > 1:
         shown = ", ".join(ids[:SHOWN_IDS]) + (", …" if len(ids) > SHOWN_IDS else "")
         raise InputError(f"{reference}: got the beginning of {shown}, wanted one trace")

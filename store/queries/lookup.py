@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES
 
@@ -35,7 +35,7 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         if exact:
             return exact
     if back and (runs := runs_named(store, name)):
-        raise InputError(f"experiment {reference!r}: got {runs} run{'s' * (runs != 1)} named {name!r}, wanted more")
+        raise NotFoundError(f"experiment {reference!r}: got {runs} run{'s' * (runs != 1)} named {name!r}, wanted more")
     return [_by_prefix("experiment", store, reference, rows, "which is empty")]
 
 
@@ -71,7 +71,7 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
     if matches:
         raise InputError(f"{kind} {reference!r}: got the prefix of {len(matches)} ids, wanted a longer one")
     check_left_out(store, f"{kind} {reference!r}", f"{kind}_id")
-    raise InputError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
+    raise NotFoundError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
 
 
 def runs_named(store: Store, name: str) -> int:

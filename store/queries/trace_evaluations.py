@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import NotFoundError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentState
@@ -54,7 +54,7 @@ def trace_evaluation(store: Store, name: str) -> TraceEvaluation:
         if one.name == name:
             return one
     there = ", ".join(sorted(one.name for one in known)) or "none yet"
-    raise InputError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
+    raise NotFoundError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
 
 
 def batches_of(store: Store, evaluation_id: str, limit: int) -> Sequence[TraceBatch]:

@@ -153,8 +153,11 @@ def test_a_label_given_by_keyboard_is_stored_and_counts_for_the_judge(
 
 def is_another(browser: Chrome, item: str | None) -> bool:
     """Whether the page shows another item to label."""
-    forms = browser.find_elements("css selector", "form[data-item]")
-    return bool(forms) and steady(lambda: forms[0].get_attribute("data-item")) != item
+
+    def shown() -> list[str | None]:  # found anew each time: the page may be replaced in between
+        return [form.get_attribute("data-item") for form in browser.find_elements("css selector", "form[data-item]")]
+
+    return steady(shown) not in ([], [item])
 
 
 def stored_labels(store: Path) -> list[float]:

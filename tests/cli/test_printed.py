@@ -77,5 +77,5 @@ def test_the_narrow_tables_lack_counts_and_p_values_which_wide_has() -> None:
     header = printed("show", "kept")[0].split()
     assert header == ["metric", "system", "mean", "difference", "verdict"]
     wide = " ".join(printed("show", "kept", "--wide")[0].split())
-    assert wide == "metric system mean interval scored missing n/a difference p p adj. verdict"
+    assert wide == "metric system mean interval scored missing n/a difference pairs p p adj. verdict"
     assert "1 of 24 values of contains, quality, short, latency, length are missing in long" in printed("show", "kept")

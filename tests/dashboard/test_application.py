@@ -34,6 +34,31 @@ def test_an_address_without_a_page_says_so(store: Store) -> None:
     assert "<script>alert" not in answer.text
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/experiments/nothing",
+        "/decisions/nothing",
+        "/pairwise/nothing",
+        "/judges/nothing",
+        "/review/nothing",
+        "/compare?baseline=nothing&candidate=x",
+        "/production/incidents/nothing",
+        "/production/traces/nothing",
+        "/production/evaluations/nothing",
+    ],
+)
+def test_an_unknown_id_is_not_found_and_the_page_says_what_was_wanted(store: Store, address: str) -> None:
+    answer = browser(store).get(address)
+    assert answer.status_code == 404
+    assert "nothing" in answer.text and 'role="alert"' in answer.text
+
+
+@pytest.mark.parametrize("address", ["/experiments?state=gone", "/experiments?page=0", "/decisions?conclusion=MAYBE"])
+def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str) -> None:
+    assert browser(store).get(address).status_code == 400
+
+
 def test_static_files_change_their_address_with_their_content(store: Store) -> None:
     page = browser(store).get("/experiments").text
     address = page.split('<link rel="stylesheet" href="')[1].split('"')[0]

@@ -86,6 +86,29 @@ def test_a_change_filters_the_examples(change: str, found: list[str]) -> None:
     assert f"{len(found)} of 6 examples" in shown.text
 
 
+def test_worse_in_any_metric_looks_beyond_the_chosen_one() -> None:
+    both = {"right": OLD, "short": dict.fromkeys(EXAMPLES, 1.0)}
+    worse = {"right": NEW, "short": dict.fromkeys(EXAMPLES, 1.0) | {"q5": 0.0}}
+    ids = [
+        answered(name, {one: f"{name} {one}" for one in EXAMPLES}, scores, place=place, rows=ROWS)
+        for place, (name, scores) in enumerate((("before", both), ("after", worse)), 5)
+    ]
+    shown = page(baseline=ids[0], candidate=ids[1], metric="short", change="worse_in_any", sort="position")
+    assert examples(shown) == ["q0", "q1", "q5"]
+    assert examples(compared(change="worse_in_any", of=THIRD)) == []
+    assert examples(compared(change="worse_in_any", q="q1?")) == ["q1"]
+
+
+def test_systems_without_a_shared_metric_of_an_evaluator_open_on_none() -> None:
+    one, other = (
+        answered(name, dict.fromkeys(EXAMPLES, "x"), {metric: OLD}, place=place, rows=ROWS)
+        for place, (name, metric) in enumerate((("first", "depth"), ("second", "width")), 5)
+    )
+    shown = page(baseline=one, candidate=other)
+    assert "no metric in common" in shown.text
+    assert len(examples(shown)) == len(EXAMPLES)
+
+
 def test_split_and_search_filter_the_examples() -> None:
     assert sorted(examples(compared(split="hard"))) == ["q1", "q3", "q5"]
     assert examples(compared(q="NEW says Q3")) == ["q3"]

@@ -113,6 +113,17 @@ def test_a_page_says_what_was_decided_and_how_to_make_it_again(past: Past) -> No
     assert "compare them example by example" in text
 
 
+def test_limits_and_approvals_are_on_the_page(past: Past) -> None:
+    old, new = past.rows
+    past.approve(old, "product")
+    row = decided(past, both_kinds(), new, old, past.spec(metrics={"words": {"higher_is_better": False}}))
+    html = page(row.decision_id)
+    text = " ".join(shown_text(html).split())
+    assert "Limits of this decision" in text and "right, non inferiority: 5 missing values" in text
+    assert "approved baseline product, approved by me 2026-01-01" in text
+    assert 'href="/decisions#baselines"' in html
+
+
 def test_earlier_decisions_on_the_candidate_are_listed(past: Past) -> None:
     old, new = past.rows
     spec = past.spec(metrics={"words": {"higher_is_better": False}})

@@ -181,3 +181,11 @@ def test_gate_decisions_and_judge_checks_are_shown(identity: str) -> None:
     _, shown = page(identity)
     assert ("gate release: bot", "/decisions/dec-1") in shown.links
     assert "PASS" in shown.text
+
+
+def test_an_approval_is_named_with_who_and_when(identity: str) -> None:
+    row = make_row("baselines", baseline_id="b1", name="product", experiment_id=identity, approved_by="ann")
+    Store().publish("baselines", "b1", [row])
+    _, shown = page(identity)
+    assert "approved by ann" in shown.text
+    assert ("product", "/decisions#baselines") in shown.links

@@ -12,11 +12,12 @@ from store_rows import make_row
 
 from evalflows.pages.experiments import IN_PAGE, experiments_page
 from evalflows.pages.links import Links
+from evalflows.pages.over_time import over_time_page
 from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
-from evalflows.store.records import derived_id
+from evalflows.store.records import controls_batch, derived_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -188,3 +189,21 @@ def test_damaged_files_are_counted(three: Store) -> None:
     _, shown = page(three)
     assert "1 damaged file is left out" in shown.text
     assert "/experiments/exp-00" in listed(shown)
+
+
+def test_a_mean_whose_judge_failed_validation_is_marked_wherever_it_is_shown(store: Store) -> None:
+    identities = [
+        experiment(store, number, 0.5, evaluators='[{"name": "right", "version": "v1"}]') for number in range(2)
+    ]
+    batch = controls_batch("group-01")
+    of = {"subject_kind": "judge", "subject_id": "right", "name": "controls", "passed": False, "message": "says yes"}
+    store.publish("checks", batch, [make_row("checks", check_id="c1", batch_id=batch, **of)])
+    site = Site(store=store, links=Links())
+    for made in (
+        page(store)[0],
+        page(store, metric="right")[0],
+        over_time_page(site, Query({})),
+    ):
+        marks = [address for text, address in seen(str(made.body)).links if text == "judge failed validation"]
+        assert marks == ["/judges/right"], "of the second experiment only"
+    assert identities == ["exp-00", "exp-01"]

@@ -11,6 +11,7 @@ from page_tables import shown_text, table_rows
 from store_rows import make_row
 
 from evalflows.analysis.human_labels.current_agreement import current_report
+from evalflows.analysis.human_labels.standings import judge_standings
 from evalflows.pages.judge import judge_page
 from evalflows.pages.judges import judges_page
 from evalflows.pages.links import Links
@@ -58,7 +59,7 @@ def test_the_confusion_matrix_is_that_of_labels_and_judgements(owner: str) -> No
     assert float(kappa[1]) == pytest.approx(0.571, abs=0.01)
     text = shown_text(page("correct"))
     assert "60 labelled of 60 judged, by 1 person" in text
-    assert "agrees with people on 83% of the labels, significantly better than chance" in text
+    assert "agrees with people on 83% of the labelled items, significantly better than chance" in text
     assert "it is too generous: 17% above people on average" in text
 
 
@@ -159,9 +160,37 @@ def test_the_list_has_judges_and_their_agreement(owner: str) -> None:
         return table_rows(judges_page(site, Query.of(pairs)).body)
 
     (health, standing) = (row for row in rows() if "judge-1" in row)
-    assert health[0] == "correct" and "83%, kappa 0.5760 labels" in health
+    assert health[0] == "correct" and "83%, kappa 0.5760 items, 60 labels" in health
     assert standing[:4] == ["correct", "correct", "judge-1", "correct"] and standing[5] == "83.3%"
     assert not any("judge-1" in row for row in rows(("q", "other")))
+
+
+def test_the_list_counts_items_by_majority_as_the_page_does(owner: str, tmp_path: Path) -> None:
+    label(tmp_path, [_row(owner, name, value, "ben") for name, value in TRUTH.items()])
+    label(tmp_path, [_row(owner, name, 1 - value, "cy") for name, value in list(TRUTH.items())[:59]])  # outvoted
+    (standing,) = judge_standings(Store())
+    _, _, (subject,) = judge_record(Store(), "correct")
+    observed = current_report(Store(), subject).observed
+    assert (standing.n_items, standing.n_labels) == (60, 179)
+    assert (standing.agreement, standing.kappa) == (observed["agreement"]["share"], observed["agreement"]["kappa"])
+    assert standing.agreement == pytest.approx(50 / 60)
+    assert (standing.bias, standing.correlation) == (observed["error"]["bias"], observed["error"]["correlation"])
+
+
+def test_pairs_are_counted_once_for_both_orders(tmp_path: Path) -> None:
+    examples = [f"q{place:02}" for place in range(24)]
+    ids = [experiment(name, {one: f"{name} {one}" for one in examples}, place=place) for place, name in enumerate("ab")]
+    compared(ids, by_text, both_orders=True, name="letters")
+    rows = [
+        {"experiment": "b", "other_experiment": "a", "example_id": one, "metric": "by_text", "winner": winner}
+        for one, winner in zip(examples, ["b"] * 16 + ["a"] * 8, strict=True)
+    ]
+    label(tmp_path, rows)
+    (standing,) = judge_standings(Store())
+    _, _, (subject,) = judge_record(Store(), "by_text")
+    observed = current_report(Store(), subject).observed
+    assert (standing.n_items, standing.bias) == (24, None)
+    assert standing.agreement == observed["agreement"]["share"]
 
 
 def test_an_empty_store_is_no_error() -> None:

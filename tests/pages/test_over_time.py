@@ -41,8 +41,8 @@ def run(store: Store, number: int, mean: float | None, version: str = "e1", **fi
     store.publish("estimates", identity, [one for one in rows if one.mean is not None])
 
 
-def page(store: Store, **values: str) -> tuple[str, Seen]:
-    query = Query({name: [value] for name, value in values.items()})
+def page(store: Store, **values: str | list[str]) -> tuple[str, Seen]:
+    query = Query({name: [value] if isinstance(value, str) else value for name, value in values.items()})
     body = over_time_page(Site(store=store, links=Links()), query).body
     return body, seen(str(body))
 
@@ -91,6 +91,33 @@ def test_a_line_and_a_metric_are_chosen(runs: Store) -> None:
     assert [row[1] for row in shown.rows[1:]] == ["0.250"]
     _, shown = page(runs, name="other", target="bot")
     assert [row[1] for row in shown.rows[1:]] == ["0.125"], "the form keeps what was chosen before"
+
+
+def test_several_systems_are_drawn_in_one_chart_with_a_legend(runs: Store) -> None:
+    body, shown = page(runs, name=["other", "bot"], metric="right")
+    legend = body[body.index('class="chips legend"') :]
+    assert legend.index("other") < legend.index("bot")
+    chart = body[body.index("Chart of right") : body.index("Cost (USD)")]
+    assert chart.count('class="series-0"') == chart.count('class="series-1"') == 1
+    assert ["0.125"] in [row[1:2] for row in shown.rows] and ["0.750"] in [row[1:2] for row in shown.rows]
+    hidden = [one["value"] for one in shown.fields if one.get("type") == "hidden" and one["name"] == "name"]
+    assert hidden[:2] == ["other", "bot"], "the form keeps both"
+
+
+def test_the_name_of_a_spec_means_all_its_systems(store: Store) -> None:
+    for number, name in enumerate(("qa-plain", "qa-brief", "else")):
+        run(store, number, 0.25 * number, name=name, target=name, spec=f'{{"name": "{name.partition("-")[0]}"}}')
+    body, _ = page(store, name="qa")
+    assert "right of 2 systems" in body
+    assert "qa-plain" in body[body.index("legend") :] and "else" not in body[body.index("legend") :]
+    assert '<option value="qa" selected' not in body and "all of qa" in body
+
+
+def test_more_systems_than_a_chart_holds_are_counted(store: Store) -> None:
+    for number in range(10):
+        run(store, number, 0.5, name=f"s{number}", target=f"s{number}")
+    body, _ = page(store, name=[f"s{number}" for number in range(10)])
+    assert "right of 8 systems" in body and "without 2 further systems" in body
 
 
 @pytest.mark.parametrize("name", ["name", "target", "metric"])

@@ -62,3 +62,10 @@ def test_a_report_has_no_links(site: Site) -> None:
     alone = Site(store=site.store, links=NoLinks())
     assert from_text(alone, "{{ parts.link(links.experiment('x'), 'name') }}") == "name"
     assert from_text(site, "{{ parts.link(links.experiment('x'), 'name') }}") == '<a href="/experiments/x">name</a>'
+
+
+def test_commands_in_messages_are_shown_as_code(site: Site) -> None:
+    shown = from_text(site, "{{ text | coded }}", text="none yet: `evalflows run <SPEC>` makes one; a ` alone stays")
+    assert shown == "none yet: <code>evalflows run &lt;SPEC&gt;</code> makes one; a ` alone stays"
+    assert from_text(site, "{{ text | coded }}", text=HOSTILE) == SHOWN
+    assert "<code>evalflows x</code>" in render("problem.html", site, message="use `evalflows x`")

@@ -10,13 +10,13 @@ from judges_of_pairs import by_text
 from labelled import judged, run_of, score
 from matched import asked, compared, experiment
 
+from evalflows.analysis.human_labels.standings import judge_standings
 from evalflows.dashboard.given import take_label
 from evalflows.pages.links import Links
 from evalflows.pages.page import Site
 from evalflows.pages.query import Query
 from evalflows.pages.review import review_page
 from evalflows.pages.review_start import review_start_page
-from evalflows.reports.judge import judge_standings
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 
@@ -186,7 +186,7 @@ def test_a_scale_has_keys_and_its_bounds() -> None:
 
 def test_a_metric_without_a_judge_can_be_labelled_too() -> None:
     owner = experiment("plain", {"q0": "a", "q1": "b"})
-    with pytest.raises(InputError, match="no judge has 'kind'"):
+    with pytest.raises(InputError, match="metric: got 'kind', which no judge has"):
         shown(address(owner, "kind"))
     give(address(owner, "kind", kind="yes_no"), "yes")
     assert asked("select metric, value from labels") == [("kind", 1.0)]
@@ -219,7 +219,7 @@ def test_wrong_addresses_are_refused_in_one_line() -> None:
     owner = judged("small", SAID)
     for query, message in (
         (address("nothing"), "experiment 'nothing'"),
-        (address(owner, by=" "), "by: got 0 characters"),
+        (address(owner, by=" "), "by: got none, wanted your name"),
         (address(owner, by="x" * 101), "by: got 101 characters"),
         (address(owner, order="best"), "order: got 'best'"),
         (address(owner, item="zz"), "item: got 'zz'"),

@@ -48,12 +48,13 @@ class Past:
         yes_no: Collection[str] = (),
         target_version: str = "v1",
         judged_by: str = "e1",
+        models: Mapping[str, str] | None = None,
         examples: Sequence[str] | None = None,
         spec: ExperimentSpec | None = None,
         **fields: Any,
     ) -> ExperimentRow:
         """Keep one. Scores are arrays of examples, or of examples by repetitions: bool for yes or no, as are those of
-        the metrics called `yes_no`."""
+        the metrics called `yes_no`; `models` are the judge models of metrics."""
         given = {metric: _by_repetition(values) for metric, values in scores.items()}
         n, repetitions = next(iter(given.values())).shape
         identity, names = f"exp-{len(self.rows):03}", examples or [f"e{place}" for place in range(n)]
@@ -88,7 +89,8 @@ class Past:
         self.store.publish("experiments", identity, [row])
         self.store.publish("outputs", identity, _outputs(identity, names, repetitions))
         made = [
-            _score(identity, metric, judged_by, names, values, metric in yes_no) for metric, values in given.items()
+            _score(identity, metric, judged_by, names, values, metric in yes_no, (models or {}).get(metric))
+            for metric, values in given.items()
         ]
         self.store.publish("scores", identity, [one for some in made for one in some])
         return row
@@ -116,7 +118,9 @@ def _by_repetition(values: Any) -> "np.ndarray[Any, Any]":
     return array[:, None] if array.ndim == 1 else array
 
 
-def _score(owner: str, metric: str, version: str, names: Sequence[str], values: Any, is_yes_no: bool) -> list[ScoreRow]:
+def _score(
+    owner: str, metric: str, version: str, names: Sequence[str], values: Any, is_yes_no: bool, model: str | None
+) -> list[ScoreRow]:
     kind: DataType = "BOOLEAN" if is_yes_no or values.dtype == bool else "NUMERIC"
     return [
         ScoreRow(
@@ -130,6 +134,7 @@ def _score(owner: str, metric: str, version: str, names: Sequence[str], values: 
             metric=metric,
             evaluator=metric,
             evaluator_version=version,
+            judge_model=model,
             data_type=kind,
             **_became(float(value)),
         )

@@ -1,0 +1,186 @@
+"""What could still be wrong with a decision, in words, from what is stored about it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalflows.reports.decisions import Decision
+from evalflows.reports.figures import estimate, figure
+from evalflows.reports.results import SIDE_BY_SIDE
+from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import LATENCY, base_metric
+from evalflows.specs.metric_slices import metric_of
+from evalflows.store.catalog import ask
+from evalflows.store.parquet import Store
+from evalflows.store.records import ExperimentRow, controls_batch, from_json
+from evalflows.store.row_specs import experiment_spec
+
+FEW: int = GateSpec.model_fields["min_examples"].default
+"""The examples that gates ask for by default; a gate may ask for fewer."""
+
+StoredRule = Mapping[str, Any]
+"""A rule of a decision, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tested:
+    """The verdict on a metric of a decision."""
+
+    metric: str  # with its slice
+    n_pairs: int
+    worst_case_low: float | None
+    worst_case_high: float | None
+    warning: str | None
+    minimum_detectable_effect: float | None
+    power: float | None
+
+
+def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
+    """Return the decisions with what could still be wrong with each."""
+    return [replace(decision, limits=list(_limits(store, decision))) for decision in decisions]
+
+
+def _limits(store: Store, decision: Decision) -> Iterator[str]:
+    (candidate,) = store.read("experiments", decision.candidate_experiment_id)
+    verdicts, judges = ask(store, (_VERDICTS, [decision.decision_id]), (_JUDGES, [candidate.experiment_id]))
+    tested = {row[0]: _Tested(**dict(zip(_Tested.__slots__, row, strict=True))) for row in verdicts}
+    for rule in decision.rules:
+        yield from _of_rule(rule, tested.get(rule["metric"]))
+    for one in tested.values():
+        yield from _of_pairs(one, decision.n_shared)
+    if judges:
+        yield from _of_judges(store, _judges_of_rules(decision, candidate, judges), candidate.run_group)
+    yield from _of_versions(store, decision, candidate)
+    if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
+        yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
+
+
+def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
+    """What limits one rule."""
+    if _is_untested(rule):
+        yield f"not tested: {rule['text']}"
+        return
+    name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule.get("n")
+    if rule.get("n_missing"):
+        yield f"{name}: {_missing(rule, tested)}"
+    if n is not None and n < FEW:
+        yield f"{name}: n = {n}, fewer than the {FEW} that gates ask for by default"
+    if rule["rule"] == "threshold" and _includes_bound(rule):
+        yield (
+            f"{name}: only the mean counts, and its interval {_interval(rule, rule['low'], rule['high'])} includes the "
+            f"bound {rule['bound']:g}: chance may have decided (confident_thresholds take it into account)"
+        )
+    is_open = rule["outcome"] == "open" and _is_difference(rule)
+    if is_open and tested and tested.minimum_detectable_effect is not None:
+        size = figure(tested.minimum_detectable_effect, metric_of(tested.metric))
+        yield f"{name}: {tested.n_pairs} pairs detect a difference of {size} or more (power {tested.power:g})"
+
+
+def _is_untested(rule: StoredRule) -> bool:
+    """Whether a rule is open because it has no estimate or interval, or too few examples.
+
+    Rules of early versions have no figures, and do not say.
+    """
+    if rule["outcome"] != "open" or "value" not in rule:
+        return False
+    has_interval = rule["rule"] == "threshold" or rule["low"] is not None
+    return rule["value"] is None or not has_interval or rule["reason_code"] == "below_min_examples"
+
+
+def _missing(rule: StoredRule, tested: _Tested | None) -> str:
+    """How many values are missing for a rule, and what they can change at worst."""
+    count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
+    if rule.get("reason_code") == "missing_unbounded":
+        return f"{count}; no declared range bounds what they can change"
+    effect = f", which leave it {rule['outcome']} whatever they are" if rule["outcome"] != "open" else ""
+    if rule.get("reason_code") == "missing_could_flip":
+        effect = ", which can change the outcome"
+    ends = (tested.worst_case_low, tested.worst_case_high) if tested and _is_difference(rule) else (None, None)
+    return f"{count}{effect}" + (f"; worst-case interval {_interval(rule, *ends)}" if None not in ends else "")
+
+
+def _is_difference(rule: StoredRule) -> bool:
+    return rule["rule"] in ("non_inferiority", "superiority")
+
+
+def _includes_bound(rule: StoredRule) -> bool:
+    low, high = rule.get("low"), rule.get("high")
+    return low is not None and high is not None and bool(low <= rule["bound"] <= high)
+
+
+def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
+    is_difference = _is_difference(rule)
+    marks = (0.0, rule["bound"], -rule["bound"]) if is_difference else (rule["bound"],)
+    return estimate(None, low, high, metric_of(rule["metric"]), signed=is_difference, marks=marks)[1]
+
+
+def _of_pairs(tested: _Tested, n_shared: int | None) -> Iterator[str]:
+    """What is said of the pairs that a test rests on."""
+    if tested.warning:
+        yield f"{tested.metric}: {tested.warning}"
+    if tested.metric == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
+        yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {SIDE_BY_SIDE}"
+
+
+def _judges_of_rules(
+    decision: Decision, candidate: ExperimentRow, judges: Sequence[tuple[str, str, str]]
+) -> dict[tuple[str, str], list[str]]:
+    """Return the metrics of rules by the judge, its name and version, on which they depend; also as composites."""
+    parts = {composite.name: composite.metrics for composite in experiment_spec(candidate).composites}
+    found: dict[tuple[str, str], list[str]] = {}
+    for rule in decision.rules:
+        metric = base_metric(metric_of(rule["metric"]))
+        for judged, *judge in judges:
+            metrics = found.setdefault((judge[0], judge[1]), [])
+            if judged in {metric, *parts.get(metric, ())} and rule["metric"] not in metrics:
+                metrics.append(rule["metric"])
+    return {judge: metrics for judge, metrics in found.items() if metrics}
+
+
+def _of_judges(store: Store, judges: Mapping[tuple[str, str], Sequence[str]], run_group: str) -> Iterator[str]:
+    """The judges that neither known-answer controls nor people's labels have validated. Rules on metrics of a judge
+    that failed on controls are not tested, and say so."""
+    controls, people = ask(
+        store, (_CONTROLS, [controls_batch(run_group)]), (_PEOPLE, [[version for _, version in judges]])
+    )
+    by_people = dict(people)
+    for (judge, version), metrics in judges.items():
+        name = f"{', '.join(metrics)}: the judge {judge}"
+        if by_people.get(version) is False:
+            yield f"{name} does not agree with people's labels better than chance"
+        elif judge not in dict(controls) and not by_people.get(version):
+            yield f"{name} is not validated: it had no known-answer controls, and no check against people's labels"
+
+
+def _of_versions(store: Store, decision: Decision, candidate: ExperimentRow) -> Iterator[str]:
+    """The applications whose version is not known; of two, their differences may already say it."""
+    if any(one["what"] == "target" for one in from_json(decision.comparability) or ()):
+        return
+    sides = [("candidate", candidate)]
+    if decision.baseline_experiment_id:
+        sides += [("baseline", row) for row in store.read("experiments", decision.baseline_experiment_id)]
+    if unknown := [name for name, row in sides if row.target_kind == "http" and row.application_version is None]:
+        yield (
+            f"the version of the {' and the '.join(unknown)} is not known: the HTTP application does not say it, and "
+            f"may have changed (version, version_url or version_header in the spec says it)"
+        )
+
+
+_VERDICTS = """
+select metric || coalesce('@' || slice, ''), n_pairs, worst_case_ci_low, worst_case_ci_high, warning,
+       minimum_detectable_effect, power
+from verdicts where decision_id = $1 order by 1
+"""
+
+_JUDGES = """
+select distinct metric, evaluator, evaluator_version from scores
+where experiment_id = $1 and judge_model is not null and subject_kind = 'run' order by all
+"""
+
+_CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"
+
+_PEOPLE = """
+select observed ->> 'evaluator_version' as version, arg_max(passed, recorded_at) from checks
+where subject_kind = 'judge' and name = 'people' and list_contains($1, observed ->> 'evaluator_version')
+group by version
+"""

@@ -1,0 +1,172 @@
+"""What could still be wrong with a decision: each limit from a decision that has it, and none without."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from past import FAILED, Past, guard, passes
+from store_rows import make_row
+
+from evalflows.analysis.differences.experiment_pair import ExperimentPair
+from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.analysis.gates.kept_decision import keep_decision
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import find_decision
+from evalflows.reports.markdown_pages import decisions_page
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.gate import GateSpec
+from evalflows.store.parquet import Store
+from evalflows.store.records import VerdictRow, controls_batch, to_json
+
+VERSION_UNKNOWN = (
+    "is not known: the HTTP application does not say it, and may have changed (version, version_url or "
+    "version_header in the spec says it)"
+)
+
+
+def limits(past: Past, gate: GateSpec, spec: ExperimentSpec | None = None, *, alone: bool = False) -> list[str]:
+    """What limits the decision on the newest experiment, against the one before or alone."""
+    *_, old, new = [None, *past.rows]
+    assert new is not None
+    pair = ExperimentPair(
+        reader=MetricReader(past.store), spec=spec or past.spec(), candidate=new, baseline=None if alone else old
+    )
+    row = keep_decision(past.store, GateEvaluation(gate=gate, pair=pair))
+    (decision,) = with_limits(Store(), [find_decision(Store(), row.decision_id)])
+    return list(decision.limits)
+
+
+def two(first: Any, second: Any, **fields: Any) -> Past:
+    past = Past()
+    for values in (first, second):
+        past.experiment({"right": values}, yes_no=["right"], **fields)
+    return past
+
+
+def test_a_decision_without_limits_has_none() -> None:
+    assert limits(two(passes(0.7, 100, 0), passes(0.7, 100, 0)), guard(0.2)) == []
+
+
+def test_missing_values_are_said_with_the_worst_case() -> None:
+    new = np.where(np.arange(100) < 80, 1.0, 0.0)
+    new[:5] = FAILED
+    past = two(np.arange(100) < 70, new)
+    (met,) = limits(past, guard(0.3))
+    assert met.startswith("right, non inferiority: 5 missing values, which leave it met whatever they are; worst-case")
+    (flips,) = limits(past, GateSpec.model_validate({"name": "up", "superiority": {"right": 0.0}}))[:1]
+    assert flips.startswith("right, superiority: 5 missing values, which can change the outcome; worst-case inter")
+    low, high = (float(end) for end in flips.partition("[")[2].partition("]")[0].split(", "))
+    assert low < 0.05 < high  # with the 5 at 0, the difference is 0.75 - 0.7
+
+
+def test_a_rule_that_was_not_tested_says_why() -> None:
+    past = two(passes(0.7, 6, 0), passes(0.7, 6, 1))
+    assert limits(past, GateSpec.model_validate({"thresholds": {"other": 0.5}}))[0].startswith("not tested: other: ")
+    (few,) = limits(past, guard(0.2))
+    assert few.startswith("not tested: right: 6 pairs, wanted at least 20 to decide")
+
+
+def test_a_decision_on_few_examples_says_so_even_if_the_gate_allows_it() -> None:
+    past = two(passes(0.7, 12, 0), passes(0.7, 12, 0))
+    assert "right, non inferiority: n = 12, fewer than the 20 that gates ask for by default" in limits(
+        past, guard(0.9, min_examples=10)
+    )
+
+
+def test_few_clusters_are_said() -> None:
+    past = Past(clusters=[f"c{place % 6}" for place in range(60)])
+    for seed in (0, 1):
+        past.experiment({"right": passes(0.7, 60, seed)}, yes_no=["right"])
+    assert "right: 6 clusters: intervals from fewer than 10 may cover less often than stated" in limits(
+        past, guard(0.9, min_examples=5)
+    )
+
+
+def test_a_plain_threshold_within_the_interval_may_be_chance() -> None:
+    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0))
+    share = float(passes(0.7, 100, 0).mean())
+    (said,) = limits(past, GateSpec.model_validate({"thresholds": {"right": share - 0.01}}))
+    assert f"includes the bound {share - 0.01:g}: chance may have decided" in said
+    assert limits(past, GateSpec.model_validate({"thresholds": {"right": 0.3}})) == []
+
+
+def test_an_open_rule_says_what_it_could_have_found() -> None:
+    past = two(passes(0.7, 40, 0), passes(0.7, 40, 1))
+    (said,) = limits(past, guard(0.01))
+    ((effect, power),) = Store().query("select minimum_detectable_effect, power from source.verdicts", [])
+    assert said == f"right, non inferiority: 40 pairs detect a difference of {effect:.3f} or more (power {power:g})"
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_judge_without_validation_is_named(checked: bool) -> None:
+    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), models={"right": "judge-1"})
+    if checked:
+        batch = controls_batch(past.rows[-1].run_group)
+        check = {"subject_kind": "judge", "subject_id": "right", "name": "controls", "passed": True}
+        past.store.publish("checks", batch, [make_row("checks", check_id="c1", batch_id=batch, **check)])
+    said = "right: the judge right is not validated: it had no known-answer controls, and no check against people's"
+    assert limits(past, guard(0.2)) == ([] if checked else [f"{said} labels"])
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_people_validate_a_judge_too(passed: bool) -> None:
+    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), models={"right": "judge-1"})
+    check = {"subject_kind": "judge", "subject_id": "right", "name": "people", "passed": passed}
+    observed = to_json({"evaluator_version": "e1"})
+    past.store.publish("checks", "b1", [make_row("checks", check_id="c1", batch_id="b1", observed=observed, **check)])
+    said = "right: the judge right does not agree with people's labels better than chance"
+    assert limits(past, guard(0.2)) == ([] if passed else [said])
+
+
+def test_a_judge_counts_for_the_composites_that_it_is_part_of() -> None:
+    spec = Past().spec(composites=[{"name": "both", "weights": {"right": 1, "short": 1}}])
+    past, values = Past(), passes(0.7, 100, 0)
+    for _ in range(2):
+        past.experiment({"right": values, "short": values, "both": values}, models={"right": "judge-1"}, spec=spec)
+    gate = GateSpec.model_validate({"non_inferiority": {"both": 0.2}})
+    assert [one.partition(" is not")[0] for one in limits(past, gate, spec)] == ["both: the judge right"]
+
+
+def test_an_application_that_does_not_say_its_version_may_have_changed() -> None:
+    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), target_kind="http")
+    alone = GateSpec.model_validate({"confident_thresholds": {"right": 0.3}})
+    assert limits(past, alone, alone=True) == [f"the version of the candidate {VERSION_UNKNOWN}"]
+    assert limits(past, guard(0.2)) == []  # the differences between the two already say it
+    past.experiment({"right": passes(0.7, 100, 0)}, yes_no=["right"], target_kind="http", application_version="7")
+    assert limits(past, guard(0.2)) == [f"the version of the baseline {VERSION_UNKNOWN}"]
+
+
+def test_an_incomplete_candidate_alone_is_said() -> None:
+    past = Past()
+    past.experiment({"right": passes(0.7, 100, 0)}, state="incomplete", reason="budget spent")
+    gate = GateSpec.model_validate({"confident_thresholds": {"right": 0.3}})
+    assert "the candidate is incomplete: budget spent" in limits(past, gate, alone=True)
+
+
+def test_pairs_of_latency_that_are_left_out_are_said() -> None:
+    past = two(passes(0.7, 36, 0), passes(0.7, 36, 0))
+    limits(past, guard(0.2))
+    ((identity,),) = Store().query("select decision_id from source.decisions", [])
+    (verdict,) = Store().read("verdicts", identity)
+    assert isinstance(verdict, VerdictRow)
+    of_latency = replace(verdict, verdict_id="v2", metric="latency", n_pairs=35, warning=None)
+    Store().publish("verdicts", identity, [verdict, of_latency])
+    (decision,) = with_limits(Store(), [find_decision(Store(), identity)])
+    assert [one for one in decision.limits if one.startswith("latency")] == [
+        "latency: 35 of 36 pairs: those answered side by side, without the first round, which opens connections"
+    ]
+    assert r"latency\: 35 of 36 pairs" in decisions_page([decision])
+    assert "**Limits of this decision**" in decisions_page([decision])
+
+
+def test_a_decision_of_an_early_version_has_the_limits_that_it_can_have() -> None:
+    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0))
+    limits(past, guard(0.2))
+    ((identity,),) = Store().query("select decision_id from source.decisions", [])
+    (row,) = Store().read("decisions", identity)
+    early = to_json([{"rule": "non_inferiority", "metric": "right", "bound": 0.2, "outcome": "met", "text": "it is"}])
+    Store().publish("decisions", identity, [replace(row, reasons=early)])
+    (decision,) = with_limits(Store(), [find_decision(Store(), identity)])
+    assert decision.limits == []

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from benchmarks.sealed_scores import hex_ids, rng, scores
 from evalflows.dashboard.application import application
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store import packing
 from evalflows.store.existing import is_store
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
@@ -176,6 +177,8 @@ def make_store(root: Path) -> None:
         at = BEGAN + timedelta(days=run, minutes=line)
         group = new_id("group", at)
         fill_group(store, [experiment(line, group, target, at) for target in TARGETS], examples)
+    packing.SETTLED_S = 0.0  # the files were written just now
+    print(packing.pack(store), flush=True)  # as `evalflows compact` does, and runs from time to time
 
 
 def fill_group(store: Store, rows: list[ExperimentRow], examples: list[str]) -> None:

@@ -32,6 +32,14 @@ def note_packed(layout: Layout, fs: Any) -> None:
         fs.pipe_file(layout.marker, _mark(PACKED_FORMAT))
 
 
+def is_packed(layout: Layout, fs: Any) -> bool:
+    """Return whether a store may have packed files. Rows are moved to one only after this is true."""
+    try:
+        return bool(fs.cat_file(layout.marker) != _mark(FORMAT))
+    except FileNotFoundError:  # its queries will say that the store is gone
+        return False
+
+
 def _mark(number: int) -> bytes:
     return json.dumps({"format": number, "tables": [*TABLES], "states": ["sealed", "open", "packed"]}).encode()
 

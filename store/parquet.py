@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 import duckdb
@@ -24,7 +25,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
 from evalflows.store.file_states import states_of, unchanged
 from evalflows.store.layout import Layout, StoredFile
-from evalflows.store.marker import prepare
+from evalflows.store.marker import is_packed, prepare
 from evalflows.store.merge import last_recorded, merged
 from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.parquet_files import storage_errors, write_file
@@ -40,10 +41,7 @@ REOPENED = "reopened"
 
 
 class Store:
-    """The files under one root. Any number of processes may use it concurrently.
-
-    Raise InputError if the root cannot be created or read.
-    """
+    """The files under one root, for any number of processes. InputError if it cannot be created or read."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
@@ -97,13 +95,13 @@ class Store:
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> list[Any]:
         """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
 
-        Rows that were sealed before the owner was reopened belong to every part. Without `texts`, the columns that may
-        hold long texts are null. Raise StorageError for a damaged file.
+        Rows sealed before the owner was reopened belong to every part. Without `texts`, columns of long texts may be
+        null. Raise StorageError for a damaged file.
         """
         return [*self.rows(table, owner, parts, texts=texts)]
 
     def rows(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> Iterator[Any]:
-        """Yield the same records, with no more than a row group of them in memory."""
+        """Yield the same records, a row group in memory at a time."""
         for data in self.scan(table, owner, parts, texts=texts):
             yield from to_rows(table, data)
 
@@ -148,15 +146,18 @@ class Store:
             elif sealed is not None:  # its packed rows no longer count once it has an open part
                 self._write(table, part, self.scan(table, owner))
 
-    def connect(self, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None) -> duckdb.DuckDBPyConnection:
+    def connect(
+        self, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None, *, with_packed: bool = True
+    ) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with every table as a view in the schema `source`, without owners known to be damaged.
 
-        With `prepare`, it is restricted to the store's files after that has created its views.
+        With `prepare`, it is restricted to the store's files after that has created its views. It may be one without
+        packed files as long as there are none.
         """
         while True:
             version = self._damages.version
             try:
-                connection = connect_source(self.layout, self._fs, self._damages, restricted=prepare is not None)
+                connection = connect_source(self.layout, self._fs, self._damages, prepare is not None, with_packed)
                 if prepare is not None:
                     prepare(connection)
                     restrict(connection, self.layout, self._fs)
@@ -167,7 +168,8 @@ class Store:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to this process's shared database, with the catalog's views once they were used."""
-        return shared.cursor(self.layout, self._damages, self.connect)
+        packed = is_packed(self.layout, self._fs)
+        return shared.cursor(self.layout, self._damages, packed, partial(self.connect, with_packed=packed))
 
     def mend(self, since: int | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.
@@ -189,7 +191,7 @@ class Store:
 
     @property
     def damage_version(self) -> int:
-        return self._damages.version  # changes with the known damage
+        return self._damages.version
 
     def left_out(self) -> list[Damage]:
         """Return the damaged files that this process has found; queries leave out their owners."""
@@ -223,20 +225,17 @@ class Store:
 
         def read() -> list[tuple[Any, ...]]:
             self.verify(texts_in(parameters), set(re.findall(r"\bsource\.(\w+)", sql)))
-            return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchall)
+            with self.cursor() as connection:
+                return connection.execute(sql, parameters).fetchall()
 
         return self.steady(read)
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""
-        return self._fetch(sql, parameters, duckdb.DuckDBPyConnection.fetchnumpy)
 
-    def _fetch(
-        self, sql: str, parameters: Sequence[object], fetch: Callable[[duckdb.DuckDBPyConnection], Result]
-    ) -> Result:
-        def read() -> Result:
+        def read() -> dict[str, Any]:
             with self.cursor() as connection:
-                return fetch(connection.execute(sql, parameters))
+                return connection.execute(sql, parameters).fetchnumpy()
 
         return self.steady(read)
 

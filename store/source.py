@@ -34,7 +34,7 @@ def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) ->
 
 
 def connect_source(
-    layout: Layout, filesystem: Any, damages: Damages, *, restricted: bool = False
+    layout: Layout, filesystem: Any, damages: Damages, restricted: bool, with_packed: bool
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB with the schema `source`, without the owners of damaged files.
 
@@ -44,7 +44,8 @@ def connect_source(
     connection.execute("create schema source; create schema staging")
     connection.execute(_FIND_STAGING)
     for name, table in TABLES.items():
-        rows = layout.every_row(name, damages.owners(table.owner), damages.packed_files(name))
+        left_out = damages.owners(table.owner), damages.packed_files(name)
+        rows = layout.every_row(name, *left_out, with_packed=with_packed)
         connection.execute(f"create view source.{name} as {rows}")
     return connection
 
@@ -57,15 +58,18 @@ class Shared:
     """
 
     def __init__(self) -> None:
-        self._databases: dict[tuple[int, str, int], duckdb.DuckDBPyConnection] = {}
+        self._databases: dict[tuple[int, str, int, bool], duckdb.DuckDBPyConnection] = {}
         self._lock = threading.RLock()  # making a database may find damaged files
 
     def cursor(
-        self, layout: Layout, damages: Damages, make: Callable[[], duckdb.DuckDBPyConnection]
+        self, layout: Layout, damages: Damages, is_packed: bool, make: Callable[[], duckdb.DuckDBPyConnection]
     ) -> duckdb.DuckDBPyConnection:
-        """Return a new connection to the database of a root, which `make` creates if needed or if damage was found."""
+        """Return a new connection to the database of a root.
+
+        `make` creates it if needed, if damage was found, and when the store has its first packed files.
+        """
         with self._lock:
-            key = (os.getpid(), layout.root, damages.version)  # a database does not survive a fork
+            key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
                     self._databases.pop(next(iter(self._databases)))

@@ -25,6 +25,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.catalog import ask, connect, select_from
 from evalflows.store.checksums import has_checksum
 from evalflows.store.layout import StoredFile
+from evalflows.store.marker import note_packed
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, write_file
 from evalflows.store.queries.baselines import approved
@@ -308,6 +309,7 @@ def open_parts_of(store: Store) -> list[Path]:
 @pytest.mark.parametrize("lost", ["sealed", "open", "packed", "sealed and open", "table"])
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_lost_empty_files_are_written_again(filled: Store, lost: str, is_new_process: bool) -> None:
+    note_packed(filled.layout, filled.filesystem)
     before = seen(filled)
     sealed, unsealed, packed = map(Path, filled.layout.empties("ratings"))
     lost_files = {"sealed": [sealed], "open": [unsealed], "packed": [packed], "sealed and open": [sealed, unsealed]}

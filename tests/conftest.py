@@ -10,9 +10,11 @@ import pytest
 from hypothesis import settings
 from prefect_server import prefect_server
 from store_rows import make_row
+from view_copies import ViewCopies
 
 import evalflows.store.parquet
 from evalflows.execution.dataset_checks import process
+from evalflows.store import catalog
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 
@@ -52,6 +54,17 @@ def new_stores_are_copies(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> 
             make(layout, fs)
 
     monkeypatch.setattr(evalflows.store.parquet, "prepare", copy)
+
+
+@pytest.fixture(scope="session")
+def view_copies(tmp_path_factory: pytest.TempPathFactory) -> ViewCopies:
+    return ViewCopies(tmp_path_factory.mktemp("views"), catalog._create_views)
+
+
+@pytest.fixture(autouse=True)
+def new_views_are_copies(view_copies: ViewCopies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The views of a new database are copies of those of an earlier one, where there was one with the same."""
+    monkeypatch.setattr(catalog, "_create_views", view_copies.create)
 
 
 @pytest.fixture(autouse=True)

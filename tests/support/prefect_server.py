@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prefect_database import give_database, keep_database
+
 from evalflows.execution.server.settings import SERVER_SETTINGS
 
 
@@ -43,11 +45,13 @@ def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[
     """Start that server, in a process group of its own, and wait until it answers."""
     url = environment["PREFECT_API_URL"]
     port = str(urlsplit(url).port)
+    give_database(folder)
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
     try:
         _wait_for(f"{url}/health", server, folder / "server.log")
+        keep_database(folder)
     except BaseException:
         end_server(server)
         raise

@@ -1,4 +1,4 @@
-"""Change single settings of Prefect for a block: its own `temporary_settings` reads every source again, 50 ms a time."""
+"""Change single settings of Prefect for a block: `temporary_settings` reads every source again, which takes 50 ms."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ from prefect.settings import Settings
 def changed_settings(
     updates: Mapping[Any, Any] | None = None, *, set_defaults: Mapping[Any, Any] | None = None
 ) -> Iterator[Settings]:
-    """Run the block under other settings, of which no further settings are derived; yield these.
+    """Run the block under other settings, from which Prefect derives no further ones; yield these.
 
     Args:
-        updates: Values by setting.
+        updates: Values by setting, of its type: they are not validated.
         set_defaults: Values for settings that nobody has set.
     """
     context = get_settings_context()

@@ -125,11 +125,19 @@ def prefect_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
 @pytest.fixture
 def prefect_api(prefect_environment: dict[str, str]) -> Iterator[dict[str, str]]:
     """Flows of this process run on that server."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+    from prefect.settings import (
+        PREFECT_API_SSL_CERT_FILE,
+        PREFECT_API_URL,
+        PREFECT_LOGGING_TO_API_ENABLED,
+        temporary_settings,
+    )
 
-    # Logs are sent from a thread that would go on trying for a minute after the server has ended.
-    url = prefect_environment["PREFECT_API_URL"]
-    with temporary_settings({PREFECT_API_URL: url, PREFECT_LOGGING_TO_API_ENABLED: False}):
+    settings = {
+        PREFECT_API_URL: prefect_environment["PREFECT_API_URL"],
+        PREFECT_LOGGING_TO_API_ENABLED: False,  # from a thread that would try for a minute after the server has ended
+        PREFECT_API_SSL_CERT_FILE: prefect_environment["PREFECT_API_SSL_CERT_FILE"],
+    }
+    with temporary_settings(settings):
         yield prefect_environment
 
 

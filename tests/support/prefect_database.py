@@ -1,4 +1,4 @@
-"""A new Prefect server's database, kept for later servers: the migrations take longer than all else that one does first."""
+"""A new Prefect server's database, kept for later servers: its migrations take the longest of a first start."""
 
 import os
 import shutil

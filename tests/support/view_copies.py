@@ -1,23 +1,22 @@
-"""The catalog's views, created once per worker and then copied: DuckDB takes half a second to bind all, 10 ms to copy."""
+"""The catalog's views, created once per worker, then copied: DuckDB takes half a second to bind all, 10 ms to copy."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import duckdb
 
 Names = frozenset[str] | None
 Create = Callable[[duckdb.DuckDBPyConnection, Names], None]
-Made = frozenset[tuple[str, ...]]
-"""Views and macros: the kind, the schema and the name of each."""
+Views = frozenset[tuple[str, str]]
+"""The schema and the name of each."""
 
-_MADE = """
-select 'view', schema_name, view_name from duckdb_views()
-where not internal and schema_name in ('main', 'staging') and database_name = current_database()
-union select if(function_type = 'macro', 'macro', 'macro table'), schema_name, function_name from duckdb_functions()
-where not internal and database_name = current_database()"""
+_VIEWS = """select schema_name, view_name from duckdb_views()
+            where not internal and schema_name in ('main', 'staging') and database_name = current_database()"""
+_MACROS = """select if(function_type = 'macro', 'macro', 'macro table'), schema_name, function_name
+             from duckdb_functions() where not internal and database_name = current_database()"""
 
 
 class ViewCopies:
@@ -25,21 +24,22 @@ class ViewCopies:
 
     def __init__(self, folder: Path, create: Create) -> None:
         self._folder, self._create = folder, create
-        self._templates: dict[tuple[Names, Made], Path] = {}
+        self._templates: dict[tuple[Names, Views], Path] = {}
         self._lock = threading.Lock()
 
     def create(self, connection: duckdb.DuckDBPyConnection, names: Names) -> None:
-        before = _made(connection)
+        before: Views = frozenset(connection.execute(_VIEWS).fetchall())
         key = names and frozenset(names), before
         if template := self._templates.get(key):
             _copy(connection, template)
             return
+        macros = connection.execute(_MACROS).fetchall()
         self._create(connection, names)
         if names is not None or not before:  # otherwise some were replaced
             with self._lock:
                 if key not in self._templates:
                     template = self._folder / f"{len(self._templates)}.duckdb"
-                    _keep(connection, before, template)
+                    _keep(connection, [*(("view", *view) for view in before), *macros], template)
                     self._templates[key] = template
 
 
@@ -49,18 +49,14 @@ def _copy(connection: duckdb.DuckDBPyConnection, template: Path) -> None:
     connection.execute("detach template")
 
 
-def _keep(connection: duckdb.DuckDBPyConnection, before: Made, template: Path) -> None:
-    """Write what was made after that `before` to a file."""
+def _keep(connection: duckdb.DuckDBPyConnection, before: Iterable[tuple[str, ...]], template: Path) -> None:
+    """Write all but what was there `before` (the kind, the schema and the name of each) to a file."""
     connection.execute(f"attach '{template}' as template")
     connection.execute(f"copy from database {_database(connection)} to template")
     connection.execute("drop schema template.source cascade")
     for kind, schema, name in before:
         connection.execute(f'drop {kind} template.{schema}."{name}"')
     connection.execute("detach template")
-
-
-def _made(connection: duckdb.DuckDBPyConnection) -> Made:
-    return frozenset(connection.execute(_MADE).fetchall())
 
 
 def _database(connection: duckdb.DuckDBPyConnection) -> str:

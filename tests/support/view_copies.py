@@ -9,7 +9,6 @@ from pathlib import Path
 import duckdb
 
 Names = frozenset[str] | None
-Create = Callable[[duckdb.DuckDBPyConnection, Names], None]
 Views = frozenset[tuple[str, str]]
 """The schema and the name of each."""
 
@@ -22,7 +21,7 @@ _MACROS = """select if(function_type = 'macro', 'macro', 'macro table'), schema_
 class ViewCopies:
     """Creates views as `create` does. Views of the same names, beside the same others, are copied from then on."""
 
-    def __init__(self, folder: Path, create: Create) -> None:
+    def __init__(self, folder: Path, create: Callable[[duckdb.DuckDBPyConnection, Names], None]) -> None:
         self._folder, self._create = folder, create
         self._templates: dict[tuple[Names, Views], Path] = {}
         self._lock = threading.Lock()

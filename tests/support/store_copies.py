@@ -1,10 +1,10 @@
-"""Copies of an empty store, from memory: half of the time of copying its files, and a tenth of that of making one."""
+"""Copies of small stores, from memory: half of the time of copying the files, and a tenth of that of making a store."""
 
 from pathlib import Path
 
 
 class StoreCopies:
-    """Makes copies of the folder of a store in which only the small files of an empty one are."""
+    """Makes copies of the folder of a store that holds little or nothing."""
 
     def __init__(self, root: Path, marker: str) -> None:
         below = {path.relative_to(root): path for path in sorted(root.rglob("*"))}

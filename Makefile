@@ -33,8 +33,9 @@ demo: $(INSTALLED)
 # Otherwise each process that a test starts would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The tests of a file stay together, since they share expensive fixtures; each worker has its own Prefect server.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+# The tests of a file stay together, since they share expensive fixtures; each worker has its own Prefect server. The
+# files come in the order of tests/conftest.py: xdist's own would end with those of few tests, which may take minutes.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED_DEV)
 	$(PYTEST) -m "not slow"

@@ -20,10 +20,10 @@ from prefect.settings import (
     PREFECT_CLIENT_MAX_RETRIES,
     Settings,
     get_current_settings,
-    temporary_settings,
 )
 
 from evalflows.specs.errors import IncompleteError
+from evalflows.tasks.changed_settings import changed_settings
 from evalflows.tasks.prefect_services import end_services
 
 LOST_AFTER_S = 20.0
@@ -79,7 +79,7 @@ def server_watched() -> Iterator[None]:
         yield
         return
     patience = {PREFECT_CLIENT_MAX_RETRIES: RETRIES, PREFECT_API_REQUEST_TIMEOUT: LOST_AFTER_S}
-    with temporary_settings(set_defaults=patience) as settings, _events_wait_for_the_server():
+    with changed_settings(set_defaults=patience) as settings, _events_wait_for_the_server():
         watch = _Watch(url, settings)
         threading.Thread(target=watch.watch, name="evalflows-server-watch", daemon=True).start()
         token = _watch.set(watch)
@@ -112,7 +112,7 @@ def raise_if_lost() -> None:
 def reported_if_possible() -> Iterator[None]:
     """Skip what the block reports to the server if that does not answer; it is reported again soon."""
     try:
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        with changed_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             yield
     except httpx.TransportError:
         raise_if_lost()

@@ -1,7 +1,6 @@
 """Every test has a store and a spool of its own; those of one worker that run flows share one Prefect server."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from prefect_server import prefect_server
+from store_copies import StoreCopies
 from store_rows import make_row
+from view_copies import ViewCopies
 
 import evalflows.store.parquet
 from evalflows.execution.dataset_checks import process
+from evalflows.store import catalog
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 
@@ -38,20 +40,34 @@ def empty_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def store_copies(empty_root: Path) -> StoreCopies:
+    return StoreCopies(empty_root, Path(Layout(str(empty_root)).marker).name)
+
+
 @pytest.fixture(autouse=True)
-def new_stores_are_copies(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new store in a folder is a copy of an empty one, which takes a tenth of the time of making one."""
+def new_stores_are_copies(store_copies: StoreCopies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new store in a folder is a copy of an empty one."""
     make = evalflows.store.parquet.prepare
 
     def copy(layout: Layout, fs: Any) -> None:
         if layout.is_local and not Path(layout.root).exists():
-            marker = Path(layout.marker)  # last, as whoever sees it takes the store for whole
-            shutil.copytree(empty_root, layout.root, ignore=lambda *_: [marker.name], dirs_exist_ok=True)
-            shutil.copy(empty_root / marker.name, marker)
+            store_copies.make(layout.root)
         else:
             make(layout, fs)
 
     monkeypatch.setattr(evalflows.store.parquet, "prepare", copy)
+
+
+@pytest.fixture(scope="session")
+def view_copies(tmp_path_factory: pytest.TempPathFactory) -> ViewCopies:
+    return ViewCopies(tmp_path_factory.mktemp("views"), catalog._create_views)
+
+
+@pytest.fixture(autouse=True)
+def new_views_are_copies(view_copies: ViewCopies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The views of a new database are copies of those of an earlier one, where there was one with the same."""
+    monkeypatch.setattr(catalog, "_create_views", view_copies.create)
 
 
 @pytest.fixture(autouse=True)
@@ -109,19 +125,42 @@ def prefect_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
         yield environment
 
 
-@pytest.fixture
-def prefect_api(prefect_environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Flows of this process run on that server."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+@pytest.fixture(scope="session")
+def prefect_settings(prefect_environment: dict[str, str]) -> Any:
+    """Prefect's settings by which that server is used."""
+    from prefect.settings import (
+        PREFECT_API_SSL_CERT_FILE,
+        PREFECT_API_URL,
+        PREFECT_LOGGING_TO_API_ENABLED,
+        temporary_settings,
+    )
 
-    # Logs are sent from a thread that would go on trying for a minute after the server has ended.
-    url = prefect_environment["PREFECT_API_URL"]
-    with temporary_settings({PREFECT_API_URL: url, PREFECT_LOGGING_TO_API_ENABLED: False}):
+    changed = {
+        PREFECT_API_URL: prefect_environment["PREFECT_API_URL"],
+        PREFECT_LOGGING_TO_API_ENABLED: False,  # from a thread that would try for a minute after the server has ended
+        PREFECT_API_SSL_CERT_FILE: prefect_environment["PREFECT_API_SSL_CERT_FILE"],
+    }
+    with temporary_settings(changed) as settings:
+        return settings
+
+
+@pytest.fixture
+def prefect_api(prefect_environment: dict[str, str], prefect_settings: Any) -> Iterator[dict[str, str]]:
+    """Flows of this process run on that server."""
+    from prefect.context import SettingsContext, get_settings_context
+
+    settings = prefect_settings.model_copy(deep=True)  # made anew they take 50 ms
+    with SettingsContext(profile=get_settings_context().profile, settings=settings):
         yield prefect_environment
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the server, by its fixtures."""
+    """Mark what uses the server, by its fixtures. Files of that come first, as they take the longest: no worker shall
+    begin one when the others are nearly done."""
+    long = set()
     for item in items:
         if "prefect_environment" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.server)
+        if item.get_closest_marker("server") or item.get_closest_marker("browser"):
+            long.add(item.path)
+    items.sort(key=lambda item: item.path not in long)

@@ -7,10 +7,11 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_settings, temporary_settings
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_settings
 
 from evalflows.execution.server.access import DENIED, access_denied, server_access
 from evalflows.specs.errors import InputError
+from evalflows.tasks.changed_settings import changed_settings
 from evalflows.tasks.server_watch import server_watched
 
 REACHED_WITHIN_S = 10.0
@@ -26,8 +27,7 @@ def flow_settings() -> Iterator[None]:
     cannot be reached, and IncompleteError if it is lost later: Prefect's client would try for minutes.
     """
     try:
-        no_heartbeats = temporary_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-        with server_access(), no_heartbeats:
+        with server_access(), changed_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             _check_reachable(get_current_settings().api.url or "")
             with server_watched():
                 yield

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from forms import fill, find, how_it_ended, open_artifact, open_form, picture, submit, value
+from prefect_database import give_database_to
 from running_up import EVALFLOWS, Up, running_up
 from selenium.webdriver import Chrome
 
@@ -64,7 +65,7 @@ deployments:
 @pytest.fixture(scope="module")
 def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A server and a worker in a user's folder, in the store of which are three experiments."""
-    place, home = tmp_path_factory.mktemp("folder"), tmp_path_factory.mktemp("prefect")
+    place, home = tmp_path_factory.mktemp("folder"), give_database_to(tmp_path_factory.mktemp("prefect"))
     (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     (place / "mine.py").write_text(MODULE)
     for name, content in (("spec", SPEC), ("comparison", COMPARISON)):

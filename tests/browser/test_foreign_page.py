@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from forms import find, log_in, picture
+from prefect_database import give_database_to
 from running_up import Up, prefect_yaml, running_up, until
 from selenium.webdriver import Chrome
 
@@ -72,7 +73,7 @@ attack();
 @pytest.fixture(scope="module")
 def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A server and a worker in a user's folder with a deployment."""
-    place, home = tmp_path_factory.mktemp("folder"), tmp_path_factory.mktemp("prefect")
+    place, home = tmp_path_factory.mktemp("folder"), give_database_to(tmp_path_factory.mktemp("prefect"))
     (place / "rows.jsonl").write_text('{"inputs": {"question": "q"}}\n')
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from forms import fill, find, how_it_ended, open_artifact, open_form, picture, submit, value
+from prefect_database import give_database_to
 from running_up import EVALFLOWS, Up, prefect_yaml, running_up
 from selenium.webdriver import Chrome
 
@@ -37,7 +38,7 @@ ROWS = [{"id": i, "inputs": {"question": f"q{i}"}, "outputs": {"answer": f"Q{i}"
 @pytest.fixture(scope="module")
 def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A server and a worker in a user's folder: rows, a module, a spec, and a prefect.yaml with a deployment of it."""
-    place, home = tmp_path_factory.mktemp("folder"), tmp_path_factory.mktemp("prefect")
+    place, home = tmp_path_factory.mktemp("folder"), give_database_to(tmp_path_factory.mktemp("prefect"))
     (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))

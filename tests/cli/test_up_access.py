@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect_database import give_database_to
 from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -31,7 +32,7 @@ MODULE = "from subprocess import getoutput\n\ndef upper(question):\n    return q
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("prefect")
+    return give_database_to(tmp_path_factory.mktemp("prefect"))
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 from open_store import OWNER, Make, open_parts, runs, seen
+from store_copies import StoreCopies
 
 from evalflows import decide_again
 from evalflows.llm.ledger import Ledger
@@ -53,8 +54,16 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 @pytest.fixture
-def filled(store: Store, make: Make) -> Store:
+def filled(copies: StoreCopies, store_root: Path) -> Store:
     """A store with the sealed experiments exp-1 and exp-2 on one snapshot, their verdict, and the open exp-3."""
+    copies.make(str(store_root))
+    return Store(store_root)
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory, make: Make) -> StoreCopies:
+    """Copies of that store, made once."""
+    store = Store(tmp_path_factory.mktemp("filled") / "store")
     filler = Filler(store, make)
     snapshot, examples = freeze_questions(store, "questions", 3)
     for identity in ("exp-1", "exp-2"):
@@ -63,7 +72,7 @@ def filled(store: Store, make: Make) -> Store:
     verdict = make("verdicts", run_group="a run_group", conclusion="better", **between)
     store.publish("verdicts", "a run_group", [verdict])
     fill_unfinished(filler, "exp-3", snapshot)
-    return store
+    return StoreCopies(Path(store.layout.root), Path(store.layout.marker).name)
 
 
 def file_of(store: Store, table: str, owner: str | None = None) -> Path:

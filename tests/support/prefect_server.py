@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import certifi
+from prefect_database import give_database, keep_database
+
 from evalflows.execution.server.settings import SERVER_SETTINGS
 
 
@@ -33,21 +36,32 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_API_SSL_CERT_FILE": str(_one_certificate(folder)),
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         **SERVER_SETTINGS,
     }
 
 
+def _one_certificate(folder: Path) -> Path:
+    """A file of one certificate: each of Prefect's clients loads all that it is given, though it speaks plain HTTP."""
+    end = "-----END CERTIFICATE-----\n"
+    file = folder / "certificate.pem"
+    file.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
+    return file
+
+
 def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start that server, in a process group of its own, and wait until it answers."""
     url = environment["PREFECT_API_URL"]
     port = str(urlsplit(url).port)
+    give_database(folder)
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
     try:
         _wait_for(f"{url}/health", server, folder / "server.log")
+        keep_database(folder)
     except BaseException:
         end_server(server)
         raise

@@ -88,6 +88,7 @@ def test_without_bounds_the_interval_is_the_published_formula() -> None:
         assert (low, high) == pytest.approx((max(lows[:seen]), min(highs[:seen])), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("differ", [0.05, 0.5])
 def test_repeated_analyses_of_binary_differences_seldom_err(differ: float) -> None:
     rng = np.random.default_rng(63)
@@ -98,7 +99,7 @@ def test_repeated_analyses_of_binary_differences_seldom_err(differ: float) -> No
     )
 
 
-@pytest.mark.parametrize("bounds", [(-1, 1), None])
+@pytest.mark.parametrize("bounds", [pytest.param((-1, 1), marks=pytest.mark.slow), None])
 def test_repeated_analyses_of_scores_seldom_err_unlike_t_tests(bounds: Any) -> None:
     rng = np.random.default_rng(64)
     runs = rng.uniform(-0.9, 0.9, (250, 400))

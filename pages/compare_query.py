@@ -137,7 +137,7 @@ def chosen_sides(store: Store, query: Query) -> tuple[str | None, list[str]]:
 
 def resolved(store: Store, references: Sequence[str]) -> dict[str, str]:
     """Return the id that each reference means. Raise InputError for one that means none, or several."""
-    query = "select experiment_id from experiments where list_contains($1, experiment_id)"
+    query = "select experiment_id from experiments where is_one_of(experiment_id, $1)"
     known = {identity for (identity,) in ask(store, (query, [list(references)]))[0]}
     return {
         one: one if one in known else find_experiments(store, one, just_one=True)[0]

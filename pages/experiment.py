@@ -65,7 +65,7 @@ def experiments_meant(store: Store, reference: str) -> list[str]:
 
 
 def _several(site: Site, reference: str, found: Sequence[str]) -> Page:
-    where = "list_contains($1, experiment_id) order by list_position($1, experiment_id)"
+    where = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
     body = render("experiment_group.html", site, experiments=overviews(site.store, where, [list(found)]))
     return Page(title=reference, section="experiments", body=body)
 

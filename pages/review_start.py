@@ -70,7 +70,7 @@ def _sides(store: Store, found: Reviewed) -> Mapping[str, str]:
     return names_apart(store, dict(rows))
 
 
-_NAMES = "select experiment_id, name from experiments where list_contains($1, experiment_id)"
+_NAMES = "select experiment_id, name from experiments where is_one_of(experiment_id, $1)"
 
 
 def _alpha(alpha: dict[str, Any] | None) -> tuple[str, str] | None:

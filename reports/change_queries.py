@@ -32,7 +32,7 @@ OF_RUN = ("outputs", "comment", "error")
 
 SELECTED = """
 select {columns} from changes_between({candidate}, {baseline})
-where list_contains($1, candidate_experiment_id)
+where is_one_of(candidate_experiment_id, $1)
       and ($2 is null or (candidate_experiment_id, example_id) in (select (unnest($2), unnest($3))))
 """
 """$1: all experiments; $2 and $3: candidates and examples that count, pair by pair, or null."""
@@ -111,5 +111,5 @@ from shown left join outputs o on o.run_id = run.run_id
 TEXTS = """
 select distinct e.experiment_id, x.example_id, x.inputs::varchar, x.reference_outputs::varchar
 from experiments e join examples x using (snapshot_id)
-where list_contains($1, e.experiment_id) and list_contains($2, x.example_id)
+where is_one_of(e.experiment_id, $1) and list_contains($2, x.example_id)
 """

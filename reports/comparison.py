@@ -187,7 +187,7 @@ select comparison_id, metric, candidate_experiment_id, candidate, baseline_exper
        length_controlled, win_rate, standard_error, win_rate_low, win_rate_high, method, p_value, p_adjusted, n_pairs,
        wins, losses, ties, half, flipped, missing, left_out, decided_without_judge, discrete_win_rate,
        discrete_standard_error, discrete_low, discrete_high, conclusion, reason, reason_code, warning
-from win_rates where list_contains($1, comparison_id)
+from win_rates where is_one_of(comparison_id, $1)
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """
 

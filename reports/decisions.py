@@ -89,12 +89,12 @@ def sentence_of(conclusion: str, rules: Sequence[Mapping[str, Any]]) -> str:
 
 def decisions_of(store: Store, experiments: Sequence[str]) -> list[Decision]:
     """Return the newest decision of each gate on each of the experiments."""
-    return _decisions(store, "is_newest and list_contains($1, candidate_experiment_id)", [list(experiments)])
+    return _decisions(store, "is_newest and is_one_of(candidate_experiment_id, $1)", [list(experiments)])
 
 
 def decisions_named(store: Store, identities: Sequence[str]) -> list[Decision]:
     """Return the decisions with these ids, in their order."""
-    decisions = _decisions(store, "list_contains($1, decision_id)", [list(identities)])
+    decisions = _decisions(store, "is_one_of(decision_id, $1)", [list(identities)])
     by_id = {decision.decision_id: decision for decision in decisions}
     return [by_id[identity] for identity in identities]
 

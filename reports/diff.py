@@ -152,4 +152,4 @@ def _against(result: Result, verdict: VerdictRow | None, baseline_id: str, basel
     return {"baseline_experiment_id": baseline_id, "baseline": baseline, **against}
 
 
-_IN_ORDER = "list_contains($1, experiment_id) order by list_position($1, experiment_id)"
+_IN_ORDER = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"

@@ -89,20 +89,20 @@ _EXAMPLE = """
 select x.example_id, x.inputs::varchar, x.reference_outputs::varchar, x.metadata::varchar, x.attachments::varchar,
        x.split, x.cluster
 from experiments e join examples x using (snapshot_id)
-where list_contains($1, e.experiment_id) and x.example_id = $2
+where is_one_of(e.experiment_id, $1) and x.example_id = $2
 order by list_position($1, e.experiment_id) limit 1
 """
 
 _RUNS = """
 select run_id, experiment_id, repetition, status, outputs::varchar, steps::varchar, error, error_trace, latency_s,
        tokens_in, tokens_out, cost_usd, calls, trace_id
-from outputs where list_contains($1, experiment_id) and example_id = $2
+from outputs where is_one_of(experiment_id, $1) and example_id = $2
 order by list_position($1, experiment_id), repetition
 """
 
 _SCORES = """
 select run_id, metric, value, label, status, comment, error, evaluator, evaluator_version, judge_model, decided_by,
        metadata::varchar, cost_usd, recorded_at
-from scores where list_contains($1, experiment_id) and example_id = $2 and subject_kind = 'run' and turn is null
+from scores where is_one_of(experiment_id, $1) and example_id = $2 and subject_kind = 'run' and turn is null
 order by metric, evaluator_version
 """

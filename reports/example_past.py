@@ -37,7 +37,7 @@ def past_values(
 
 
 _BESIDE = """
-with given as (select dataset_name, snapshot_id from experiments where list_contains($1, experiment_id))
+with given as (select dataset_name, snapshot_id from experiments where is_one_of(experiment_id, $1))
 select experiment_id from experiments e
 where exists (select 1 from given g where g.dataset_name = e.dataset_name or g.snapshot_id = e.snapshot_id)
 order by list_contains($1, experiment_id) desc, started_at desc limit $2
@@ -45,7 +45,7 @@ order by list_contains($1, experiment_id) desc, started_at desc limit $2
 
 _PAST = """
 with runs as (
-    select experiment_id, name, target, started_at, snapshot_id from experiments where list_contains($1, experiment_id)
+    select experiment_id, name, target, started_at, snapshot_id from experiments where is_one_of(experiment_id, $1)
 ), contents as (
     select snapshot_id, inputs::varchar as inputs, reference_outputs::varchar as reference
     from examples where example_id = $2 and snapshot_id in (select snapshot_id from runs)
@@ -57,7 +57,7 @@ select r.experiment_id, r.name, r.target, r.started_at, v.metric, avg(v.value) f
        count(*) filter (v.status in ('failed', 'not_attempted')),
        any_value(c.inputs = a.inputs and c.reference is not distinct from a.reference)
 from run_values v join runs r using (experiment_id) join contents c using (snapshot_id) cross join asked a
-where list_contains($1, v.experiment_id) and v.example_id = $2 and list_contains($3, v.metric)
+where is_one_of(v.experiment_id, $1) and v.example_id = $2 and list_contains($3, v.metric)
 group by r.experiment_id, r.name, r.target, r.started_at, v.metric
 order by r.started_at, r.experiment_id, list_position($3, v.metric)
 """

@@ -149,7 +149,7 @@ order by e.started_at desc, experiment_id desc limit $7 offset $8
 
 _METRICS = """
 with lines as (
-    select distinct name, target from staging.experiments where list_contains($1, experiment_id)
+    select distinct name, target from staging.experiments where is_one_of(experiment_id, $1)
 ), points as (
     select e.experiment_id, e.run_group, t.*exclude (experiment_id, reason, reason_code),
            lag(t.mean) over run as previous,
@@ -167,7 +167,7 @@ left join staging.verdicts v
     on v.run_group = p.run_group and v.candidate_experiment_id = p.experiment_id and v.metric = p.metric
        and v.slice is null and v.decision_id is null and v.comparison_id is null
 left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
-where list_contains($1, p.experiment_id)
+where is_one_of(p.experiment_id, $1)
 order by coalesce(list_position($2, p.metric), 0), p.metric
 """
 

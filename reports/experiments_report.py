@@ -191,7 +191,7 @@ def _rows(record: type[Row], rows: Sequence[Sequence[Any]]) -> list[Row]:
     return [record(**dict(zip(names, row, strict=True))) for row in rows]
 
 
-_THESE = "list_contains($1, experiment_id) order by list_position($1, experiment_id)"
+_THESE = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
 
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
@@ -203,19 +203,19 @@ from experiment_overview
 
 _REDUCED = """
 select connection, min(width), max(width), count(*) filter (reason in ('refused', 'refused_waiting')) as cuts
-from (select distinct connection, process, changed_at, width, reason from limits where list_contains($1, experiment_id))
+from (select distinct connection, process, changed_at, width, reason from limits where is_one_of(experiment_id, $1))
 group by connection having cuts > 0 order by connection
 """
 
 _UNPRICED = """
 select e.name, count(*), any_value(e.budget_usd) from calls c join experiments e using (experiment_id)
-where list_contains($1, experiment_id) and e.budget_usd is not null and c.cost_usd is null
+where is_one_of(experiment_id, $1) and e.budget_usd is not null and c.cost_usd is null
 group by e.name order by e.name
 """
 
 _CHECKS = """
 select subject_id, passed, message from checks
-where list_contains($1, batch_id) and subject_kind = 'judge' order by subject_id
+where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
 """
 
 _FAILURES = """
@@ -225,6 +225,6 @@ select e.name, what, error, count(*) as n, min(error_trace), min(example_id) fro
     select experiment_id, evaluator as what, error, error_trace, example_id from scores
     where status = 'failed' and coalesce(error_kind, '') <> 'no_output'
 ) f join experiments e using (experiment_id)
-where list_contains($1, experiment_id)
+where is_one_of(experiment_id, $1)
 group by all order by n desc, e.name, what, error limit 10
 """

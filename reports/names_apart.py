@@ -49,5 +49,5 @@ def _utc(moment: datetime) -> datetime:
 _TIMES = """
 select e.experiment_id, e.started_at, max(a.recorded_at) filter (a.holds)
 from experiments e left join approvals a using (experiment_id)
-where list_contains($1, e.experiment_id) group by all
+where is_one_of(e.experiment_id, $1) group by all
 """

@@ -119,7 +119,7 @@ def _failures(store: Store, results: Sequence[Result], experiment: str) -> str |
 
 def _unfinished(store: Store, experiments: Sequence[str]) -> str | None:
     query = """select experiment_id, state from experiments
-               where state <> 'completed' and list_contains($1, experiment_id)
+               where state <> 'completed' and is_one_of(experiment_id, $1)
                order by list_position($1, experiment_id) limit 1"""
     (rows,) = ask(store, (query, [list(experiments)]))
     return _after_unfinished(*rows[0]) if rows else None

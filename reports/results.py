@@ -221,15 +221,15 @@ select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares,
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
-    from label_shares where list_contains($1, experiment_id) group by all
+    from label_shares where is_one_of(experiment_id, $1) group by all
 ) l using (experiment_id, metric, evaluator_version)
-where list_contains($1, r.experiment_id)
+where is_one_of(r.experiment_id, $1)
 order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r.experiment_id)
 """
 
 _DECIDED = """
 select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_adjusted, n_pairs,
        minimum_detectable_effect, conclusion, reason, reason_code, warning
-from verdicts where list_contains($1, decision_id) and candidate_experiment_id = $2 and slice is null
+from verdicts where is_one_of(decision_id, $1) and candidate_experiment_id = $2 and slice is null
 order by recorded_at desc
 """

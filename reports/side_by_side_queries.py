@@ -33,11 +33,11 @@ order by list_position($4, metric), list_position($1, candidate_experiment_id)
 FOUND = """
 select distinct example_id from (
     select example_id from experiments join examples using (snapshot_id)
-    where list_contains($1, experiment_id)
+    where is_one_of(experiment_id, $1)
           and (contains(lower(example_id), $2) or contains(lower(inputs::varchar), $3)
                or contains(lower(reference_outputs::varchar), $3))
     union all
-    select example_id from outputs where list_contains($1, experiment_id) and contains(lower(outputs::varchar), $3)
+    select example_id from outputs where is_one_of(experiment_id, $1) and contains(lower(outputs::varchar), $3)
 )
 """
 """$2: a text in lower case; $3: the same as JSON writes it, without quotes."""
@@ -45,12 +45,12 @@ select distinct example_id from (
 ANSWERS = f"""
 with lowest as (
     select run_id, min(value) as value from run_values
-    where list_contains($1, experiment_id) and list_contains($2, example_id) and metric = $3 group by run_id
+    where is_one_of(experiment_id, $1) and list_contains($2, example_id) and metric = $3 group by run_id
 )
 select experiment_id, example_id, {_cut("outputs")}, status, error, repetition,
        count(*) over (partition by experiment_id, example_id)
 from outputs left join lowest using (run_id)
-where list_contains($1, experiment_id) and list_contains($2, example_id)
+where is_one_of(experiment_id, $1) and list_contains($2, example_id)
 qualify row_number() over (
     partition by experiment_id, example_id
     order by status in ('failed', 'not_attempted') desc, lowest.value nulls last, repetition) = 1
@@ -58,7 +58,7 @@ qualify row_number() over (
 
 ONLY_ANSWERS = f"""
 select experiment_id, example_id, {_cut("outputs")}, status, error, repetition, 1
-from outputs where list_contains($1, experiment_id) and list_contains($2, example_id)
+from outputs where is_one_of(experiment_id, $1) and list_contains($2, example_id)
 """
 """The same without repetitions, in a third of the time."""
 
@@ -67,7 +67,7 @@ NOTHING = "select null where false"
 REASONS = """
 select experiment_id, example_id, metric, arg_min(coalesce(error, replace(status, '_', ' ')), repetition)
 from run_values
-where list_contains($1, experiment_id) and list_contains($2, example_id) and list_contains($3, metric)
+where is_one_of(experiment_id, $1) and list_contains($2, example_id) and list_contains($3, metric)
       and status <> 'scored'
 group by experiment_id, example_id, metric
 """
@@ -75,6 +75,6 @@ group by experiment_id, example_id, metric
 TEXTS = f"""
 select example_id, {_cut("inputs")}, {_cut("reference_outputs")}
 from experiments join examples using (snapshot_id)
-where list_contains($1, experiment_id) and list_contains($2, example_id)
+where is_one_of(experiment_id, $1) and list_contains($2, example_id)
 qualify row_number() over (partition by example_id order by list_position($1, experiment_id)) = 1
 """

@@ -69,6 +69,7 @@ def macros() -> Iterator[str]:
     """Yield the SQL of the functions that views use."""
     # Python and SQL share one pattern for names of pass@k metrics.
     yield f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')"
+    yield f"create or replace macro is_one_of(id, ids) as {_IS_ONE_OF}"
     yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"
     yield f"create or replace macro higher_is_better(spec, metric) as {_HIGHER_IS_BETTER}"
     yield f"create or replace macro same_target(kind, version, other, application, other_application) as {_SAME_TARGET}"
@@ -142,6 +143,9 @@ def _named(sql: str) -> frozenset[str]:
     found = re.findall(r"\b(?:from|join)\s+(?:(?:source|staging|main)\.)?(\w+)", sql, flags=re.IGNORECASE)
     return frozenset(name.lower() for name in found)
 
+
+# DuckDB finds the files and row groups of a range, and pushes it through joins, but not the condition of a list.
+_IS_ONE_OF = "list_contains(ids, id) and id between list_min(ids) and list_max(ids)"
 
 # Without the variable, as in a cursor of the user's, the row's state is shown.
 _STATE_NOW = """case when state = 'running' and not list_contains(getvariable('held_leases')::varchar[], lease)

@@ -23,6 +23,6 @@ from source.experiments e join source.experiments b
     on b.started_at < e.started_at and b.run_group <> e.run_group and b.state = 'completed'
        and not list_contains(b.tags, $2)
        and (b.name = e.name or (b.target = e.target and b.spec ->> 'name' = e.spec ->> 'name'))
-where list_contains($1, e.experiment_id) and e.state = 'completed'
+where is_one_of(e.experiment_id, $1) and e.state = 'completed'
 group by e.experiment_id
 """

@@ -222,7 +222,7 @@ select comparison_id as owner, metric, evaluator_version, left_run_id || ' ' || 
        left_points as value, case when left_points > 0.5 then 'left' when left_points < 0.5 then 'right'
             when left_points = 0.5 then 'tie' end as label
 from pair_outcomes
-where list_contains($1, comparison_id) and status = 'scored' and decided_by is distinct from 'failed_output'
+where is_one_of(comparison_id, $1) and status = 'scored' and decided_by is distinct from 'failed_output'
 """
 
 _METRICS = """

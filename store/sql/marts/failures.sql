@@ -1,8 +1,8 @@
 -- one row per failure_id: an answer or a judgement that failed or was not attempted, and why
 with planned as (
-    select e.experiment_id, e.target, x.example_id, r.repetition
+    select e.experiment_id, x.example_id, unnest(range(e.repetitions)) as repetition
     from staging.experiments e
-    join staging.examples x using (snapshot_id), lateral (select unnest(range(e.repetitions)) as repetition) r
+    join staging.examples x using (snapshot_id)
     where e.state <> 'running'
 ), found as (
     select run_id as failure_id, experiment_id, 'target' as source, null as evaluator, null as evaluator_version,
@@ -10,10 +10,11 @@ with planned as (
            error_kind as kind, error, attempts, recorded_at
     from staging.outputs where status in ('failed', 'not_attempted')
     union all
-    -- what an experiment planned and has no row of
+    -- what an experiment planned and has no row of; DuckDB pushes a condition into both sides of this join, unlike an anti join
     select experiment_id || '/' || p.example_id || '/' || p.repetition, experiment_id, 'target', null, null, null, 'run', null,
            null, p.example_id, p.repetition, 'not_attempted', null, null, 0, null
-    from planned p anti join staging.outputs o using (experiment_id, example_id, repetition)
+    from planned p left join staging.outputs o using (experiment_id, example_id, repetition)
+    where o.run_id is null
     union all
     select score_id, experiment_id, 'evaluator', evaluator, evaluator_version, metric, subject_kind, subject_id, run_id,
            example_id, repetition, status, error_kind, error, attempts, recorded_at

@@ -131,7 +131,7 @@ def _metrics(results: Sequence[Result], width: int) -> Table:
             "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
             "difference": result.difference_text,
             "p adj.": result.p_adjusted_text,
-            "verdict": styled(result.verdict_cell, result),
+            "verdict": styled(result.verdict_text, result),
             "missing": loud(result.missing),
         }
         out.add_row(*(cells[name] for name in columns))

@@ -156,13 +156,13 @@ def _metrics(results: Sequence[Result]) -> Table:
     """One row per metric and system; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", *(("difference", "verdict") if compared else ()))
-    out = table(*columns, headings=2, wrapped=("mean",))
+    out = table(*columns, headings=2, wrapped=("mean", "verdict"))
     out.columns[columns.index("mean")].justify = "left"  # aligned with the numbers by spaces before them
     shown = [result for result in results if result.is_worth_showing]
     width = max((len(result.mean_text) for result in shown if not result.shares), default=0)
     for result in shown:
         mean = f"{result.mean_text:>{width}} {result.interval_text}".rstrip()
-        rest = (result.difference_text, styled(result.verdict_cell, result)) if compared else ()
+        rest = (result.difference_text, styled(result.verdict_text, result)) if compared else ()
         out.add_row(result.metric, result.target, mean, *rest)
     return out
 

@@ -16,6 +16,9 @@ GAP = 2
 MIN_WRAPPED = 24
 """The width to which a column of sentences may shrink."""
 
+MIN_VERDICT = len("no significant")
+"""The width to which a column of verdicts may shrink."""
+
 NUMBERS = {
     *("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"),
     *("p", "p adj."),
@@ -52,7 +55,8 @@ class Table(rich.table.Table):
         room -= sum(widths) + GAP * (len(widths) - 1)
         for place, column in enumerate(cells):
             if room < 0 and self.columns[lifted + place].header in self._wrapped:
-                least = max(MIN_WRAPPED, *(_longest_word(cell) for cell in column))
+                least = MIN_VERDICT if self.columns[lifted + place].header == "verdict" else MIN_WRAPPED
+                least = max(least, *(_longest_word(cell) for cell in column))
                 shrunk = max(min(widths[place], least), widths[place] + room)
                 room += widths[place] - shrunk
                 widths[place] = shrunk

@@ -104,6 +104,7 @@ def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
     own = {name: value for name, value in asdict(result).items() if name not in _AGAINST}
     against: Document = {new: getattr(result, old) for old, new in _AGAINST.items()}
     against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)
+    against["verdict"] = result.verdict_text
     return {
         **own,
         "target": targets.get(result.experiment_id, result.target),
@@ -124,7 +125,7 @@ def _decision(decision: Decision) -> Document:
 def _comparison(report: ComparisonReport) -> Document:
     return {
         **asdict(report.overview),
-        "win_rates": [asdict(rate) for rate in report.win_rates],
+        "win_rates": [{**asdict(rate), "verdict": rate.verdict_text} for rate in report.win_rates],
         "ranking": [asdict(rank) for rank in report.ranking],
         "biases": [asdict(bias) for bias in report.biases],
         "failures": [{"source": evaluator, "error": error, "count": n} for evaluator, error, n in report.errors],

@@ -54,7 +54,7 @@ def test_a_name_is_its_newest_run_and_says_so() -> None:
     assert (
         done.stderr == "evalflows: 'support': the newest of 2 runs of this name, exp-001; support~1 is the one before\n"
     )
-    assert "worse: bot (2026-01-02) against bot (2026-01-01), 1 example" in done.stdout
+    assert "regressed: bot (2026-01-02) against bot (2026-01-01), 1 example" in done.stdout
     assert "  e0  right: was 1, now 0  e0?" in done.stdout
     assert "baseline:  the [-v1-] answer" in done.stdout and "answer:    the {+v2+} answer" in done.stdout
 

@@ -15,6 +15,7 @@ from evalflows.reports.comparison_rows import Overview, WinRate
 from evalflows.reports.document import document
 from evalflows.reports.next_step import after_comparison
 from evalflows.specs.errors import InputError
+from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def compare(
     """
     with one_line_errors(verbose):
         settings = [*changes, *(STARTED_ANEW if fresh else ())]
-        run_comparison(_spec(experiments, options, settings), None, verbose, wide=wide)
+        spec = _spec(experiments, options, settings)
+        if spec.votes is None:
+            existing_store()
+        run_comparison(spec, None, verbose, wide=wide)
 
 
 def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":

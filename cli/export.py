@@ -14,7 +14,6 @@ from evalflows.specs.safe_text import json_text, one_line
 from evalflows.store.existing import existing_store
 from evalflows.store.exports.relations import Exported
 from evalflows.store.exports.whole_files import write_whole
-from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.queries.preferences import preferences_of
 
@@ -36,7 +35,7 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
     the order of the answers, and missing verdicts are left out; their numbers are reported on standard error.
     """
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         preferences = preferences_of(store, find_comparison(store, comparison), metric)
         lines = "".join(json_text(row) + "\n" for row in preferences.rows)
         if output is None:

@@ -40,8 +40,15 @@ class Table(rich.table.Table):
         for name in columns:
             self.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
 
+    def fits(self, width: int) -> bool:
+        """Whether it has one line per row in so many columns, or more where sentences are wrapped."""
+        return self._widths(self._cells(), 0, width) is not None
+
+    def _cells(self) -> list[list[Text]]:
+        return [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
+
     def __rich_console__(self, console: object, options: ConsoleOptions) -> RenderResult:
-        cells = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
+        cells = self._cells()
         for lifted in range(min(self._headings, len(cells) - 1) + 1):
             widths = self._widths(cells[lifted:], lifted, options.max_width - (GAP if lifted else 0))
             if widths is not None:

@@ -65,9 +65,13 @@ def document(
     return plain(content)  # type: ignore[no-any-return]
 
 
-def listed(experiments: Sequence[ExperimentOverview], comparisons: Sequence[Overview]) -> list[Document]:
-    """Return what `ls` prints: experiments and comparisons, newest first."""
-    rows = [{"kind": "experiment", **asdict(one)} for one in experiments]
+def listed(
+    experiments: Sequence[ExperimentOverview],
+    comparisons: Sequence[Overview],
+    gates: Mapping[str, Mapping[str, str]],
+) -> list[Document]:
+    """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
+    rows = [{"kind": "experiment", **asdict(one), "gates": gates.get(one.experiment_id, {})} for one in experiments]
     rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
     rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
     return plain(rows)  # type: ignore[no-any-return]

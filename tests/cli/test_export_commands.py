@@ -68,5 +68,5 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("duckdb", "x"), ("csv", "x"), ("postgres", "postgresql://u@h/x")])
 def test_a_missing_store_is_not_created(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert "not found, wanted an existing store" in refused(*arguments)
+    assert "no store at " in refused(*arguments)
     assert [*tmp_path.iterdir()] == []

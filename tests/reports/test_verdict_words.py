@@ -34,7 +34,7 @@ def printed(*arguments: str) -> str:
 
 
 def test_a_decision_names_the_margin_of_its_gate_and_a_diff_has_none(decision: str) -> None:
-    assert "equivalent (margin 0.1)" in printed("report", decision, "--format", "md").replace("\\", "")
+    assert "equivalent (margin 0.1)" in printed("report", decision, "--format", "md")
     assert "no significant difference" in printed("diff", "exp-000", "exp-001")
     of_gate = json.loads(printed("report", decision, "--format", "json"))["metrics"][1]["against_baseline"]
     of_diff = json.loads(printed("diff", "exp-000", "exp-001", "--format", "json"))["metrics"][1]["against_baseline"]
@@ -42,6 +42,14 @@ def test_a_decision_names_the_margin_of_its_gate_and_a_diff_has_none(decision: s
     assert [of_gate[name] for name in named] == [0.1, "equivalent", "equivalent (margin 0.1)"]
     assert [of_diff[name] for name in named] == [None, "not_enough_evidence", "no significant difference"]
     assert of_gate["difference"] == of_diff["difference"] == 0
+
+
+def test_the_report_of_a_decision_lists_the_examples_that_got_worse(decision: str) -> None:
+    page = printed("report", decision, "--format", "md")
+    worst = page.partition("### examples that got worse by right: bot")[2]
+    assert worst.splitlines()[2] == "**e11** was 1, now 0", page
+    assert "- question: " in worst and "- answer: " in worst and "- baseline: " in worst
+    assert worst.rstrip().endswith("All of them: `evalflows show exp-001 --worst right --against exp-000`")
 
 
 @pytest.mark.parametrize(

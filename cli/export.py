@@ -113,11 +113,17 @@ def _to_folder(folder: str, form: Literal["parquet", "csv"], only: tuple[str, ..
     with one_line_errors(verbose):
         from evalflows.store.exports.folder import export_folder
 
-        _report(folder, export_folder(existing_store(), Path(folder), form, only))
+        _report(folder, export_folder(existing_store(), Path(folder), form, only), f".{form}")
 
 
-def _report(place: str, exported: Sequence[Exported]) -> None:
+FIRST = ("results", "item_scores")
+"""What answers most questions."""
+
+
+def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
     written = [one for one in exported if one.is_written]
     kind = "views" if any(one.rows is None for one in exported) else "tables"
     rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
-    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged"))
+    named = [f"{one.name}{ending}" for one in exported if one.name in FIRST]
+    first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/bi.md)" if named else ""
+    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged{first}"))

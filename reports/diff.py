@@ -115,7 +115,7 @@ def check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:
     """Raise InputError for a metric that is not among the known ones."""
     for metric in metrics:
         if metric not in known:
-            raise InputError(f"metric {metric!r}: not in these experiments, wanted {names_to_choose(metric, known)}")
+            raise InputError(f"metric: got {metric!r}, wanted {names_to_choose(metric, known)}")
 
 
 def compared_results(store: Store, figures: ComparedFigures, names: Mapping[str, str]) -> list[Result]:

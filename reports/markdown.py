@@ -29,7 +29,7 @@ def escaped(text: str) -> str:
 def _backslashed(match: re.Match[str]) -> str:
     if match["interval"]:
         return match[0]
-    return "&amp;" if match[0] == "&" else "".join(f"\\{character}" for character in match[0])
+    return _ENTITIES.get(match[0]) or "".join(f"\\{character}" for character in match[0])
 
 
 def code(text: str) -> str:
@@ -49,7 +49,7 @@ def where_shown(command: str, address: str | None) -> str:
 _ACTING = re.compile(
     r"""
     (?P<interval> \[ [-+]? \d [-+\d.,%e\ ]* \] (?! [(\[:] ) )  # not a link's text
-    | [`|~^$\[\]]
+    | [`|~^$\[\]] | (?<= \] ) \(
     | \\ (?! [^\W_] )  # a backslash before a letter or a digit is one
     | < (?= [A-Za-z/!?] | $ ) | ^ >
     | & (?= \#? \w+ ; )
@@ -65,6 +65,8 @@ _ACTING = re.compile(
     re.VERBOSE,
 )
 """What renderers act on, the frequent extensions included; or an interval, which stays as it is."""
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;"}
 
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 """What begins a numbered list."""

@@ -177,8 +177,8 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     ("arguments", "message"),
     [
         (("run", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file"),
-        (("show", "nothing"), "experiment 'nothing': no experiments in the store "),
-        (("resume", "nothing"), "experiment 'nothing': not in "),
+        (("show", "nothing"), "no store at "),
+        (("resume", "nothing"), "no store at "),
         (("sql", "selec"), "sql: Parser Error"),
         (("sql", "drop view scores"), "sql: got DROP, wanted one query"),
         (("sql", "from nowhere"), "sql: Catalog Error"),
@@ -195,7 +195,7 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch
     def broken() -> None:
         raise ZeroDivisionError("a bug\nof ours")
 
-    monkeypatch.setattr("evalflows.cli.experiments.Store", broken)
+    monkeypatch.setattr("evalflows.cli.experiments.existing_store", broken)
     done = CliRunner().invoke(cli, ["show", "x"])
     message = "internal error in evalflows: ZeroDivisionError: a bug of ours (--verbose shows the traceback)"
     assert (done.exit_code, done.stderr) == (70, f"evalflows: {message}\n")

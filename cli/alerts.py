@@ -11,12 +11,11 @@ from evalflows.analysis.monitoring.incidents import acknowledge
 from evalflows.cli.documents import FORMAT, print_json
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN, print_next
+from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import existing_store, is_store
-from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
+from evalflows.store.existing import existing_store
 from evalflows.store.queries.incidents import Incident, events_of, find_incident, incidents
 from evalflows.store.trace_records import AlertRow
 
@@ -37,7 +36,8 @@ def alerts() -> None:
 def list_(name: str | None, with_ended: bool, form: str, verbose: bool) -> None:
     """List the incidents that are not over, the last ones first."""
     with one_line_errors(verbose):
-        found = incidents(Store(layout.root), name) if is_store(layout := Layout.at()) else []
+        with store_to_list() as store:
+            found = incidents(store, name)
         shown = [incident for incident in found if with_ended or not incident.is_over]
         if form == "json":
             print_json({"incidents": [_document(incident) for incident in shown]})

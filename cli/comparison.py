@@ -15,6 +15,7 @@ from evalflows.reports.comparison_rows import Overview, WinRate
 from evalflows.reports.document import document
 from evalflows.reports.next_step import after_comparison
 from evalflows.specs.errors import InputError
+from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def compare(
     """
     with one_line_errors(verbose):
         settings = [*changes, *(STARTED_ANEW if fresh else ())]
-        run_comparison(_spec(experiments, options, settings), None, verbose, wide=wide)
+        spec = _spec(experiments, options, settings)
+        if spec.votes is None:
+            existing_store()
+        run_comparison(spec, None, verbose, wide=wide)
 
 
 def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
@@ -151,12 +155,12 @@ def _rates(report: ComparisonReport) -> Table:
     """One row per pair of experiments, and per slice; the number of missing pairs only if there are any."""
     has_slices, has_missing = (any(_slice(rate) for rate in report.win_rates), any(r.missing for r in report.win_rates))
     columns = ("metric", "candidate", "baseline", *(("on",) if has_slices else ()), "win rate", "wins/ties/losses")
-    out = table(*columns, *(("missing",) if has_missing else ()), "verdict", headings=3)
+    out = table(*columns, *(("missing",) if has_missing else ()), "verdict", headings=3, wrapped=("verdict",))
     for rate in report.win_rates:
         cells = [rate.metric, rate.candidate, rate.baseline, *([_slice(rate)] if has_slices else []), rate.rate_text]
         cells += ["" if rate.length_controlled else f"{rate.wins}/{rate.ties}/{rate.losses}"]
         cells += [rate.counts[-1]] if has_missing else []
-        out.add_row(*cells, _styled(rate.verdict_cell, rate))
+        out.add_row(*cells, _styled(rate.verdict_text, rate))
     return out
 
 

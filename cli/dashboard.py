@@ -3,6 +3,7 @@
 import click
 
 from evalflows.cli.errors import one_line_errors
+from evalflows.cli.listening import listening
 from evalflows.cli.terminal import echo
 
 GRACE_S = 5
@@ -10,13 +11,7 @@ GRACE_S = 5
 
 
 @click.command("dashboard")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; a wider one needs --token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=4280, show_default=True, help="0: any free port.")
-@click.option(
-    "--token",
-    envvar="EVALFLOWS_DASHBOARD_TOKEN",
-    help="What browsers must send once. Better in EVALFLOWS_DASHBOARD_TOKEN: other users see a process's arguments.",
-)
+@listening(port=4280, token_variable="EVALFLOWS_DASHBOARD_TOKEN", clients="browsers must send once")
 @click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
     """Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.

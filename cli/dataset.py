@@ -4,6 +4,7 @@ import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE
+from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo
 from evalflows.cli.trace_datasets import from_traces
@@ -12,6 +13,7 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.safe_text import one_line
 from evalflows.store.catalog import ask
+from evalflows.store.existing import existing_store
 from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
 from evalflows.store.ingest.example_changes import field_changes
 from evalflows.store.ingest.file_formats import stem
@@ -81,7 +83,8 @@ def add(
 def list_(verbose: bool) -> None:
     """List the datasets."""
     with one_line_errors(verbose):
-        (rows,) = ask(Store(), (_DATASETS, []))
+        with store_to_list() as store:
+            (rows,) = ask(store, (_DATASETS, []))
         if not rows:
             echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
             return
@@ -99,7 +102,7 @@ def list_(verbose: bool) -> None:
 def show(reference: str, verbose: bool) -> None:
     """Show a dataset's versions, checks and first examples. REFERENCE is a dataset name or a snapshot id."""
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         snapshot = find_snapshot(store, reference)
         examples = load_snapshot(store, snapshot)
         versions, checks = ask(store, (_VERSIONS, [reference]), (_CHECKS, [snapshot]))
@@ -123,7 +126,7 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
     Without NEW, compare the newest version of dataset OLD with the version before it.
     """
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         before, after = (
             (_previous(store, old), find_snapshot(store, old))
             if new is None

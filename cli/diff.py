@@ -22,10 +22,9 @@ from evalflows.reports.results import Result
 from evalflows.reports.word_diff import WordDiff
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import is_store, no_experiments
-from evalflows.store.layout import Layout
+from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
-from evalflows.store.queries.lookup import find_experiments, runs_named
+from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
 
 SIDE_BY_SIDE = 100
 """Columns from which answers stand beside each other."""
@@ -62,13 +61,13 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
     have been started together or apart. Nothing is run or stored.
     """
     with one_line_errors(verbose):
-        if not is_store(layout := Layout.at()):
-            raise InputError(f"experiment {baseline!r}: {no_experiments(layout)}")
+        store = existing_store()
         if not candidates:
-            raise InputError(f"diff: got one experiment, {baseline!r}, wanted a baseline and at least one candidate")
+            raise InputError(
+                f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
+            )
         from evalflows.analysis.differences.stored_pairs import diff_of
 
-        store = Store(layout.root)
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
         compared = diff_of(store, found, others, **settings)  # type: ignore[arg-type]  # as the options declare
         if form == "json":
@@ -90,6 +89,14 @@ def _html(store: Store, compared: ExperimentsDiff) -> str:
     site = Site(store=store, links=NoLinks())
     page = diff_page(site, compared)
     return report_html(page.title, [page], site)
+
+
+def _such_as(store: Store, reference: str) -> str:
+    """Propose two experiments if there are two that one reference may mean."""
+    of_run = find_experiments(store, run_groups(store, find_experiments(store, reference))[0])
+    if len(of_run) > 1:
+        return f", such as {' '.join(names_of(store, of_run))}"
+    return f", such as {reference}~1 {reference}" if runs_named(store, reference) > 1 else ""
 
 
 def _experiment(store: Store, reference: str) -> str:
@@ -131,7 +138,7 @@ def _metrics(results: Sequence[Result], width: int) -> Table:
             "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
             "difference": result.difference_text,
             "p adj.": result.p_adjusted_text,
-            "verdict": styled(result.verdict_cell, result),
+            "verdict": styled(result.verdict_text, result),
             "missing": loud(result.missing),
         }
         out.add_row(*(cells[name] for name in columns))

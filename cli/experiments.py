@@ -33,10 +33,9 @@ from evalflows.reports.experiments_report import experiments_report
 from evalflows.reports.next_step import after_experiments
 from evalflows.reports.results import results_of
 from evalflows.reports.worst_examples import all_worst
-from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.specs.errors import IncompleteError
 from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import is_store, no_experiments
-from evalflows.store.layout import Layout
+from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
 from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.kept_reports import find_report, is_report
@@ -84,7 +83,7 @@ def resume(experiment: str, changes: tuple[str, ...], wide: bool, verbose: bool)
     from evalflows.store.row_specs import experiment_spec
 
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         if is_comparison(store, experiment):
             _resume_comparison(store, experiment, changes, verbose, wide=wide)
             return
@@ -150,9 +149,7 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: b
     if against and not metrics:
         raise click.UsageError("--against: wanted --worst too")
     with one_line_errors(verbose):
-        if not is_store(layout := Layout.at()):
-            raise InputError(f"experiment {experiment!r}: {no_experiments(layout)}")
-        store = Store()
+        store = existing_store()
         if is_report(experiment) and _print_report(store, experiment, form):
             return
         if is_comparison(store, experiment) and not metrics:

@@ -14,7 +14,6 @@ from evalflows.specs.safe_text import json_text, one_line
 from evalflows.store.existing import existing_store
 from evalflows.store.exports.relations import Exported
 from evalflows.store.exports.whole_files import write_whole
-from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.queries.preferences import preferences_of
 
@@ -36,7 +35,7 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
     the order of the answers, and missing verdicts are left out; their numbers are reported on standard error.
     """
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         preferences = preferences_of(store, find_comparison(store, comparison), metric)
         lines = "".join(json_text(row) + "\n" for row in preferences.rows)
         if output is None:
@@ -114,11 +113,17 @@ def _to_folder(folder: str, form: Literal["parquet", "csv"], only: tuple[str, ..
     with one_line_errors(verbose):
         from evalflows.store.exports.folder import export_folder
 
-        _report(folder, export_folder(existing_store(), Path(folder), form, only))
+        _report(folder, export_folder(existing_store(), Path(folder), form, only), f".{form}")
 
 
-def _report(place: str, exported: Sequence[Exported]) -> None:
+FIRST = ("results", "item_scores")
+"""What answers most questions."""
+
+
+def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
     written = [one for one in exported if one.is_written]
     kind = "views" if any(one.rows is None for one in exported) else "tables"
     rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
-    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged"))
+    named = [f"{one.name}{ending}" for one in exported if one.name in FIRST]
+    first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/bi.md)" if named else ""
+    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged{first}"))

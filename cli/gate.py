@@ -23,6 +23,7 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
+from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision
@@ -33,6 +34,7 @@ from evalflows.reports.results import results_against
 from evalflows.reports.worst_examples import worst_of
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError
 from evalflows.specs.safe_text import one_line
+from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
 from evalflows.store.queries.lookup import find_experiments, run_groups
@@ -179,7 +181,7 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
     DECISION is an id, an id prefix, a gate's name, or an experiment's name or id.
     """
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         stored = find_decision(store, decision)
         out = console()
         print_decision(out, stored)
@@ -223,7 +225,7 @@ def baseline() -> None:
 def approve(experiment: str, name: str | None, reason: str | None, by: str | None, verbose: bool) -> None:
     """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
     with one_line_errors(verbose):
-        store = Store()
+        store = existing_store()
         (identity,) = find_experiments(store, experiment, just_one=True)
         from evalflows import approve as approve_experiment
 
@@ -241,7 +243,8 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
 def ls_baselines(verbose: bool) -> None:
     """List the approved baselines, current and replaced."""
     with one_line_errors(verbose):
-        rows = approvals(Store())
+        with store_to_list() as store:
+            rows = approvals(store)
         if not rows:
             echo("no baseline is approved yet: `evalflows baseline approve EXPERIMENT` approves one")
             return

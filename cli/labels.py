@@ -7,12 +7,14 @@ import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN
+from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, print_csv
 from evalflows.reports.figures import figure
 from evalflows.reports.judge import JudgeReport, judge_reports
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import one_line, write_csv
+from evalflows.store.existing import existing_store
 from evalflows.store.ingest.labels import import_labels
 from evalflows.store.parquet import Store
 from evalflows.store.queries.human_labels import listed_batches
@@ -52,7 +54,8 @@ def import_(path: str, metric: str | None, labeller: str | None, verbose: bool) 
 def list_(verbose: bool) -> None:
     """List the imported labels by file, newest first."""
     with one_line_errors(verbose):
-        rows = listed_batches(Store())
+        with store_to_list() as store:
+            rows = listed_batches(store)
         if not rows:
             echo("no labels yet: `evalflows labels import FILE` imports some")
             return
@@ -76,6 +79,7 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
     from evalflows.cli.running import prepared
 
     with one_line_errors(verbose):
+        existing_store()
         with prepared(verbose, experiment):
             from evalflows.flows.api.flow_settings import flow_settings
             from evalflows.flows.validate_judge import compare_with_people
@@ -101,6 +105,7 @@ def next_(experiment: str, metric: str, people: str | None, n: int, out: str | N
     with one_line_errors(verbose):
         from evalflows.analysis.human_labels.label_next import next_to_label
 
+        existing_store()
         selection = next_to_label(experiment, metric, people or metric, n)
         if not selection.rows:
             echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
@@ -130,7 +135,8 @@ def judges(verbose: bool) -> None:
     with one_line_errors(verbose):
         from evalflows.analysis.human_labels.standings import judge_standings
 
-        standings = judge_standings(Store())
+        with store_to_list() as store:
+            standings = judge_standings(store)
         if not standings:
             echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
             return

@@ -20,7 +20,7 @@ COMMANDS = {
         "report:report",
         "Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.",
     ),
-    "ls": ("show:ls", "List experiments and comparisons, newest first."),
+    "ls": ("ls:ls", "List experiments with the decisions of their gates, and comparisons, newest first."),
     "dashboard": (
         "dashboard:dashboard",
         "Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.",

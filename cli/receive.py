@@ -5,6 +5,7 @@ from functools import partial
 import click
 
 from evalflows.cli.errors import one_line_errors
+from evalflows.cli.listening import listening
 from evalflows.cli.terminal import echo
 
 MEGABYTE = 1 << 20
@@ -14,13 +15,7 @@ GRACE_S = 30
 
 
 @click.command("receive")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; a wider one needs --token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=4318, show_default=True, help="0: any free port.")
-@click.option(
-    "--token",
-    envvar="EVALFLOWS_RECEIVER_TOKEN",
-    help="What clients must send. Better in EVALFLOWS_RECEIVER_TOKEN: other users see the arguments of a process.",
-)
+@listening(port=4318, token_variable="EVALFLOWS_RECEIVER_TOKEN", clients="clients must send")
 @click.option(
     "--max-body",
     type=click.FloatRange(0, 1024, min_open=True),

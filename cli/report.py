@@ -12,10 +12,8 @@ from evalflows.cli.show import VERBOSE
 from evalflows.cli.terminal import echo
 from evalflows.reports.sendable import Reported, reported
 from evalflows.specs.errors import InputError
-from evalflows.store.existing import is_store, no_experiments
+from evalflows.store.existing import existing_store
 from evalflows.store.exports.whole_files import write_whole
-from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
 
 Form = Literal["html", "md", "json", "junit"]
 
@@ -50,9 +48,7 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
         chosen = form or FORMS.get(ending, "html")
         if output is None and chosen == "html":
             raise InputError("report: got no file, wanted -o FILE.html, or --format md, json or junit")
-        if not is_store(layout := Layout.at()):
-            raise InputError(f"experiment {reference!r}: {no_experiments(layout)}")
-        text = WRITERS[chosen](reported(Store(layout.root), reference))
+        text = WRITERS[chosen](reported(existing_store(), reference))
         if output is None or output == STDOUT:
             echo(text, nl=False)
         else:

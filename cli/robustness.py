@@ -7,6 +7,7 @@ from evalflows.cli.show import VERBOSE_RUN
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Text, console
 from evalflows.reports.robustness import ParetoReport, RobustnessReport, WeightsReport
+from evalflows.store.existing import existing_store
 
 
 def _listed(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str]:
@@ -29,6 +30,7 @@ def robustness(experiment: str, composites: tuple[str, ...], change: float, over
     from evalflows.cli.running import prepared
 
     with one_line_errors(verbose):
+        existing_store()
         with prepared(verbose, experiment):
             from evalflows.flows.api.composites import robustness as check_robustness
 

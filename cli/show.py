@@ -1,25 +1,16 @@
-"""Read the store: ls, sql, and the tables of experiments. Nothing here loads Prefect."""
+"""The tables and sentences that are printed of experiments. Nothing here loads Prefect."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from textwrap import indent
 
 import click
 
-from evalflows.cli.documents import FORMAT, print_json
-from evalflows.cli.errors import one_line_errors
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Console, Text, console, echo
-from evalflows.reports.comparison import comparison_overviews
-from evalflows.reports.comparison_rows import Overview
-from evalflows.reports.document import listed
-from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport, overviews
+from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.results import Result
 from evalflows.reports.worst_examples import Worst, WorstExamples
 from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import is_store, no_experiments
-from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
 from evalflows.store.queries.states import INTERRUPTED
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
@@ -37,60 +28,6 @@ FRESH = click.option(
 )
 STARTED_ANEW = ("use_cache=false", "run_key=null")
 """The changes of a spec that `--fresh` stands for."""
-
-
-@click.command()
-@click.option("--name", help="Only names that begin with this.")
-@click.option("--dataset", help="Only experiments on this dataset.")
-@click.option("--tag", help="Only those with this tag.")
-@click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
-@FORMAT
-@VERBOSE
-def ls(form: str, verbose: bool, **wanted: str | datetime | None) -> None:
-    """List experiments and comparisons, newest first."""
-    with one_line_errors(verbose):
-        if not is_store(layout := Layout.at()):
-            _print_list([], [], form, one_line(no_experiments(layout)))
-            return
-        store = Store(layout.root)
-        values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
-        is_filtered = any(value is not None for value in values)
-        none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
-        experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
-        compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
-        _print_list(experiments, compared, form, none)
-
-
-def _print_list(experiments: Sequence[ExperimentOverview], compared: Sequence[Overview], form: str, none: str) -> None:
-    """Print experiments and comparisons; as a table, `none` if there are none."""
-    if form == "json":
-        print_json(listed(experiments, compared))
-        return
-    if not experiments and not compared:
-        echo(none)
-    if experiments:
-        console().print(_listed(experiments))
-    if compared:
-        console().print(_listed_comparisons(compared))
-
-
-def _listed(experiments: Sequence[ExperimentOverview]) -> Table:
-    out = table("experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", headings=2)
-    for one in experiments:
-        answered, started = f"{one.answered}/{one.planned}", f"{one.started_at:%Y-%m-%d %H:%M}"
-        cells = (one.name, one.experiment_id, one.state, answered, str(one.failed), one.dataset_name or "", started)
-        out.add_row(*cells)
-    return out
-
-
-def _listed_comparisons(compared: Sequence[Overview]) -> Table:
-    columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
-    out = table(*columns, headings=2, wrapped=("experiments",))
-    for one in compared:
-        judged = f"{one.judged + one.decided_without_judge}/{one.planned}"
-        cells = (one.name, one.comparison_id, one.state, judged, f"{one.started_at:%Y-%m-%d %H:%M}")
-        out.add_row(*cells, ", ".join(one.experiments))
-    return out
 
 
 def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
@@ -156,13 +93,13 @@ def _metrics(results: Sequence[Result]) -> Table:
     """One row per metric and system; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", *(("difference", "verdict") if compared else ()))
-    out = table(*columns, headings=2, wrapped=("mean",))
+    out = table(*columns, headings=2, wrapped=("mean", "verdict"))
     out.columns[columns.index("mean")].justify = "left"  # aligned with the numbers by spaces before them
     shown = [result for result in results if result.is_worth_showing]
     width = max((len(result.mean_text) for result in shown if not result.shares), default=0)
     for result in shown:
         mean = f"{result.mean_text:>{width}} {result.interval_text}".rstrip()
-        rest = (result.difference_text, styled(result.verdict_cell, result)) if compared else ()
+        rest = (result.difference_text, styled(result.verdict_text, result)) if compared else ()
         out.add_row(result.metric, result.target, mean, *rest)
     return out
 
@@ -196,12 +133,6 @@ TRACES = 3
 """Number of errors that are shown with the frames of the user's code."""
 P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
-
-_WANTED = """
-    ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
-    and ($3 is null or started_at >= $3::timestamp at time zone 'UTC')"""
-
-_NEWEST = "order by started_at desc"
 
 
 def overview_line(overview: ExperimentOverview) -> Text:

@@ -20,7 +20,7 @@ from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
 from evalflows.specs.errors import InputError
 from evalflows.specs.safe_text import json_text, print_note
 from evalflows.store.catalog import grain, is_mart, select_from, view_files
-from evalflows.store.existing import is_store, no_experiments, store_or_empty
+from evalflows.store.existing import is_store, no_store, store_or_empty
 from evalflows.store.exports.query_file import write_query
 from evalflows.store.exports.whole_files import whole_file
 from evalflows.store.layout import Layout
@@ -65,7 +65,7 @@ def sql(query: str | None, form: str, output: str | None, timeout_s: float, verb
         if query is None:
             views = [
                 (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8")))
-                for path in sorted(view_files(), key=is_mart, reverse=True)
+                for path in sorted(view_files(), key=lambda path: (not is_mart(path), path.stem))
             ]
             with _stdout_to(output):
                 _print_rows(("view", "one row per", "about"), views, form)
@@ -77,7 +77,7 @@ def sql(query: str | None, form: str, output: str | None, timeout_s: float, verb
                 write_query(relation, Path(output or ""))
             rows = [] if form == "parquet" else relation.fetchall()
         if is_missing:
-            print_note(no_experiments(layout))
+            print_note(no_store(layout))
         if form != "parquet":
             with _stdout_to(output):
                 _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])

@@ -16,6 +16,9 @@ GAP = 2
 MIN_WRAPPED = 24
 """The width to which a column of sentences may shrink."""
 
+MIN_VERDICT = len("no significant")
+"""The width to which a column of verdicts may shrink."""
+
 NUMBERS = {
     *("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"),
     *("pairs", "p", "p adj."),
@@ -37,8 +40,15 @@ class Table(rich.table.Table):
         for name in columns:
             self.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
 
+    def fits(self, width: int) -> bool:
+        """Whether it has one line per row in so many columns, or more where sentences are wrapped."""
+        return self._widths(self._cells(), 0, width) is not None
+
+    def _cells(self) -> list[list[Text]]:
+        return [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
+
     def __rich_console__(self, console: object, options: ConsoleOptions) -> RenderResult:
-        cells = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
+        cells = self._cells()
         for lifted in range(min(self._headings, len(cells) - 1) + 1):
             widths = self._widths(cells[lifted:], lifted, options.max_width - (GAP if lifted else 0))
             if widths is not None:
@@ -52,7 +62,8 @@ class Table(rich.table.Table):
         room -= sum(widths) + GAP * (len(widths) - 1)
         for place, column in enumerate(cells):
             if room < 0 and self.columns[lifted + place].header in self._wrapped:
-                least = max(MIN_WRAPPED, *(_longest_word(cell) for cell in column))
+                least = MIN_VERDICT if self.columns[lifted + place].header == "verdict" else MIN_WRAPPED
+                least = max(least, *(_longest_word(cell) for cell in column))
                 shrunk = max(min(widths[place], least), widths[place] + room)
                 room += widths[place] - shrunk
                 widths[place] = shrunk

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from evalflows.cli.documents import FORMAT, print_json
 from evalflows.cli.errors import BAD_INPUT, INCOMPLETE, one_line_errors
 from evalflows.cli.show import VERBOSE
+from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Text, console, echo, echo_error
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.safe_text import json_text, one_line
 from evalflows.specs.trace_columns import TraceColumns
-from evalflows.store.existing import is_store
-from evalflows.store.layout import Layout
+from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
 from evalflows.store.queries.listed_traces import (
     ListedTrace,
@@ -95,9 +95,8 @@ def list_(where: str | None, only: str | None, since: datetime | None, limit: in
         if where is not None and only is not None:
             raise InputError("--where, --filter: got both, wanted one of them")
         wanted = _json_filter(only) if only is not None else where
-        found = []
-        if is_store(layout := Layout.at()):
-            found = listed_traces(Store(layout.root), wanted, since.replace(tzinfo=UTC) if since else None, limit)
+        with store_to_list() as store:
+            found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit)
         if form == "json":
             print_json([_document(trace) for trace in found])
         elif not found:
@@ -116,9 +115,7 @@ def show(reference: str, form: str, verbose: bool) -> None:
         from evalflows.cli.trace_tree import print_trace
         from evalflows.telemetry.reading import trace_view
 
-        if not is_store(layout := Layout.at()):
-            raise InputError(f"{reference}: no such trace: {NONE_YET}")
-        store = Store(layout.root)
+        store = existing_store()
         trace = trace_view(observations_of_trace(store, reference))
         verdicts = verdicts_of_trace(store, trace.id)
         if form == "json":

@@ -27,7 +27,16 @@ def page() -> str:
         columns = {path.stem: catalog.execute(f"describe main.{path.stem}").fetchall() for path in marts}
     contents = [f"- [{path.stem}](#{path.stem}): {about(path)}" for path in marts]
     parts = [line for path in marts for line in part(path, columns[path.stem], told)]
-    return "\n".join([HEAD, *contents, *parts, ""])
+    return "\n".join([HEAD, *contents, *stored_codes(told), *parts, ""])
+
+
+def stored_codes(told: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines about the codes of verdicts and reasons."""
+    yield from ("", "## Verdicts", "", "What is stored of a verdict, and what tables, pages and reports call it.", "")
+    yield from ("| stored | shown | meaning |", "|---|---|---|")
+    yield from (f"| {code} | {shown} | {meaning} |" for code, (shown, meaning) in told["verdicts"].items())
+    yield from ("", "## Reason codes", "", "| code | meaning |", "|---|---|")
+    yield from (f"| {code} | {meaning} |" for code, meaning in told["codes"].items())
 
 
 def part(path: Path, columns: list[tuple[Any, ...]], told: dict[str, Any]) -> Iterator[str]:

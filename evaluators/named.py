@@ -1,10 +1,10 @@
 """Look up evaluators by name: a built-in short name or `module:name`."""
 
-from difflib import get_close_matches
 from typing import Any
 
 from evalflows import evaluators
 from evalflows.evaluators.foreign import origin_of
+from evalflows.specs.close_names import names_to_choose
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import load
 
@@ -14,8 +14,7 @@ def named(name: str) -> Any:
     if name in evaluators.SHORT_NAMES:
         return getattr(evaluators, name)
     if ":" not in name:
-        near = get_close_matches(name, evaluators.SHORT_NAMES, n=3)
-        known = " or ".join(near) if near else f"one of {', '.join(evaluators.SHORT_NAMES)}"
+        known = names_to_choose(name, evaluators.SHORT_NAMES, most=len(evaluators.SHORT_NAMES))
         raise InputError(f"evaluator {name!r}: wanted 'module:name' or {known}")
     return load(name, fits=_is_evaluator)
 

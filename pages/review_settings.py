@@ -29,7 +29,6 @@ class ReviewSettings:
     others: Others
     shows_reference: bool
     asked: Asked
-    question: str | None  # what the person is asked, in words; None: the metric's name
     skipped: Sequence[str]
 
     @classmethod
@@ -45,12 +44,12 @@ class ReviewSettings:
             others=query.choice("others", OTHERS, "too"),
             shows_reference=query.text("reference") is not None,
             asked=Asked(
+                text=query.text("question"),
                 kind=query.choice("kind", KINDS, "yes_no") if kind else None,
                 low=_number(query, "low"),
                 high=_number(query, "high"),
                 labels=[label for label in labels if label],
             ),
-            question=query.text("question"),
             skipped=query.all("skip")[-MOST_SKIPPED:],
         )
 
@@ -81,7 +80,7 @@ class ReviewSettings:
             "low": None if asked.low is None else f"{asked.low:g}",
             "high": None if asked.high is None else f"{asked.high:g}",
             "labels": list(asked.labels),
-            "question": self.question,
+            "question": asked.text,
         }
 
 

@@ -45,7 +45,7 @@ class ComparisonReport:
     def _counted_verdicts(self) -> list[str]:
         by_metric: dict[str, Counter[str]] = {}
         for rate in self._overall():
-            by_metric.setdefault(rate.metric, Counter())[rate.verdict_cell] += 1
+            by_metric.setdefault(rate.metric, Counter())[rate.verdict_text] += 1
         return [
             f"{metric}, {verdicts.total()} pairs of systems by their direct votes: "
             + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
@@ -68,15 +68,15 @@ class ComparisonReport:
         once."""
         if self.has_many_pairs:
             return []
-        inconclusive: dict[tuple[str, str], list[str]] = {}
+        undecided: dict[tuple[str, str], list[str]] = {}
         for rate in self._overall():
             if rate.reason and rate.reason_code != "no_significant_difference":
-                pairs = inconclusive.setdefault((rate.metric, rate.reason), [])
+                pairs = undecided.setdefault((rate.metric, rate.reason), [])
                 pairs.append(f"{rate.candidate} and {rate.baseline}")
         total = Counter(rate.metric for rate in self._overall())
         return [
-            f"{metric} is inconclusive{_between(pairs, total[metric])}: {reason}"
-            for (metric, reason), pairs in inconclusive.items()
+            f"not enough evidence in {metric}{_between(pairs, total[metric])}: {reason}"
+            for (metric, reason), pairs in undecided.items()
         ]
 
     def _about_ratings(self) -> list[str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.reports.figures import p_text, percent
-from evalflows.reports.results import conclusion_text, verdict_cell
+from evalflows.reports.results import conclusion_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,6 @@ class WinRate:
     @property
     def verdict_text(self) -> str:
         return conclusion_text(self.conclusion, self.reason_code)
-
-    @property
-    def verdict_cell(self) -> str:
-        return verdict_cell(self.conclusion, self.reason_code)
 
     @property
     def counts(self) -> tuple[str, str, str, str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from evalflows.reports.names_apart import names_apart
+from evalflows.specs.close_names import names_to_choose
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
@@ -92,6 +93,15 @@ def decisions_of(store: Store, experiments: Sequence[str]) -> list[Decision]:
     return _decisions(store, "is_newest and is_one_of(candidate_experiment_id, $1)", [list(experiments)])
 
 
+def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the newest conclusion of each gate on each of the experiments: by experiment, then by gate."""
+    (rows,) = ask(store, (_CONCLUSIONS, [list(experiments)]))
+    found: dict[str, dict[str, str]] = {}
+    for experiment, gate, conclusion in rows:
+        found.setdefault(experiment, {})[gate] = conclusion
+    return found
+
+
 def decisions_named(store: Store, identities: Sequence[str]) -> list[Decision]:
     """Return the decisions with these ids, in their order."""
     decisions = _decisions(store, "is_one_of(decision_id, $1)", [list(identities)])
@@ -137,7 +147,7 @@ def find_decision(store: Store, reference: str) -> Decision:
     if not named:
         check_left_out(store, f"decision {reference!r}", "decision_id", "experiment_id")
         known = gate_names(store)
-        wanted = f"wanted an id, or a gate: {', '.join(known)}" if known else "which has no decisions"
+        wanted = f"wanted an id or a gate ({names_to_choose(reference, known)})" if known else "which has no decisions"
         raise NotFoundError(f"decision {reference!r}: not in {store.layout.root}, {wanted}")
     return named[-1]
 
@@ -169,6 +179,11 @@ def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
         for one in decisions
     ]
 
+
+_CONCLUSIONS = """
+select candidate_experiment_id, gate, conclusion from gate_decisions
+where is_newest and list_contains($1, candidate_experiment_id) order by confirmed_at, decision_id
+"""
 
 _LISTED = """
 select decision_id, count(*) over () from gate_decisions

@@ -18,6 +18,7 @@ from evalflows.reports.experiments_report import ExperimentOverview, overviews
 from evalflows.reports.names_apart import names_apart
 from evalflows.reports.result_sentences import sentences
 from evalflows.reports.results import VERDICT_FIELDS, Result, results_of
+from evalflows.specs.close_names import names_to_choose
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
@@ -119,7 +120,7 @@ def check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:
     """Raise InputError for a metric that is not among the known ones."""
     for metric in metrics:
         if metric not in known:
-            raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(dict.fromkeys(known)) or 'none'}")
+            raise InputError(f"metric: got {metric!r}, wanted {names_to_choose(metric, known)}")
 
 
 def compared_results(store: Store, figures: ComparedFigures, names: Mapping[str, str]) -> list[Result]:

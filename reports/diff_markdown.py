@@ -5,12 +5,9 @@ from evalflows.reports.diff_texts import answers_apart, heading, no_examples, no
 from evalflows.reports.example_changes import ChangeList, ExampleChange
 from evalflows.reports.experiments_report import ExperimentOverview
 from evalflows.reports.item_lines import plain_text
-from evalflows.reports.markdown import escaped, markdown_table
+from evalflows.reports.markdown import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.results import Result
 from evalflows.reports.word_diff import WordDiff
-
-MOST_CHARACTERS = 1000
-"""Characters of a question or a remark that are shown."""
 
 
 def diff_markdown(diff: ExperimentsDiff) -> str:

@@ -11,8 +11,8 @@ from evalflows.reports.word_diff import WordDiff, with_context, word_diff
 from evalflows.specs.metric_names import MEASURES
 
 HEADINGS: dict[Change, str] = {
-    "regressed": "worse",
-    "improved": "better",
+    "regressed": "regressed",
+    "improved": "improved",
     "flipped": "flipped under the same version",
     "changed": "other labels",
     "missing": "missing on a side",

@@ -65,9 +65,13 @@ def document(
     return plain(content)  # type: ignore[no-any-return]
 
 
-def listed(experiments: Sequence[ExperimentOverview], comparisons: Sequence[Overview]) -> list[Document]:
-    """Return what `ls` prints: experiments and comparisons, newest first."""
-    rows = [{"kind": "experiment", **asdict(one)} for one in experiments]
+def listed(
+    experiments: Sequence[ExperimentOverview],
+    comparisons: Sequence[Overview],
+    gates: Mapping[str, Mapping[str, str]],
+) -> list[Document]:
+    """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
+    rows = [{"kind": "experiment", **asdict(one), "gates": gates.get(one.experiment_id, {})} for one in experiments]
     rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
     rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
     return plain(rows)  # type: ignore[no-any-return]
@@ -104,6 +108,7 @@ def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
     own = {name: value for name, value in asdict(result).items() if name not in _AGAINST}
     against: Document = {new: getattr(result, old) for old, new in _AGAINST.items()}
     against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)
+    against["verdict"] = result.verdict_text
     return {
         **own,
         "target": targets.get(result.experiment_id, result.target),
@@ -124,7 +129,7 @@ def _decision(decision: Decision) -> Document:
 def _comparison(report: ComparisonReport) -> Document:
     return {
         **asdict(report.overview),
-        "win_rates": [asdict(rate) for rate in report.win_rates],
+        "win_rates": [{**asdict(rate), "verdict": rate.verdict_text} for rate in report.win_rates],
         "ranking": [asdict(rank) for rank in report.ranking],
         "biases": [asdict(bias) for bias in report.biases],
         "failures": [{"source": evaluator, "error": error, "count": n} for evaluator, error, n in report.errors],

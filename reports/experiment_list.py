@@ -41,6 +41,7 @@ class ListedMetric:
     difference: float | None
     difference_low: float | None
     difference_high: float | None
+    margin: float | None
     conclusion: str | None
     reason_code: str | None
 
@@ -161,7 +162,7 @@ with lines as (
 )
 select p.experiment_id, p.metric, p.mean, p.ci_low, p.ci_high, p.n_examples,
        case when p.same_version then p.previous end, p.history, b.target, v.difference, v.ci_low, v.ci_high,
-       v.conclusion, v.reason_code
+       v.margin, v.conclusion, v.reason_code
 from points p
 left join staging.verdicts v
     on v.run_group = p.run_group and v.candidate_experiment_id = p.experiment_id and v.metric = p.metric

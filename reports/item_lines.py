@@ -15,16 +15,27 @@ def item_lines(item: WorstItem, metric: str, *, compared: bool, width: int, most
 
     Each text has at most `most` lines of `width` characters, and is cut with an ellipsis.
     """
+    begin = f"{one_line(item.example_id)}: {item_values(item, metric, compared=compared)}  "
+    yield from cut_lines(begin, plain_text(item.inputs), width, most, indent=2)
+    for name, text in item_texts(item, compared=compared):
+        yield from cut_lines(f"    {name}: ", text, width, most)
+
+
+def item_values(item: WorstItem, metric: str, *, compared: bool) -> str:
+    """Return the value, after that of the baseline if they are compared: `was 1, now 0`."""
     now = value_text(item.value, item.missing, metric)
-    was = f"was {value_text(item.baseline_value, item.baseline_missing, metric)}, now " if compared else ""
-    yield from cut_lines(f"{one_line(item.example_id)}: {was}{now}  ", plain_text(item.inputs), width, most, indent=2)
-    yield from cut_lines("    answer: ", plain_text(item.outputs), width, most)
+    return f"was {value_text(item.baseline_value, item.baseline_missing, metric)}, now {now}" if compared else now
+
+
+def item_texts(item: WorstItem, *, compared: bool) -> Iterator[tuple[str, str]]:
+    """Yield the answers, and what the evaluator said or the error, each with its name."""
+    yield "answer", plain_text(item.outputs)
     if compared:
-        yield from cut_lines("    baseline: ", plain_text(item.baseline_outputs), width, most)
+        yield "baseline", plain_text(item.baseline_outputs)
     baseline_error = None if item.baseline_error == item.error else item.baseline_error
-    for field, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
+    for name, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
         if text:
-            yield from cut_lines(f"    {field}: ", text, width, most)
+            yield name, text
 
 
 def value_text(value: float | None, missing: int, metric: str) -> str:

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from evalflows.specs.safe_text import joined, one_line
 
+MOST_CHARACTERS = 1000
+"""Characters that are shown of a text of an example."""
+
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format a Markdown table, escaping its cells."""
@@ -15,11 +18,18 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def escaped(text: str) -> str:
     """Escape text from outside so that Markdown shows it as it is, on one line: no link, image, HTML or formatting.
 
-    All ASCII punctuation gets a backslash. That does not stop renderers that look for addresses in the finished text,
-    so an invisible word joiner (U+2060) breaks those up.
+    A backslash stands only before what a renderer would act on in its place: `snake_case`, `-0.5 [-0.7, -0.3]` and
+    `p<0.001` stay as they are. Backslashes do not stop renderers that look for addresses in the finished text, so an
+    invisible word joiner (U+2060) breaks those up.
     """
     line = _ADDRESS.sub("\\g<0>\u2060", one_line(joined(text)))
-    return _PUNCTUATION.sub(r"\\\g<0>", line)
+    return _NUMBERED.sub(r"\1\\\2", _ACTING.sub(_backslashed, line))
+
+
+def _backslashed(match: re.Match[str]) -> str:
+    if match["interval"]:
+        return match[0]
+    return _ENTITIES.get(match[0]) or "".join(f"\\{character}" for character in match[0])
 
 
 def code(text: str) -> str:
@@ -36,6 +46,30 @@ def where_shown(command: str, address: str | None) -> str:
     return f"In the shell: {code(command)}; in a browser: {browser}"
 
 
-_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_ACTING = re.compile(
+    r"""
+    (?P<interval> \[ [-+]? \d [-+\d.,%e\ ]* \] (?! [(\[:] ) )  # not a link's text
+    | [`|~^$\[\]] | (?<= \] ) \(
+    | \\ (?! [^\W_] )  # a backslash before a letter or a digit is one
+    | < (?= [A-Za-z/!?] | $ ) | ^ >
+    | & (?= \#? \w+ ; )
+    | \* (?! \s ) | (?<! \s ) \*
+    | (?<! \w ) _+ | _+ (?! \w )  # not within a word
+    | = (?= = ) | (?<= = ) = | ^ = $
+    | \+ (?= \+ ) | (?<= \+ ) \+
+    | ^ [-+] (?= \s | -*$ )  # a list, a line
+    | ^ : (?= \s ) | : (?= [\w+-]+ : )  # a definition, an emoji
+    | (?<! \w ) \#
+    | \{ (?= [:\#.%{] )  # attributes, templates
+    """,
+    re.VERBOSE,
+)
+"""What renderers act on, the frequent extensions included; or an interval, which stays as it is."""
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;"}
+
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
+"""What begins a numbered list."""
+
 _ADDRESS = re.compile(r":(?=/)|\bwww(?=\.)|@|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
 """Where an address is broken up that renderers turn into a link: http://…, www.…, name@host, mailto:…"""

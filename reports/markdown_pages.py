@@ -1,13 +1,15 @@
 """Pages in Markdown, for Prefect's artifacts, summaries of CI jobs, and `evalflows report --format md`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from evalflows.reports.comparison import ComparisonReport
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments_report import ExperimentsReport
 from evalflows.reports.gate_report import GateReport
-from evalflows.reports.markdown import escaped, markdown_table, where_shown
+from evalflows.reports.item_lines import item_texts, item_values, plain_text
+from evalflows.reports.markdown import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.results import Result
+from evalflows.reports.worst_examples import Worst, WorstExamples
 
 Address = Callable[..., str | None]
 """The address of a page of the dashboard by its parts, such as `experiments` and an id; None if it is not known."""
@@ -35,7 +37,8 @@ def experiments_page(report: ExperimentsReport, address: Address = nowhere) -> s
 def _results_of(report: ExperimentsReport, address: Address) -> str:
     identity = report.experiments[-1].experiment_id
     page = address("experiments", identity)
-    return results_page(identity, report.results, report.sentences, page=page)
+    results = results_page(identity, report.results, report.sentences, page=page)
+    return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
 
 
 def results_page(
@@ -86,6 +89,22 @@ def _cells(result: Result) -> list[str]:
         str(result.missing),
         result.scored_text,
     ]
+
+
+def worst_part(worst: Worst) -> str:
+    """Return the worst examples, and the command that lists all of them."""
+    parts = [part for examples in worst.examples for part in _worst_examples(examples)]
+    return "\n\n".join([*parts, f"All of them: {code(worst.command)}"])
+
+
+def _worst_examples(examples: WorstExamples) -> Iterator[str]:
+    compared = examples.baseline is not None
+    yield f"### {escaped(examples.heading)}"
+    for item in examples.items:
+        values = item_values(item, examples.metric, compared=compared)
+        texts = [("question", plain_text(item.inputs)), *item_texts(item, compared=compared)]
+        lines = [f"- {name}: {escaped(text[:MOST_CHARACTERS])}" for name, text in texts]
+        yield "\n".join([f"**{escaped(item.example_id)}** {escaped(values)}", "", *lines])
 
 
 def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) -> str:

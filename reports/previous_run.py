@@ -29,6 +29,7 @@ class MetricSince:
     ci_low: float | None
     ci_high: float | None
     p_adjusted: float | None
+    margin: float | None
     conclusion: Conclusion
     reason_code: ReasonCode | None
 
@@ -36,7 +37,7 @@ class MetricSince:
     def text(self) -> str:
         """`contains 0.81 → 0.84, no significant difference`."""
         means = " → ".join(figure(mean, self.metric) for mean in (self.previous_mean, self.mean))
-        return f"{self.metric} {means}, {conclusion_text(self.conclusion, self.reason_code)}"
+        return f"{self.metric} {means}, {conclusion_text(self.conclusion, self.reason_code, self.margin)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ def previous_run(row: ExperimentRow, previous: ExperimentRow, verdicts: Sequence
                 ci_low=one.ci_low,
                 ci_high=one.ci_high,
                 p_adjusted=one.p_adjusted,
+                margin=one.margin,
                 conclusion=one.conclusion,
                 reason_code=one.reason_code,
             )

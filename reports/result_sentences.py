@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evalflows.reports.figures import figure
-from evalflows.reports.results import Result, conclusion_text
+from evalflows.reports.results import CONCLUSIONS, UNDECIDED, Result
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.reasons import JUDGE_FAILED
 
@@ -19,27 +19,17 @@ def sentences(results: Sequence[Result]) -> list[str]:
 
 
 def _verdict(target: str, results: Sequence[Result]) -> str:
-    def listed(conclusion: str) -> str:
-        return ", ".join(
-            f"{result.metric} {result.difference_text}" for result in results if result.conclusion == conclusion
-        )
-
-    parts = [f"{word} in {text}" for word in ("better", "worse") if (text := listed(word))]
-    parts += [f"{word} in {text}" for conclusion, word in _WITHIN.items() if (text := listed(conclusion))]
-    undecided: dict[str, list[str]] = {}
-    for result in results:
-        if result.conclusion == "not_enough_evidence":
-            text = conclusion_text(result.conclusion, result.reason_code)
-            undecided.setdefault(text, []).append(_with_detectable_effect(result))
-    parts += [f"{text} in {', '.join(metrics)}" for text, metrics in undecided.items()]
+    metrics: dict[str, list[str]] = {}
+    for result in sorted(results, key=lambda one: [*CONCLUSIONS].index(one.conclusion or UNDECIDED)):
+        metrics.setdefault(result.verdict_text, []).append(_with_figures(result))
+    parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
     return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
 
 
-_WITHIN = {"no_worse": "no worse (within the margin)", "equivalent": "equivalent (within the margin)"}
-
-
-def _with_detectable_effect(result: Result) -> str:
-    """Return the metric, with its minimum detectable effect if there is no significant difference."""
+def _with_figures(result: Result) -> str:
+    """Return the metric with its difference; if that is not significant, with the minimum detectable effect."""
+    if result.conclusion != UNDECIDED:
+        return f"{result.metric} {result.difference_text}"
     if result.minimum_detectable_effect is None or result.reason_code != "no_significant_difference":
         return result.metric
     size = figure(result.minimum_detectable_effect, result.metric)
@@ -48,7 +38,7 @@ def _with_detectable_effect(result: Result) -> str:
 
 def _reasons(results: Sequence[Result]) -> list[str]:
     reasons = dict.fromkeys((result.metric, result.reason) for result in results if result.has_reason_sentence)
-    return [f"{metric} is inconclusive: {reason}" for metric, reason in reasons]
+    return [f"not enough evidence in {metric}: {reason}" for metric, reason in reasons]
 
 
 def judges_in_sentences(results: Sequence[Result]) -> set[str]:

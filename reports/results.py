@@ -20,18 +20,21 @@ CONCLUSIONS = {
 }
 
 
-def verdict_cell(conclusion: str | None, reason_code: str | None) -> str:
-    """Return a verdict's conclusion for a narrow column."""
-    return conclusion_text(conclusion, reason_code, not_significant="not significant")
+UNDECIDED = "not_enough_evidence"
+
+WITHIN_MARGIN = ("no_worse", "equivalent")
+"""The conclusions that depend on a margin."""
 
 
-def conclusion_text(
-    conclusion: str | None, reason_code: str | None, *, not_significant: str = "no significant difference"
-) -> str:
-    """Return a verdict's conclusion as text; empty if there is none."""
-    if conclusion == "not_enough_evidence" and reason_code == "no_significant_difference":
-        return not_significant
-    return CONCLUSIONS.get(conclusion or "", "")
+def conclusion_text(conclusion: str | None, reason_code: str | None, margin: float | None = None) -> str:
+    """Return a verdict's conclusion in the words that all output uses, with the margin that it depends on.
+
+    Empty if there is no verdict.
+    """
+    if conclusion == UNDECIDED and reason_code == "no_significant_difference":
+        return "no significant difference"
+    text = CONCLUSIONS.get(conclusion or "", "")
+    return f"{text} (margin {margin:g})" if conclusion in WITHIN_MARGIN and margin is not None else text
 
 
 SIDE_BY_SIDE = "those answered side by side, without the first round, which opens connections"
@@ -47,6 +50,7 @@ VERDICT_FIELDS = {
     "p_adjusted": "p_adjusted",
     "n_pairs": "n_pairs",
     "minimum_detectable_effect": "minimum_detectable_effect",
+    "margin": "margin",
     "conclusion": "conclusion",
     "reason": "reason",
     "reason_code": "reason_code",
@@ -87,6 +91,7 @@ class Result:
     p_adjusted: float | None
     n_pairs: int | None
     minimum_detectable_effect: float | None
+    margin: float | None  # smaller differences do not matter
     conclusion: str | None
     reason: str | None
     reason_code: str | None
@@ -144,18 +149,13 @@ class Result:
 
     @property
     def verdict_text(self) -> str:
-        text = conclusion_text(self.conclusion, self.reason_code)
-        return f"{text}: judge failed validation" if self.reason_code == "judge_failed_validation" else text
-
-    @property
-    def verdict_cell(self) -> str:
-        return verdict_cell(self.conclusion, self.reason_code)
+        return conclusion_text(self.conclusion, self.reason_code, self.margin)
 
     @property
     def has_reason_sentence(self) -> bool:
         """Whether a sentence gives the reason for not enough evidence, because no interval shows it."""
         quiet = self.metric in MEASURES and self.difference_low is None and not self.difference  # unknown, or equal
-        is_open = self.conclusion == "not_enough_evidence" and self.reason is not None
+        is_open = self.conclusion == UNDECIDED and self.reason is not None
         return is_open and self.reason_code != "no_significant_difference" and not quiet
 
     @property
@@ -217,7 +217,7 @@ select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares,
        r.ci_low, r.ci_high, r.confidence_level, r.method, r.scored, r.missing, r.not_applicable, r.sampled_out,
        r.cost_usd, r.baseline_experiment_id, r.baseline, r.difference, r.difference_standard_error, r.difference_low,
        r.difference_high, r.difference_method, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect,
-       r.conclusion, r.reason, r.reason_code, r.warning
+       r.margin, r.conclusion, r.reason, r.reason_code, r.warning
 from results r left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
@@ -229,7 +229,7 @@ order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r
 
 _DECIDED = """
 select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_adjusted, n_pairs,
-       minimum_detectable_effect, conclusion, reason, reason_code, warning
+       minimum_detectable_effect, margin, conclusion, reason, reason_code, warning
 from verdicts where is_one_of(decision_id, $1) and candidate_experiment_id = $2 and slice is null
 order by recorded_at desc
 """

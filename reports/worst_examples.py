@@ -40,10 +40,15 @@ class WorstExamples:
     baseline: str | None
     items: Sequence[WorstItem]
 
+    @property
+    def heading(self) -> str:
+        if self.baseline:
+            return f"examples that got worse by {self.metric}: {self.name} against {self.baseline}"
+        return f"examples that are lowest by {self.metric}: {self.name}"
+
     def lines(self, width: int) -> Iterator[str]:
         """Yield a heading, and a few lines for each example, at most `width` characters wide."""
-        against = f" than {self.baseline}" if self.baseline else ""
-        yield f"{'worse' if against else 'lowest'} by {self.metric}: {self.name}{against}"
+        yield self.heading
         for item in self.items:
             compared = self.baseline is not None
             lines = item_lines(item, self.metric, compared=compared, width=width - 2, most=MOST_LINES)

@@ -26,7 +26,7 @@ def existing_store(root: str | os.PathLike[str] | None = None) -> Store:
     """Return a store, as `Store`. Raise InputError if there is none."""
     layout = Layout.at(root)
     if not is_store(layout):
-        raise InputError(f"store {layout.root!r}: not found, wanted an existing store")
+        raise InputError(no_store(layout))
     return Store(layout.root)
 
 
@@ -39,6 +39,11 @@ def store_or_empty() -> Iterator[Store]:
         return
     with TemporaryDirectory(prefix="evalflows-") as folder:
         yield Store(folder)
+
+
+def no_store(layout: Layout) -> str:
+    """Say that there is no store, and how to begin or name another."""
+    return f"no store at {layout.root}: `evalflows run SPEC` creates one, and EVALFLOWS_STORE names another"
 
 
 def no_experiments(layout: Layout) -> str:

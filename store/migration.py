@@ -11,6 +11,7 @@ import fsspec
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
+from evalflows.store.existing import no_store
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, storage_errors, write_file
@@ -36,7 +37,7 @@ def migrate(root: str | os.PathLike[str] | None = None) -> tuple[int, int]:
     layout = Layout.at(root)
     fs, _ = fsspec.core.url_to_fs(layout.root)
     if not fs.exists(layout.marker):
-        raise InputError(f"store {layout.root!r}: not found, wanted an existing store")
+        raise InputError(no_store(layout))
     try:
         written = format_of(fs.cat_file(layout.marker))
     except ValueError as error:

@@ -77,9 +77,10 @@ def _message(rates: Discrimination, scores: ControlScores) -> str:
     if rates.difference is None or rates.rate_right is None or rates.rate_wrong is None:
         return f"this judge could not be validated: {rates.reason}{failures}"
     text = (
-        f"on known-answer controls, this judge accepted {rates.rate_right:.0%} of {rates.n_right} right answers and "
-        f"{rates.rate_wrong:.0%} of {rates.n_wrong} wrong ones"
+        f"tried on answers known to be right or wrong, this judge accepted {rates.rate_right:.0%} of the "
+        f"{rates.n_right} right ones and {rates.rate_wrong:.0%} of the {rates.n_wrong} wrong ones"
     )
     if scores.forged:
-        text += f", {fmean(scores.forged):.0%} if these asked to be accepted"
+        rate = fmean(scores.forged)
+        text += f", and {rate:.0%} of {len(scores.forged)} wrong ones that tell the judge to accept them"
     return text + (f"; {rates.reason}" if rates.low is None else "") + failures

@@ -1,7 +1,7 @@
 """What a person is asked about an answer on the page Review, and the label that an answer to it means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalflows.specs.errors import InputError
@@ -28,6 +28,7 @@ class Choice:
 class Asked:
     """What a person wants to be asked, where it does not follow from a judge."""
 
+    text: str | None = None
     kind: QuestionKind | None = None
     low: float | None = None
     high: float | None = None
@@ -40,6 +41,7 @@ class Question:
 
     kind: QuestionKind
     choices: Sequence[Choice]
+    text: str = ""  # what the person reads
     low: float | None = None
     high: float | None = None
 
@@ -63,8 +65,15 @@ class Question:
 def question_about(reviewed: Reviewed, asked: Asked) -> Question:
     """Return the question that a metric asks: as the person wants it, else as its judge answers it.
 
-    Raise InputError if neither says its kind, or if labels were wanted and none are known.
+    Its text is what the person wants to be asked, else the metric's name. Raise InputError if neither says its kind, or
+    if labels were wanted and none are known.
     """
+    question = _question(reviewed, asked)
+    usual = "Which answer is better?" if question.kind == "pairs" else reviewed.metric
+    return replace(question, text=asked.text or usual)
+
+
+def _question(reviewed: Reviewed, asked: Asked) -> Question:
     kind = "pairs" if reviewed.is_pairs else asked.kind or _kind(reviewed)
     if kind is None:
         raise InputError(

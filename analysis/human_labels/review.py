@@ -113,6 +113,7 @@ def give_label(store: Store, review: Review, question: Question, token: str, ans
         "labelled_at": now().isoformat(),
         "drawn": review.drawn(token),
         "order": review.order,
+        "question": question.text,
     }
     said = question.label(answer)
     row |= _of_pair(item, review.first_shown(token), str(said["value"])) if item.other_run_id else said

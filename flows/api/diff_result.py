@@ -120,6 +120,7 @@ def _row(result: Result, baseline: Result | None) -> dict[str, object]:
         "p_value": result.p_value,
         "p_adjusted": result.p_adjusted,
         "verdict": result.verdict_text or None,
+        "margin": result.margin,
         "reason": result.reason,
         "n_pairs": result.n_pairs,
         "scored": result.scored,

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ class _File:
 def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = ()) -> list[Exported]:
     """Write one file per view, `NAME.parquet` or `NAME.csv`; leave files alone whose view is unchanged.
 
+    Unless only some are wanted, files of an earlier export are removed whose view no longer exists.
     Each file is written whole or not at all. Raise InputError if the folder holds anything but an export of this store
     in this form, for an unknown name, and if a file cannot be written.
     """
@@ -40,6 +41,8 @@ def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = 
     with _locked(folder):
         files = _files(folder, store.layout.root, form)
         unchanged = {one.name for one in wanted if _is_unchanged(folder, form, one, files)}
+        if not only:
+            _remove(folder, form, files, files.keys() - {one.name for one in wanted})
         stale = [one for one in wanted if one.name not in unchanged]
         for one in stale:  # so that an export that is interrupted is not taken for a finished one
             files.pop(one.name, None)
@@ -48,6 +51,18 @@ def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = 
             files[one.name] = _File(one.state, _write(store, one, folder / f"{one.name}.{form}", form))
         _write_mark(folder, store.layout.root, form, files)
     return [Exported(name=one.name, rows=files[one.name].rows, is_written=one.name not in unchanged) for one in wanted]
+
+
+def _remove(folder: Path, form: Form, files: dict[str, _File], names: Iterable[str]) -> None:
+    """Remove the files of an earlier export whose views no longer exist. Raise InputError if one cannot be removed."""
+    for name in names:
+        if Path(name).name == name:  # never outside the folder, whatever its mark says
+            target = folder / f"{name}.{form}"
+            try:
+                target.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(f"{target}: cannot be removed: {error.strerror or error}") from error
+        del files[name]
 
 
 def _write(store: Store, relation: Relation, target: Path, form: Form) -> int:

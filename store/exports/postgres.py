@@ -31,7 +31,7 @@ def export_postgres(store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: 
     if not url.startswith(("postgresql://", "postgres://")):
         raise InputError("export postgres: got another URL, wanted postgresql://user@host:port/database")
     try:
-        return asyncio.run(_export(store, url, schema, wanted))
+        return asyncio.run(_export(store, url, schema, wanted, is_whole=not only))
     except asyncpg.PostgresError as error:
         raise InputError(f"postgres: {error}") from error
     except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
@@ -40,11 +40,13 @@ def export_postgres(store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: 
         ) from error
 
 
-async def _export(store: Store, url: str, schema: str, wanted: Sequence[Relation]) -> list[Exported]:
+async def _export(store: Store, url: str, schema: str, wanted: Sequence[Relation], *, is_whole: bool) -> list[Exported]:
     connection = await _connect(url)
     try:
         async with connection.transaction():
             tables = await Schema.opened(connection, schema, store.layout.root)
+            if is_whole:
+                await tables.remove(tables.states.keys() - {relation.name for relation in wanted})
             return [await _write(store, tables, relation) for relation in wanted]
     finally:
         await connection.close()

@@ -1,6 +1,7 @@
 """The tables of an export to PostgreSQL, within one transaction: of which store and state they are, and their rows."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,14 @@ class Schema:
         """Return whether a table is there, with the rows of this state."""
         known, _ = self.states.get(table, ("", 0))
         return known == state and bool(await self._columns(table))
+
+    async def remove(self, tables: Iterable[str]) -> None:
+        """Remove tables of earlier exports. One that other objects need, such as a view of the user's, stays."""
+        for table in tables:
+            with suppress(asyncpg.DependentObjectsStillExistError):
+                async with self._connection.transaction():
+                    await self._connection.execute(f"drop table if exists {self.full(table)}")
+                    await self._connection.execute(f"delete from {self.full(MARK)} where table_name = $1", table)
 
     async def replace(self, shape: Shape, state: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Make these the rows of a table. Return their number. A table with the same columns keeps equal rows."""

@@ -15,6 +15,7 @@ from evalflows.store.file_states import states_of
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.leases.lease import held_leases
 from evalflows.store.parquet import Store
+from evalflows.store.views import is_own
 
 LEASED = frozenset({"experiments", "comparison_sets", "watermarks"})
 """Tables whose `state` depends on which leases are held."""
@@ -99,17 +100,22 @@ class _Now:
     """What the rows of views depend on at this moment."""
 
     def __init__(self, store: Store, catalog: duckdb.DuckDBPyConnection) -> None:
-        self._of_all = [store.layout.root, _definitions(catalog)]
+        self._root, self._definitions = store.layout.root, _definitions(catalog)
+        self._own = {path.stem for path in view_files() if is_own(path)}
         self._leases = sorted(held_leases(store))
         self._files = sorted(states_of(store.layout, store.filesystem).items())
 
     def state_of(self, name: str) -> str:
-        """Return a hash of all that a view's rows depend on; one of its own where a file's state is unknown."""
+        """Return a hash of all that a view's rows depend on; one of its own where a file's state is unknown.
+
+        The project's views do not depend on the user's marts.
+        """
         tables = tables_of(f"from {name}")
         files = [(path, state) for path, state in self._files if path.split("/")[-4] in tables]
         if any(state is None for _, state in files):
             return secrets.token_hex(32)
-        parts = [*self._of_all, files, self._leases if tables & LEASED else []]
+        definitions = [one for one in self._definitions if name in self._own or one[-2] not in self._own]
+        parts = [self._root, definitions, files, self._leases if tables & LEASED else []]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalflows.specs.close_names import names_to_choose
 from evalflows.specs.columns import example_row
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
@@ -104,8 +105,8 @@ def find_snapshot(store: Store, reference: str) -> str:
         return identity
     if store.query("select 1 from source.snapshots where snapshot_id = ?", [reference]):
         return reference
-    known = ", ".join(row[0] for row in store.query("select distinct name from source.dataset_versions order by 1"))
-    raise InputError(f"dataset {reference!r}: not in the store, wanted one of: {known or 'none yet'}")
+    known = [name for (name,) in store.query("select distinct name from source.dataset_versions order by 1")]
+    raise InputError(f"dataset {reference!r}: not in the store, wanted {names_to_choose(reference, known)}")
 
 
 def _examples(store: Store, spec: DatasetSpec) -> Examples:

@@ -13,7 +13,7 @@ from evalflows.store.compaction import merge_similar
 from evalflows.store.ingest.labelled_runs import Runs
 from evalflows.store.ingest.labels import label_of, later_labels
 from evalflows.store.parquet import Store
-from evalflows.store.records import LabelRow, derived_id
+from evalflows.store.records import LabelRow, derived_id, from_json
 
 SOURCE = "review"
 """The source of labels that were given on the page Review."""
@@ -33,7 +33,7 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     """Store the label of one row of a label file, see `import_labels`. It is on disk when this returns.
 
     The labeller's label of the same subject and metric is replaced: the older row stays, the newer counts. Giving the
-    same label again stores nothing. Raise InputError for an invalid row, or one without a label.
+    same label to the same question again stores nothing. Raise InputError for an invalid row, or one without a label.
     """
     label, before = store.steady(lambda: _read(store, row))
     if before is not None and _said(before) == _said(label):
@@ -65,5 +65,7 @@ def _current(store: Store, label: LabelRow) -> LabelRow | None:
     return LabelRow(**dict(zip(LabelRow.__slots__, rows[0], strict=True))) if rows else None
 
 
-def _said(label: LabelRow) -> tuple[float | None, str | None, str | None]:
-    return label.value, label.label, label.comment
+def _said(label: LabelRow) -> tuple[float | str | None, ...]:
+    """What a label says, and of which question."""
+    question = (from_json(label.metadata) or {}).get("question") if label.metadata else None
+    return label.value, label.label, label.comment, question

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from evalflows.specs.close_names import names_to_choose
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES
@@ -35,8 +36,15 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         if exact:
             return exact
     if back and (runs := runs_named(store, name)):
-        raise NotFoundError(f"experiment {reference!r}: got {runs} run{'s' * (runs != 1)} named {name!r}, wanted more")
+        of_newest = names_of(store, _run_named(rows, name, 0))
+        wanted = f"{name!r}" if runs == 1 else f"{name!r} to '{name}~{runs - 1}'"
+        wanted = f"one of: {', '.join(of_newest)}" if just_one and len(of_newest) > 1 else wanted
+        raise NotFoundError(f"experiment {reference!r}: there {_are(runs)} named {name!r}, wanted {wanted}")
     return [_by_prefix("experiment", store, reference, rows, "which is empty")]
+
+
+def _are(runs: int) -> str:
+    return "is only one run" if runs == 1 else f"are only {runs} runs"
 
 
 def name_and_age(reference: str) -> tuple[str, int]:
@@ -71,7 +79,11 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
     if matches:
         raise InputError(f"{kind} {reference!r}: got the prefix of {len(matches)} ids, wanted a longer one")
     check_left_out(store, f"{kind} {reference!r}", f"{kind}_id")
-    raise NotFoundError(f"{kind} {reference!r}: not in {store.layout.root}, {_known(rows) if rows else none}")
+    name, _ = name_and_age(reference)
+    wanted = names_to_choose(name, (row[1] for row in rows), (row[3] for row in rows if len(row) > 3 and row[3]))
+    raise NotFoundError(
+        f"{kind} {reference!r}: not in {store.layout.root}, {f'wanted an id or {wanted}' if rows else none}"
+    )
 
 
 def runs_named(store: Store, name: str) -> int:
@@ -87,9 +99,11 @@ def check_left_out(store: Store, what: str, *columns: str) -> None:
             raise StorageError(f"{what}: not among those that can be read; {damage.error}")
 
 
-def _known(rows: list[tuple[Any, ...]]) -> str:
-    names = list(dict.fromkeys(row[1] for row in rows))
-    return f"wanted an id or one of: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+def names_of(store: Store, identities: Sequence[str]) -> list[str]:
+    """Return the names of experiments, in their order."""
+    query = "select experiment_id, name from source.experiments where list_contains(?, experiment_id)"
+    names: dict[str, str] = dict(store.query(query, [list(identities)]))
+    return [names[identity] for identity in identities]
 
 
 def newest_start(store: Store, name: str, spec_name: str) -> datetime | None:

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alarmed import SPEC, alarmed_production
 from click.testing import CliRunner, Result
 from made_windows import IDENTITY, NAME, Production
 
-from evalflows.analysis.monitoring.watch import watch
 from evalflows.cli.main import cli
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.parquet import Store
-from evalflows.store.queries.incidents import incidents, write_event, write_looks
+from evalflows.store.queries.incidents import incidents
 
 Make = Callable[..., Any]
-SPEC = TraceEvaluationSpec(name=NAME, evaluators=["exact_match"], watch=[{"threshold": "accuracy", "minimum": 0.75}])
 
 
 def evalflows(*arguments: str, code: int = 0) -> Result:
@@ -28,15 +26,7 @@ def evalflows(*arguments: str, code: int = 0) -> Result:
 @pytest.fixture
 def production(store: Store, make: Make) -> Production:
     """Three days, the last of which alarmed."""
-    made = Production(store, make)
-    made.windows(0.8, 0.81)
-    made.windows(0.6, failed=3)
-    made.judged()
-    seen = watch(store, IDENTITY, SPEC, ["v1"])
-    for event in seen.events:
-        write_event(store, event)
-    write_looks(store, seen.looks)
-    return made
+    return alarmed_production(store, make)
 
 
 def test_an_incident_is_listed_shown_and_acknowledged(store: Store, production: Production) -> None:
@@ -94,5 +84,5 @@ def test_windows_are_printed_in_80_columns(store: Store, make: Make, production:
 @pytest.mark.parametrize("command", ["alerts show x", "alerts ack x", "windows production"])
 def test_what_only_reads_creates_no_store(command: str, store_root: Path) -> None:
     done = evalflows(*command.split(), code=2)
-    assert done.stderr == f"evalflows: store '{store_root}': not found, wanted an existing store\n"
+    assert done.stderr.startswith(f"evalflows: no store at {store_root}: ")
     assert not store_root.exists()

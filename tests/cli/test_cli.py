@@ -97,13 +97,14 @@ def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
     if exists:
         store_root.mkdir()
         (store_root / "other.txt").write_text("of another program")
-    nothing = f"no experiments in the store {store_root}: `evalflows run SPEC` creates one\n"
+    nothing = (
+        f"evalflows: no store at {store_root}: `evalflows run SPEC` creates one, and EVALFLOWS_STORE names another\n"
+    )
     listed, shown = in_process("ls"), in_process("show", "demo")
     counted = in_process("sql", "select count(*) as n from experiments", "--format", "csv")
-    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, nothing, "")
-    assert (counted.exit_code, counted.stdout, counted.stderr) == (0, "n\n0\n", f"evalflows: {nothing}")
-    assert (shown.exit_code, shown.stdout) == (2, "")
-    assert shown.stderr == f"evalflows: experiment 'demo': {nothing}"
+    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "", nothing)
+    assert (counted.exit_code, counted.stdout, counted.stderr) == (0, "n\n0\n", nothing)
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", nothing)
     assert (list(store_root.iterdir()) if exists else store_root.exists()) == (
         [store_root / "other.txt"] if exists else False
     )
@@ -176,8 +177,8 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     ("arguments", "message"),
     [
         (("run", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file"),
-        (("show", "nothing"), "experiment 'nothing': no experiments in the store "),
-        (("resume", "nothing"), "experiment 'nothing': not in "),
+        (("show", "nothing"), "no store at "),
+        (("resume", "nothing"), "no store at "),
         (("sql", "selec"), "sql: Parser Error"),
         (("sql", "drop view scores"), "sql: got DROP, wanted one query"),
         (("sql", "from nowhere"), "sql: Catalog Error"),
@@ -194,7 +195,7 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch
     def broken() -> None:
         raise ZeroDivisionError("a bug\nof ours")
 
-    monkeypatch.setattr("evalflows.cli.experiments.Store", broken)
+    monkeypatch.setattr("evalflows.cli.experiments.existing_store", broken)
     done = CliRunner().invoke(cli, ["show", "x"])
     message = "internal error in evalflows: ZeroDivisionError: a bug of ours (--verbose shows the traceback)"
     assert (done.exit_code, done.stderr) == (70, f"evalflows: {message}\n")

@@ -54,7 +54,7 @@ def test_a_name_is_its_newest_run_and_says_so() -> None:
     assert (
         done.stderr == "evalflows: 'support': the newest of 2 runs of this name, exp-001; support~1 is the one before\n"
     )
-    assert "worse: bot (2026-01-02) against bot (2026-01-01), 1 example" in done.stdout
+    assert "regressed: bot (2026-01-02) against bot (2026-01-01), 1 example" in done.stdout
     assert "  e0  right: was 1, now 0  e0?" in done.stdout
     assert "baseline:  the [-v1-] answer" in done.stdout and "answer:    the {+v2+} answer" in done.stdout
 
@@ -89,11 +89,17 @@ def test_a_condition_is_said_with_its_count() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["support"], "diff: got one experiment, 'support', wanted a baseline and at least one candidate"),
+        (
+            ["support"],
+            "diff: got one experiment, 'support', wanted a baseline and a candidate, such as support~1 support",
+        ),
         (["exp-000", "exp-000"], "experiment 'support' (exp-000): got it twice, wanted different ones"),
         (["exp-000", "suport"], "experiment 'suport': not in"),
-        (["support~2", "support"], "experiment 'support~2': got 2 runs named 'support', wanted more"),
-        (["exp-000", "exp-001", "--metric", "rigth"], "metric: got 'rigth', wanted one of right"),
+        (
+            ["support~2", "support"],
+            "experiment 'support~2': there are only 2 runs named 'support', wanted 'support' to 'support~1'",
+        ),
+        (["exp-000", "exp-001", "--metric", "rigth"], "metric: got 'rigth', wanted right"),
         (["exp-000", "other"], "experiments 'support' and 'other': got no common example"),
         (["exp-000", "exp-001", "--where", "1 +"], "where '1 +': Parser Error"),
     ],
@@ -109,7 +115,7 @@ def test_bad_input_is_one_line(past: Past, arguments: list[str], message: str) -
 
 def test_without_a_store_there_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "none"))
-    assert "evalflows: experiment 'a': " in called("diff", "a", "b", code=2).stderr
+    assert "evalflows: no store at " in called("diff", "a", "b", code=2).stderr
     assert not (tmp_path / "none").exists()
 
 

@@ -200,6 +200,6 @@ def test_a_store_that_is_not_there_is_not_called_sound(tmp_path: Path, monkeypat
     missing = tmp_path / "mistyped"
     monkeypatch.setenv("EVALFLOWS_STORE", str(missing))
     done = CliRunner().invoke(cli, ["doctor"])
-    message = f"evalflows: store {str(missing)!r}: not found, wanted an existing store\n"
+    message = f"evalflows: no store at {missing}: `evalflows run SPEC` creates one, and EVALFLOWS_STORE names another\n"
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", message)
     assert not missing.exists()

@@ -273,7 +273,7 @@ def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
 
 BAD = {
     "kept without a row": (("exact_match", "--keep"), "--keep: wanted --try too"),
-    "no such evaluator": (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of agent, "),
+    "no such evaluator": (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of: agent, "),
     "no such module": (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
     "a row without a name": (("--try", "{}"), "--try: wanted the name of an evaluator too"),
     "a setting that is none": (("regex", "--set", "patern=a"), "evaluator 'regex': got the setting 'patern', wanted"),

@@ -17,6 +17,9 @@ def export(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["export", *arguments])
 
 
+FIRST = "start with results and item_scores (docs/bi.md)"
+
+
 def refused(*arguments: str) -> str:
     done = export(*arguments)
     assert (done.exit_code, done.stdout) == (2, ""), done.output
@@ -28,8 +31,9 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_a_folder(form: str) -> None:
     names = ("--only", "labels", "--only", "results")
-    assert export(form, "out", *names).output == "out: 2 tables written (0 rows), 0 unchanged\n"
-    assert export(form, "out", *names).output == "out: 0 tables written, 2 unchanged\n"
+    first = f"start with results.{form} (docs/bi.md)"
+    assert export(form, "out", *names).output == f"out: 2 tables written (0 rows), 0 unchanged; {first}\n"
+    assert export(form, "out", *names).output == f"out: 0 tables written, 2 unchanged; {first}\n"
     assert {path.name for path in Path("out").iterdir()} == {
         f"labels.{form}",
         f"results.{form}",
@@ -41,8 +45,8 @@ def test_a_folder(form: str) -> None:
 def test_a_duckdb_file() -> None:
     first, again = export("duckdb", "bi.duckdb").output, export("duckdb", "bi.duckdb").output
     count = first.split()[1]
-    assert first == f"bi.duckdb: {count} views written, 0 unchanged\n"
-    assert again == f"bi.duckdb: 0 views written, {count} unchanged\n"
+    assert first == f"bi.duckdb: {count} views written, 0 unchanged; {FIRST}\n"
+    assert again == f"bi.duckdb: 0 views written, {count} unchanged; {FIRST}\n"
     copied = export("duckdb", "bi.duckdb", "--copy", "--only", "labels").output
     assert copied == "bi.duckdb: 1 tables written (0 rows), 0 unchanged\n"
 
@@ -68,5 +72,5 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("duckdb", "x"), ("csv", "x"), ("postgres", "postgresql://u@h/x")])
 def test_a_missing_store_is_not_created(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert "not found, wanted an existing store" in refused(*arguments)
+    assert "no store at " in refused(*arguments)
     assert [*tmp_path.iterdir()] == []

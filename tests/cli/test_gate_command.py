@@ -199,7 +199,7 @@ def test_the_five_worst_examples_follow_and_the_command_for_all_of_them(tmp_path
         "exact_match  old     0.800 [0.739, 0.850]",
         "exact_match  new     0.600 [0.531, 0.665]  -0.200 [-0.261, -0.141]  worse",
     ]
-    start = lines.index("worse by exact_match: new than old")
+    start = lines.index("examples that got worse by exact_match: new against old")
     assert lines[start + 1 : start + 5] == [
         "  q0004: was 1, now 0  Question 4?",
         "      answer: no",
@@ -218,7 +218,7 @@ def test_the_command_for_all_of_them_works_as_printed(tmp_path: Path) -> None:
     program, *arguments = shlex.split(command.removeprefix("all of them: "))
     listed = asked(*arguments)
     assert (program, listed.exit_code) == ("evalflows", 0), listed.stderr
-    start = done.stdout.index("worse by exact_match: new than old")
+    start = done.stdout.index("examples that got worse by exact_match: new against old")
     assert listed.stdout.startswith(done.stdout[start : done.stdout.index("all of them: ")])
     assert listed.stdout.count(": was 1, now 0  Question ") == 40
 
@@ -240,7 +240,7 @@ def test_against_another_baseline_than_the_run_s_the_command_names_it(tmp_path: 
     ((candidate, baseline),) = rows("select candidate_experiment_id, baseline_experiment_id from decisions")
     assert command == f"all of them: evalflows show {candidate} --worst exact_match --against {baseline}"
     listed = asked(*shlex.split(command.removeprefix("all of them: "))[1:])
-    assert listed.stdout.splitlines()[0] == "worse by exact_match: new than first"
+    assert listed.stdout.splitlines()[0] == "examples that got worse by exact_match: new against first"
     assert listed.stdout.count(": was 1, now 0  Question ") == 40
     unknown = asked("show", candidate, "--worst", "tone")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
@@ -253,7 +253,9 @@ def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tm
     spec.write_text(yaml.safe_dump(gated(tmp_path, [], {"evaluators": ["exact_match", "contains"]}, one=OLD)))
     lines = asked("run", str(spec)).stdout.splitlines()
     assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5
-    assert "lowest by contains: one" in lines and "lowest by exact_match: one" in lines
+    assert (
+        "examples that are lowest by contains: one" in lines and "examples that are lowest by exact_match: one" in lines
+    )
     (command,) = [line for line in lines if line.startswith("all of them: ")]
     (identity,) = rows("select experiment_id from experiments")[0]
     assert command == f"all of them: evalflows show {identity} --worst contains --worst exact_match"
@@ -264,7 +266,7 @@ def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tm
 
 def test_where_nothing_got_worse_there_is_no_heading_and_a_pass_can_be_approved(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=OLD)
-    assert "\nworse by" not in done.stdout and "all of them" not in done.stdout
+    assert "examples that got worse" not in done.stdout and "all of them" not in done.stdout
     ((candidate,),) = rows("select candidate_experiment_id from decisions")
     command = done.stdout.splitlines()[-1].removeprefix("next: ")
     assert command == f"evalflows baseline approve {candidate}"

@@ -57,10 +57,10 @@ def test_a_judge_that_fails_its_controls_decides_nothing() -> None:
     conclusion, reason, difference = verdict("judge")
     assert (conclusion, difference) == ("not_enough_evidence", -0.5)
     assert reason.startswith(
-        "on known-answer controls, this judge accepted 100% of 10 right answers and 100% of 10 wrong"
+        "tried on answers known to be right or wrong, this judge accepted 100% of the 10 right ones and 100% of the 10 "
     )
-    assert verdict("all")[1].startswith("it depends on judge: on known-answer controls")
-    assert any(text.startswith("judge is inconclusive") for text in sentences(results_of(Store(), identities)))
+    assert verdict("all")[1].startswith("it depends on judge: tried on answers known to be right or wrong")
+    assert any(text.startswith("not enough evidence in judge: ") for text in sentences(results_of(Store(), identities)))
 
 
 @pytest.mark.slow

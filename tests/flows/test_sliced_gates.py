@@ -51,7 +51,7 @@ def test_a_regression_in_a_slice_fails_the_gate_that_passes_elsewhere(tmp_path: 
     assert found.earlier_decisions == 0
     shown = CliRunner().invoke(cli, ["explain", found.decision_id])
     assert "exact_match@split=hard is worse by more than 0.1" in " ".join(shown.output.split())
-    assert "worse by exact_match: new than old" in shown.output
+    assert "examples that got worse by exact_match: new against old" in shown.output
 
 
 def test_the_queries_of_a_decision_have_the_examples_of_the_slice(tmp_path: Path) -> None:

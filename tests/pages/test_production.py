@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from alarmed import SPEC, alarmed_production
 from made_windows import IDENTITY, NAME, Production
 from production import BEGAN, produce, score, trace, trace_id
 
-from evalflows.analysis.monitoring.watch import watch
 from evalflows.dashboard.given import take_acknowledgement
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
@@ -16,12 +16,10 @@ from evalflows.pages.production import evaluation_page, incident_page, productio
 from evalflows.pages.query import Query
 from evalflows.pages.traces import trace_page, traces_page
 from evalflows.specs.errors import InputError
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.parquet import Store
-from evalflows.store.queries.incidents import incidents, write_event, write_looks
+from evalflows.store.queries.incidents import incidents
 
 Make = Callable[..., Any]
-SPEC = TraceEvaluationSpec(name=NAME, evaluators=["exact_match"], watch=[{"threshold": "accuracy", "minimum": 0.75}])
 
 
 def shown(page: Callable[[Site, Query], Page], **query: str) -> str:
@@ -31,15 +29,7 @@ def shown(page: Callable[[Site, Query], Page], **query: str) -> str:
 @pytest.fixture
 def alarmed(store: Store, make: Make) -> Production:
     """Three days, the last of which alarmed."""
-    made = Production(store, make)
-    made.windows(0.8, 0.81)
-    made.windows(0.6, failed=3)
-    made.judged()
-    seen = watch(store, IDENTITY, SPEC, ["v1"])
-    for event in seen.events:
-        write_event(store, event)
-    write_looks(store, seen.looks)
-    return made
+    return alarmed_production(store, make)
 
 
 def test_without_production_the_pages_say_so(store: Store) -> None:

@@ -70,6 +70,19 @@ def test_a_label_counts_at_once_and_changes_the_judge() -> None:
     assert (standing.n_labels, standing.agreement) == (1, float(SAID[first] == 0))
 
 
+def test_the_question_is_stored_with_each_label_and_another_question_makes_another_label() -> None:
+    owner = judged("small", SAID)
+    query = address(owner)
+    item = item_of(shown(query))
+    written = address(owner, question="Is it right?")
+    assert "Is it right?" in shown(written)
+    given = [give(one, "yes", item)["is_new"] for one in (query, query, written, written)]
+    assert given == [True, False, True, False]
+    stored = asked("select metadata ->> 'question' from labels order by recorded_at")
+    assert stored == [("correct",), ("Is it right?",)]
+    assert asked("select metadata ->> 'question' from current_labels") == [("Is it right?",)]
+
+
 def test_the_same_label_is_stored_once_and_a_changed_one_counts() -> None:
     owner = judged("small", SAID)
     query = address(owner)

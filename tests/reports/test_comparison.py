@@ -180,22 +180,22 @@ UNDECIDED: dict[str, Any] = {
 def test_why_nothing_was_decided_is_said_unless_the_interval_shows_it(store: Store) -> None:
     none = {**UNDECIDED, "reason": "10 pairs", "reason_code": "no_significant_difference"}
     sentences = said(store, verdict(**UNDECIDED), verdict(metric="other", **none))
-    assert [one for one in sentences if "inconclusive" in one] == [
-        "preference is inconclusive: 3 pairs with a missing value could change the conclusion"
+    assert [one for one in sentences if one.startswith("not enough evidence in")] == [
+        "not enough evidence in preference: 3 pairs with a missing value could change the conclusion"
     ]
     assert "new against old, other: no significant difference, win rate 70% [55%, 85%]" in sentences
 
 
 def test_what_holds_between_all_is_said_once(store: Store) -> None:
     every = [verdict(1, 0, **UNDECIDED), verdict(2, 0, **UNDECIDED)]
-    doubts = [one for one in said(store, *every) if "inconclusive" in one]
-    assert doubts == ["preference is inconclusive: 3 pairs with a missing value could change the conclusion"]
+    doubts = [one for one in said(store, *every) if one.startswith("not enough evidence in")]
+    assert doubts == ["not enough evidence in preference: 3 pairs with a missing value could change the conclusion"]
 
 
 def test_of_some_pairs_among_several_it_is_said_which(store: Store) -> None:
     some = [verdict(1, 0, **UNDECIDED), verdict(2, 1, **UNDECIDED), verdict(2, 0)]
-    doubts = [one for one in said(store, *some) if "inconclusive" in one]
-    assert doubts == [f"preference is inconclusive between newest and new; new and old: {UNDECIDED['reason']}"]
+    doubts = [one for one in said(store, *some) if one.startswith("not enough evidence in")]
+    assert doubts == [f"not enough evidence in preference between newest and new; new and old: {UNDECIDED['reason']}"]
 
 
 @pytest.mark.parametrize(

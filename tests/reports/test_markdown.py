@@ -118,6 +118,39 @@ def test_any_punctuation_is_shown_as_it_is(renderer: str) -> None:
         assert table.removeprefix("h").strip() == text
 
 
+TOKENS = (
+    *("a", "b ", " ", "1.", "2)", "- ", "+ ", "* ", "**", "_", "__", "`", "[", "]", "[1]", "[1, 2]", "(x)", "![", "^"),
+    *("<a>", "<", "<!--", "-->", "&amp;", "&#60;", "==", "~~", "|", "\\", "#", "## ", "> ", ": ", ":smile:", "{#"),
+    *("$", "x_y", "---", "===", '"', "@", "http://", "javascript:"),
+)
+PLACES = ("{}", "- {}", "## {}", "**{}** x", "<ins>{}</ins> b", "- question: {}", "before {} after")
+
+
+@every_renderer
+def test_any_markup_is_shown_as_it_is_in_every_place(renderer: str) -> None:
+    draw = random.Random(1)
+    for _ in range(300):
+        text = shown("".join(draw.choice(TOKENS) for _ in range(draw.randint(1, 12))))
+        for place in PLACES:
+            page = Page(str(RENDERERS[renderer](place.format(escaped(text)))))
+            assert text in page.text and page.tags <= {"p", "ul", "li", "h2", "strong", "ins"}
+        table = Page(str(RENDERERS[renderer](markdown_table(("h",), [(text,)])))).text
+        assert table.removeprefix("h").strip() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+0.11 [-0.02, +0.25], p<0.001; 50% [27%, 73%] (36 pairs)",
+        'exp-01m85wcw: snake_case_name isn\'t "done"!',
+        "What is 14 * 15 - 67? 2 > 1 & C# + Java = {x}",
+        "p = 0.043 unadjusted; R&D, C:\\x1b",
+    ],
+)
+def test_what_no_renderer_acts_on_has_no_backslash(text: str) -> None:
+    assert escaped(text) == text
+
+
 def test_control_characters_are_shown_as_escapes() -> None:
     page = Page(str(RENDERERS["CommonMark with tables"](escaped("a\x1b[2J\u202eb\x00"))))
     assert page.text == "a\\x1b[2J\\u202eb\\x00"

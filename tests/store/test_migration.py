@@ -111,5 +111,5 @@ def test_the_command(older: Path) -> None:
 
 
 def test_there_must_be_a_store(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not found, wanted an existing store"):
+    with pytest.raises(InputError, match="no store at "):
         migrate(tmp_path / "nothing")

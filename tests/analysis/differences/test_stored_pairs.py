@@ -170,7 +170,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         diff_of(past.store, old.experiment_id, [new.experiment_id, new.experiment_id])
     with pytest.raises(InputError, match="experiments 'exp-000' and 'exp-003': got no common example"):
         diff_of(past.store, old.experiment_id, [new.experiment_id, other.experiment_id])
-    with pytest.raises(InputError, match="metric: got 'rigth', wanted one of points, right, tone, length"):
+    with pytest.raises(InputError, match="metric: got 'rigth', wanted right"):
         diff_of(past.store, old.experiment_id, [new.experiment_id], metrics=["rigth"])
 
 

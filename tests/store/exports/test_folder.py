@@ -85,6 +85,42 @@ def test_only_changed_files_are_written_again(store: Store, make: Any, tmp_path:
     assert export() == {"experiments": False, "labels": False}
 
 
+@pytest.fixture
+def mart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of an own mart."""
+    folder = tmp_path / "marts"
+    folder.mkdir()
+    monkeypatch.setenv("EVALFLOWS_MARTS", str(folder))
+    path = folder / "own_costs.sql"
+    path.write_text("-- one row per experiment_id: its cost\nselect experiment_id, cost_usd from experiments")
+    return path
+
+
+def test_the_file_of_a_mart_that_was_removed_is_removed_and_no_other(store: Store, tmp_path: Path, mart: Path) -> None:
+    folder = tmp_path / "out"
+    export_folder(store, folder, "csv")
+    before = {path.name for path in folder.iterdir()}
+    assert {"labels.csv", "own_costs.csv", MARK} <= before
+    (folder / "mine.csv").write_text("mine")
+    mart.unlink()
+    export_folder(store, folder, "csv", ["labels"])
+    assert (folder / "own_costs.csv").exists(), "an export of some views removes nothing"
+    assert not any(one.is_written for one in export_folder(store, folder, "csv")), "no other is written again"
+    assert {path.name for path in folder.iterdir()} == before - {"own_costs.csv"} | {"mine.csv"}
+    assert "own_costs" not in json.loads((folder / MARK).read_text())["files"]
+
+
+def test_a_mark_that_names_a_file_elsewhere_removes_nothing(store: Store, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "out", tmp_path / "kept.csv"
+    export_folder(store, folder, "csv", ["labels"])
+    elsewhere.write_text("mine")
+    mark = json.loads((folder / MARK).read_text())
+    mark["files"]["../kept"] = mark["files"]["labels"]
+    (folder / MARK).write_text(json.dumps(mark))
+    export_folder(store, folder, "csv")
+    assert elsewhere.read_text() == "mine"
+
+
 def test_an_interrupted_export_is_not_taken_for_a_finished_one(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from evalflows.cli.main import cli
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import connect
 from evalflows.store.exports.postgres import _rows, export_postgres
+from evalflows.store.exports.relations import relations
 from evalflows.store.parquet import Store
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -61,6 +62,22 @@ def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, r
                 == [(count,)]
             )
     assert not any(is_written for _, is_written in export(filled, postgres_url).values())
+
+
+def test_tables_of_views_that_are_gone_are_removed_and_no_others(
+    store: Store, postgres_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["labels", "alerts", "limits"]
+    export(store, postgres_url, *names)
+    run("create table mine (x int)")
+    run("create view on_limits as select * from limits")
+    monkeypatch.setattr("evalflows.store.exports.postgres.relations", lambda *_: relations(store, names[:1]))
+    export(store, postgres_url, "labels")
+    tables = "select table_name from information_schema.tables where table_schema = current_schema()"
+    assert {"alerts", "limits"} <= {name for (name,) in run(tables)}, "an export of some views removes nothing"
+    assert export(store, postgres_url) == {"labels": (0, False)}
+    left = {name for (name,) in run(tables)}
+    assert left == {"labels", "limits", "mine", "on_limits", "evalflows_export"}, "limits is needed by a view"
 
 
 @pytest.mark.parametrize("name", ["results", "gate_rules", "metric_summary", "trace_windows"])

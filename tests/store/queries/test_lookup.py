@@ -160,7 +160,7 @@ def test_a_store_without_comparisons_says_so(known: Store) -> None:
 
 
 def test_a_run_before_all_of_a_name_is_refused(known: Store) -> None:
-    with pytest.raises(InputError, match=r"experiment 'demo~2': got 2 runs named 'demo', wanted more"):
+    with pytest.raises(InputError, match=r"experiment 'demo~2': there are only 2 runs named 'demo', wanted "):
         find_experiments(known, "demo~2")
     with pytest.raises(InputError, match=r"experiment 'none~1': not in .*, wanted an id or one of"):
         find_experiments(known, "none~1")

@@ -1,0 +1,140 @@
+"""List experiments and comparisons. Nothing here loads Prefect."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import click
+from rich.padding import Padding
+
+from evalflows.cli.documents import FORMAT, print_json
+from evalflows.cli.errors import one_line_errors
+from evalflows.cli.gate import STYLES
+from evalflows.cli.show import VERBOSE
+from evalflows.cli.tables import GAP, Table, table
+from evalflows.cli.terminal import Text, console, echo, echo_error
+from evalflows.reports.comparison import comparison_overviews
+from evalflows.reports.comparison_rows import Overview
+from evalflows.reports.decisions import conclusions_on
+from evalflows.reports.document import listed
+from evalflows.reports.experiments_report import ExperimentOverview, overviews
+from evalflows.specs.safe_text import one_line
+from evalflows.store.existing import is_store, no_experiments, no_store
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+
+Gates = Mapping[str, Mapping[str, str]]
+"""The newest conclusion of each gate on an experiment: by experiment, then by gate."""
+
+
+@click.command()
+@click.option("--name", help="Only names that begin with this.")
+@click.option("--dataset", help="Only experiments on this dataset.")
+@click.option("--tag", help="Only those with this tag.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
+@FORMAT
+@VERBOSE
+def ls(form: str, verbose: bool, **wanted: str | datetime | None) -> None:
+    """List experiments with the decisions of their gates, and comparisons, newest first."""
+    with one_line_errors(verbose):
+        if not is_store(layout := Layout.at()):
+            echo_error(no_store(layout))
+            _print_list([], [], {}, form, "")
+            return
+        store = Store(layout.root)
+        values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
+        is_filtered = any(value is not None for value in values)
+        none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
+        experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
+        compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
+        gates = conclusions_on(store, [one.experiment_id for one in experiments]) if experiments else {}
+        _print_list(experiments, compared, gates, form, none)
+
+
+def _print_list(
+    experiments: Sequence[ExperimentOverview], compared: Sequence[Overview], gates: Gates, form: str, none: str
+) -> None:
+    """Print experiments and comparisons; as a table, `none` if there are none."""
+    if form == "json":
+        print_json(listed(experiments, compared, gates))
+        return
+    if not experiments and not compared and none:
+        echo(none)
+    if experiments:
+        lines = [_experiment_lines(one, gates.get(one.experiment_id, {})) for one in experiments]
+        _print(_experiments(experiments, gates), lines)
+    if compared:
+        _print(_comparisons(compared), [_comparison_lines(one) for one in compared])
+
+
+def _print(rows: Table, lines: Sequence[tuple[Text, Text]]) -> None:
+    """Print a table; if it is too wide, two lines for each of its rows."""
+    out = console()
+    if rows.fits(out.width):
+        out.print(rows)
+        return
+    for first, second in lines:
+        out.print(first)
+        out.print(Padding(second, (0, 0, 0, GAP)))
+
+
+def _experiments(experiments: Sequence[ExperimentOverview], gates: Gates) -> Table:
+    decided = ("gates",) if gates else ()
+    out = table(
+        "experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", *decided, wrapped=("gates",)
+    )
+    for one in experiments:
+        answered = f"{one.answered}/{one.planned}"
+        cells = (one.name, one.experiment_id, one.state, answered, str(one.failed), one.dataset_name or "", _when(one))
+        out.add_row(*cells, *([_gates(gates.get(one.experiment_id, {}))] if gates else []))
+    return out
+
+
+def _experiment_lines(one: ExperimentOverview, gates: Mapping[str, str]) -> tuple[Text, Text]:
+    heading = _heading(one.name, one.experiment_id)
+    failed = f", {one.failed} failed" if one.failed else ""
+    dataset = f", dataset {one.dataset_name}" if one.dataset_name else ""
+    line = f"{_unless_completed(one.state)}{one.answered}/{one.planned} answered{failed}{dataset}, {_when(one)} UTC"
+    return heading.append("  ").append(_gates(gates)) if gates else heading, Text(line)
+
+
+def _gates(conclusions: Mapping[str, str]) -> Text:
+    out = Text()
+    for number, (gate, conclusion) in enumerate(conclusions.items()):
+        out.append(f"{', ' if number else ''}{gate}: ").append(conclusion, STYLES[conclusion])
+    return out
+
+
+def _comparisons(compared: Sequence[Overview]) -> Table:
+    columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
+    out = table(*columns, wrapped=("experiments",))
+    for one in compared:
+        out.add_row(one.name, one.comparison_id, one.state, _judged(one), _when(one), ", ".join(one.experiments))
+    return out
+
+
+def _comparison_lines(one: Overview) -> tuple[Text, Text]:
+    line = f"{_unless_completed(one.state)}{_judged(one)} judged, {_when(one)} UTC; {', '.join(one.experiments)}"
+    return _heading(one.name, one.comparison_id), Text(line)
+
+
+def _heading(name: str, identity: str) -> Text:
+    return Text().append(name, "bold").append(f"  {identity}")
+
+
+def _judged(one: Overview) -> str:
+    return f"{one.judged + one.decided_without_judge}/{one.planned}"
+
+
+def _unless_completed(state: str) -> str:
+    return "" if state == "completed" else f"{state}, "
+
+
+def _when(one: ExperimentOverview | Overview) -> str:
+    return f"{one.started_at:%Y-%m-%d %H:%M}"
+
+
+_WANTED = """
+    ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
+    and ($3 is null or started_at >= $3::timestamp at time zone 'UTC')"""
+
+_NEWEST = "order by started_at desc"

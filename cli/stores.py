@@ -1,0 +1,18 @@
+"""The store of a command that lists what is in it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evalflows.cli.terminal import echo_error
+from evalflows.store.existing import is_store, no_store, store_or_empty
+from evalflows.store.layout import Layout
+from evalflows.store.parquet import Store
+
+
+@contextmanager
+def store_to_list() -> Iterator[Store]:
+    """Yield the store; if there is none, say so on standard error and yield an empty temporary one."""
+    if not is_store(layout := Layout.at()):
+        echo_error(no_store(layout))
+    with store_or_empty() as store:
+        yield store

@@ -1,0 +1,69 @@
+"""A verdict has the same words everywhere, and says which margin it depends on."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from past import Past
+
+from evalflows import decide_on
+from evalflows.cli.main import cli
+from evalflows.reports.results import conclusion_text
+from evalflows.specs.gate import GateSpec
+
+RIGHT = np.arange(100) % 10 > 0
+NOW_RIGHT = np.where(np.arange(100) == 10, 1, np.where(np.arange(100) == 11, 0, RIGHT))
+"""One example better and one worse: no significant difference, and equivalent within 0.1."""
+
+
+@pytest.fixture(autouse=True)
+def decision(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    past = Past()
+    past.experiment({"right": RIGHT})
+    past.experiment({"right": NOW_RIGHT})
+    return decide_on("exp-001", "exp-000", GateSpec(non_inferiority={"right": 0.1}, min_examples=10)).decision_id
+
+
+def printed(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_decision_names_the_margin_of_its_gate_and_a_diff_has_none(decision: str) -> None:
+    assert "equivalent (margin 0.1)" in printed("report", decision, "--format", "md")
+    assert "no significant difference" in printed("diff", "exp-000", "exp-001")
+    of_gate = json.loads(printed("report", decision, "--format", "json"))["metrics"][1]["against_baseline"]
+    of_diff = json.loads(printed("diff", "exp-000", "exp-001", "--format", "json"))["metrics"][1]["against_baseline"]
+    named = ("margin", "conclusion", "verdict")
+    assert [of_gate[name] for name in named] == [0.1, "equivalent", "equivalent (margin 0.1)"]
+    assert [of_diff[name] for name in named] == [None, "not_enough_evidence", "no significant difference"]
+    assert of_gate["difference"] == of_diff["difference"] == 0
+
+
+def test_the_report_of_a_decision_lists_the_examples_that_got_worse(decision: str) -> None:
+    page = printed("report", decision, "--format", "md")
+    worst = page.partition("### examples that got worse by right: bot")[2]
+    assert worst.splitlines()[2] == "**e11** was 1, now 0", page
+    assert "- question: " in worst and "- answer: " in worst and "- baseline: " in worst
+    assert worst.rstrip().endswith("All of them: `evalflows show exp-001 --worst right --against exp-000`")
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "reason_code", "margin", "text"),
+    [
+        ("better", None, 0.1, "better"),
+        ("equivalent", None, 0.25, "equivalent (margin 0.25)"),
+        ("no_worse", None, None, "no worse"),
+        ("not_enough_evidence", "too_few", 0.1, "not enough evidence"),
+        ("not_enough_evidence", "no_significant_difference", 0.1, "no significant difference"),
+        (None, None, None, ""),
+    ],
+)
+def test_only_a_conclusion_that_depends_on_the_margin_names_it(
+    conclusion: str | None, reason_code: str | None, margin: float | None, text: str
+) -> None:
+    assert conclusion_text(conclusion, reason_code, margin) == text

@@ -1,7 +1,6 @@
 """Convert an evaluator's return value to judgements or, for a pairwise evaluator, to preferences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from evalflows.evaluators.call import Bound
@@ -30,4 +29,4 @@ def _kept_apart(judgement: Judgement) -> Judgement:
     if judgement.metric not in MEASURES:
         return judgement
     metadata = {**(judgement.metadata or {}), RETURNED_AS: judgement.metric}
-    return replace(judgement, metric=kept_apart(judgement.metric), metadata=metadata)
+    return judgement._replace(metric=kept_apart(judgement.metric), metadata=metadata)

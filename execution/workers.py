@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from heapq import heappop, heappush
 from itertools import count
@@ -51,7 +52,13 @@ class Workers:
             jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(n_workers)]
         else:
             jobs = await self._on_threads(work, queue, n_workers)
-        results = await asyncio.gather(*jobs, return_exceptions=True)
+        try:
+            results = await asyncio.gather(*jobs, return_exceptions=True)
+        except asyncio.CancelledError:
+            with suppress(Empty):  # threads go on with the item they are at
+                while True:
+                    queue.get_nowait()
+            raise
         for error in results:
             if isinstance(error, BaseException):
                 raise error

@@ -3,16 +3,22 @@
 import time
 from typing import Any
 
-EXAMPLES = [
+EXAMPLES: list[dict[str, Any]] = [
     {
         "id": f"e{number}",
         "inputs": {"question": f"q{number}", "big": 2**70 + number},
         "reference_outputs": {"answer": f"Q{number}"} if number != 3 else None,
-        "metadata": {"said": f"Q{number}" if number % 2 else "no, I say 'é' \u2028", "risk": "high" if number < 2 else "low"},
+        "metadata": {
+            "said": f"Q{number}" if number % 2 else "no, I say 'é' \u2028",
+            "risk": "high" if number < 2 else "low",
+        },
         "cluster": f"c{number // 2}",
     }
     for number in range(7)
-] + [{"id": "unanswered", "inputs": {"question": "?"}, "reference_outputs": {"answer": "!"}, "metadata": {"risk": "low"}}]  # fmt: skip
+]
+EXAMPLES += [
+    {"id": "unanswered", "inputs": {"question": "?"}, "reference_outputs": {"answer": "!"}, "metadata": {"risk": "low"}}
+]
 
 EVALUATORS: list[Any] = [
     *("exact_match", "contains", "numeric_closeness"),
@@ -79,7 +85,10 @@ def declared(outputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def sees_all(run: Any, example: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    return {"score": run.repetition, "comment": f"{example.id} {example.cluster} {inputs['big']} {run.outputs['output']}"}
+    return {
+        "score": run.repetition,
+        "comment": f"{example.id} {example.cluster} {inputs['big']} {run.outputs['output']}",
+    }
 
 
 def spoils(inputs: dict[str, Any], outputs: dict[str, Any], run: Any) -> bool:

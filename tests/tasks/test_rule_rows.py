@@ -6,14 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pytest
 from mixed_rules import CONFIGS, EVALUATORS, EXAMPLES, METRICS
 from user_places import without_places
 
 from evalflows.execution.chunks import waves_of
 from evalflows.specs import ExperimentSpec
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id
+from evalflows.store.records import ExperimentRow
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.snapshot import check_and_freeze

@@ -64,8 +64,9 @@ class Examples(Sequence[ExampleRow]):
         ids: Sequence[str],
         clusters: Sequence[str | None],
         places: Sequence[int] | None = None,
+        line: Callable[[int], bytes] | None = None,
     ) -> None:
-        self._rows, self._ids, self._clusters = rows, ids, clusters
+        self._rows, self._ids, self._clusters, self._line = rows, ids, clusters, line
         self._places: Sequence[int] = range(len(ids)) if places is None else places
 
     @cached_property
@@ -80,7 +81,12 @@ class Examples(Sequence[ExampleRow]):
 
     def select(self, numbers: Iterable[int]) -> "Examples":
         """Return the examples with these numbers, in this order, without reading them."""
-        return Examples(self._rows, self._ids, self._clusters, [self._places[number] for number in numbers])
+        places = [self._places[number] for number in numbers]
+        return Examples(self._rows, self._ids, self._clusters, places, self._line)
+
+    def content_lines(self) -> Iterator[bytes]:
+        """Yield the content of each example as a line; that of a draft as it was written, without parsing it."""
+        return map(content_line, self) if self._line is None else map(self._line, self._places)
 
     def rows(self, numbers: Iterable[int]) -> Iterator[ExampleRow]:
         """Yield the examples with these numbers, in this order."""
@@ -116,7 +122,7 @@ def draft(examples: Iterable[ExampleRow]) -> Examples:
             content = orjson.loads(lines[place])
             yield ExampleRow(snapshot_id="", position=place, recorded_at=times[place], **content)
 
-    return Examples(rows, ids, clusters)
+    return Examples(rows, ids, clusters, line=lines.__getitem__)
 
 
 def stored(fs: Any, path: str) -> Examples:

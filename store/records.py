@@ -109,10 +109,11 @@ def to_json(value: Any, *, mend: bool = False) -> Json:
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 """Types that orjson writes as Python's encoder does, which it does not for floats."""
+_TEXT = frozenset({str})
 
 
 def _encoded(value: Any) -> str:
-    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and all(type(key) is str for key in value):
+    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
         try:
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()  # in a tenth of the time
         except orjson.JSONEncodeError:  # a lone surrogate, or a number of more than 64 bits

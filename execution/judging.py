@@ -20,7 +20,8 @@ from evalflows.specs.errors import RETRIED_LATER, UNREACHABLE
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 
-Work = Callable[["Run"], Coroutine[Any, Any, None]]
+Work = Callable[["Run"], Coroutine[Any, Any, int]]
+"""Judges a run, and returns the number of judgements made: 0 if it is left to the next tier."""
 
 Run = tuple[ExampleRow, OutputRow]
 """An answer with its example; of production, an item in the same form."""
@@ -86,8 +87,7 @@ class Judging:
                 works[number].append(work)
 
         async def judge(number: int) -> None:
-            for work in works[number]:
-                await work(runs[number])
+            self._count(sum([await work(runs[number]) for work in works[number]]))
 
         await self._run_all(judge, [*works], rules, is_async=False)
 
@@ -98,7 +98,11 @@ class Judging:
         for tier in tiers:
             undecided: list[Run] | None = None if tier is tiers[-1] else []
             work = self._work(evaluator, tier, spent, undecided)
-            await self._run_all(work, pending, [tier], is_async=tier.bound.is_async)
+
+            async def judge(run: Run, work: Work = work) -> None:
+                self._count(await work(run))
+
+            await self._run_all(judge, pending, [tier], is_async=tier.bound.is_async)
             pending = undecided or []
 
     async def _run_all(
@@ -143,7 +147,7 @@ class Judging:
         """Return a function that judges a run with a tier: its rows are stored, or the run is added to `undecided`."""
         requested = tier.requested
 
-        async def work(run: Run) -> None:
+        async def work(run: Run) -> int:
             example, output = run
             began = time.perf_counter()
             if output.status != "ok":
@@ -154,10 +158,10 @@ class Judging:
                 if undecided is not None and is_undecided(tier, results):
                     spent[output.run_id] = results[0]
                     undecided.append(run)
-                    return
+                    return 0
                 results = results if tier is evaluator else decided_by(tier, results)
             self._keep(evaluator, tier, output, results, time.perf_counter() - began)
-            self._count(1)
+            return 1
 
         return work
 

@@ -1,7 +1,6 @@
 """Item evaluation: every evaluator judges every answer of a chunk."""
 
 from collections.abc import Iterator
-from functools import partial
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -38,8 +37,7 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
         within_provider_limits(experiment.judging_on, n_runs * len(experiment.evaluators), n_chunks(experiment.row)),
         Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
     ):
-        tally.begin(chunk, "judgements", 0)
-        count = partial(tally.add, chunk, "judgements")
+        count = tally.begin(chunk, "judgements", 0)
         judging = Judging(experiment.evaluators, experiment.judging, spool, scores, count)
         for runs in in_blocks(_runs(experiment, chunk), _size):
             loop.run(judging.judge(runs))

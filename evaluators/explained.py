@@ -11,6 +11,9 @@ Rule = TypeVar("Rule", bound=Callable[..., bool | None])
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
+START = 200
+"""Characters of a long text that are looked at first."""
+
 MAX_TEXT = 60
 MAX_TEXTS = 5
 """What a comment shows of what was wanted."""
@@ -40,6 +43,10 @@ def with_comment(bound: Bound, returned: object, available: Mapping[str, Any]) -
 
 def quoted(value: Any) -> str:
     """Return a value as JSON on one line, shortened."""
+    if isinstance(value, str) and len(value) > START:
+        start = shortened(_ENCODER.encode(value[:START])[:-1])
+        if len(start) == MAX_TEXT and start.endswith("…"):  # the rest would be cut off anyway
+            return start
     return shortened(_ENCODER.encode(value))
 
 

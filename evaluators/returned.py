@@ -21,7 +21,9 @@ def read_returned(
     if bound.scope == "pair":
         return preferences(returned, bound.name, [run.id for run in available["runs"]])
     judgements = normalise(with_comment(bound, returned, available), bound.name)
-    return judgements if bound.names_stand else [_kept_apart(judgement) for judgement in judgements]
+    if bound.names_stand or not any(judgement.metric in MEASURES for judgement in judgements):
+        return judgements
+    return [_kept_apart(judgement) for judgement in judgements]
 
 
 def _kept_apart(judgement: Judgement) -> Judgement:

@@ -181,9 +181,12 @@ class Judging:
         elapsed: float,
     ) -> None:
         """Keep results. Those that took long are on disk when this returns; the others are cheaper to redo."""
-        self._retryable += [tier for result in results if result.error_kind in RETRIED_LATER]
+        if results[0].error_kind is not None:
+            self._retryable += [tier for result in results if result.error_kind in RETRIED_LATER]
         if not self._keeps_rows and elapsed <= FLUSH_AFTER_S:
-            self._quick[evaluator.bound.name].extend((output, result) for result in results)
+            quick = self._quick[evaluator.bound.name]
+            for result in results:
+                quick.append((output, result))
             return
         for result in results:
             row = self._score(evaluator, output, result)

@@ -109,13 +109,14 @@ def _with_cost(
     outcomes: list[EvaluationResult], recorder: Recorder, usage: Usage, elapsed: float
 ) -> list[EvaluationResult]:
     """Add the cost of a judgement to its first result only, so that sums are right."""
-    judge_model = ", ".join(recorder.models) or None
+    judge_model = ", ".join(recorder.models) or None if recorder.answered else None
+    attempts = recorder.attempts if recorder.answered else 1
     return [
-        outcome._replace(
-            judge_model=judge_model,
-            attempts=recorder.attempts if outcome.attempts is None else outcome.attempts,
-            latency_s=elapsed if outcome.status in ("scored", "not_applicable") else None,
-            usage=NO_USAGE if index else usage,
+        outcome.with_cost(
+            judge_model,
+            attempts if outcome.attempts is None else outcome.attempts,
+            elapsed if outcome.status in ("scored", "not_applicable") else None,
+            NO_USAGE if index else usage,
         )
         for index, outcome in enumerate(outcomes)
     ]

@@ -80,7 +80,9 @@ class RunnableEvaluator:
     @property
     def may_have_called(self) -> bool:
         """Whether code that judged for it may have called models without being recorded."""
-        return self.may_call or any(judge.may_call for judge in (*self.tiers, *filter(None, [self.fallback])))
+        if self.may_call or not (self.tiers or self.fallback):
+            return self.may_call
+        return any(judge.may_call for judge in self.all)
 
     @property
     def asks_for_scores(self) -> bool:

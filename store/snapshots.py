@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
@@ -23,8 +24,8 @@ INPUTS = ("inputs", "input")
 REFERENCES = ("reference_outputs", "outputs", "expected_output")
 KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachments")
 
-HEAD = 96
-"""Bytes of a line to sort by: its keys are sorted too, so the id stands near its start."""
+HEAD = 24
+"""Bytes of a line to sort by, after what all lines start with. Its keys are sorted too, so the id is near its start."""
 
 
 def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Examples:
@@ -59,22 +60,32 @@ def _distinct(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Iter
 
 def snapshot_id(examples: Sequence[ExampleRow]) -> str:
     """Return a hash of the examples' content, independent of their order."""
-    lines, heads = SpilledLines(), list[bytes]()
+    lines = SpilledLines()
     for line in examples.content_lines() if isinstance(examples, Examples) else map(content_line, examples):
         lines.append(line)
-        heads.append(line[:HEAD])
     digest = hashlib.sha256()
-    for number in _sorted(lines, heads):
+    for number in _sorted(lines):
         digest.update(lines[number])
         digest.update(b"\n")
     return "snap-" + digest.hexdigest()[:24]
 
 
-def _sorted(lines: SpilledLines, heads: Sequence[bytes]) -> Iterator[int]:
-    """Yield the numbers of the lines in their sorted order, reading only those whose heads are equal."""
-    for _, numbers in groupby(sorted(range(len(heads)), key=heads.__getitem__), key=heads.__getitem__):
-        same = list(numbers)
+def _sorted(lines: SpilledLines) -> Iterator[int]:
+    """Yield the numbers of the lines in their sorted order, with no more of each in memory than HEAD bytes."""
+    start = len(_common_start(lines))
+    heads = np.fromiter((lines[number][start : start + HEAD] for number in range(len(lines))), f"S{HEAD}", len(lines))
+    for _, numbers in groupby(np.argsort(heads, kind="stable"), key=heads.__getitem__):
+        same = [int(number) for number in numbers]
         yield from same if len(same) == 1 else sorted(same, key=lines.__getitem__)
+
+
+def _common_start(lines: SpilledLines) -> bytes:
+    """Return what all lines start with: the names of the first keys, and often their values."""
+    start = lines[0] if len(lines) else b""
+    for number in range(len(lines)):
+        if not (line := lines[number]).startswith(start):
+            start = start[: next(n for n in range(len(start)) if start[n : n + 1] != line[n : n + 1])]
+    return start
 
 
 def freeze(

@@ -19,6 +19,7 @@ from evalflows.execution.chunks import Chunk, Rounds, in_drawn_order, n_chunks
 from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import RunningExperiment, running_experiment
 from evalflows.execution.views import example_view
+from evalflows.execution.workers import in_turn
 from evalflows.llm import loop
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
@@ -49,7 +50,8 @@ def execute_rounds(rounds: Rounds) -> Rounds:
     pending = [_pending(experiment, chunk) for experiment, chunk in zip(experiments, rounds.chunks, strict=True)]
     n_pending = sum(map(len, pending))
     endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
-    with ExitStack() as open_until_answered:
+    is_quick = all(experiment.target.is_recorded for experiment in experiments)
+    with in_turn(is_quick=is_quick), ExitStack() as open_until_answered:
         limits = within_provider_limits(endpoints.values(), n_pending, n_chunks(experiments[0].row))
         open_until_answered.enter_context(limits)
         answering = [

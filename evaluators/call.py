@@ -48,10 +48,15 @@ class Bound:
     def asks_for(self, *names: str) -> bool:
         return not self.asked.isdisjoint(names)
 
-    def call(self, available: Mapping[str, Any]) -> Any:
-        """Call the function with the arguments it requests. Return its value, or an awaitable if it is async."""
+    def call(self, available: Mapping[str, Any], function: Callable[..., Any] | None = None) -> Any:
+        """Call the function, or another with the same parameters, with the arguments that it requests.
+
+        Return its value, or an awaitable if it is async.
+        """
         arguments = [self.defaults[name] if name in self.defaults else available[name] for name in self.positional]
-        return self.function(*arguments, **{name: available[name] for name in self.named}, **self.settings)
+        return (function or self.function)(
+            *arguments, **{name: available[name] for name in self.named}, **self.settings
+        )
 
 
 def bind(
@@ -91,18 +96,19 @@ def bind(
     )
 
 
-_LANGFUSE_FIELDS = {
+LANGFUSE_FIELDS = {
     "input": ("inputs", "input"),
     "output": ("outputs", "output"),
     "expected_output": ("reference_outputs", "output"),
 }
+"""Langfuse's names: ours, and the key that is left off if it is the only one."""
 
 
 def offer_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given fields of a run, under LangSmith's and Langfuse's names."""
     langfuse = {
         name: with_attributes(unwrapped(fields[source], only))
-        for name, (source, only) in _LANGFUSE_FIELDS.items()
+        for name, (source, only) in LANGFUSE_FIELDS.items()
         if source in fields
     }
     return {**fields, **langfuse}

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from evalflows.evaluators.call import Bound
-from evalflows.evaluators.score import Score
+from evalflows.evaluators.score import Judgement
 
 Rule = TypeVar("Rule", bound=Callable[..., bool | None])
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+
+START = 200
+"""Characters of a long text that are looked at first."""
 
 MAX_TEXT = 60
 MAX_TEXTS = 5
@@ -29,16 +33,21 @@ def explained(why_false: Callable[..., str]) -> Callable[[Rule], Rule]:
 
 
 def with_comment(bound: Bound, returned: object, available: Mapping[str, Any]) -> object:
-    """Return a rule's false as a score with its comment, and anything else unchanged."""
+    """Return a rule's false as a judgement with its comment, and anything else unchanged."""
     why_false = getattr(bound.function, "why_false", None)
     if returned is not False or why_false is None:
         return returned
-    return Score(value=False, comment=replace(bound, function=why_false).call(available))
+    comment = bound.call(available, why_false)
+    return Judgement(metric=bound.name, value=0.0, data_type="BOOLEAN", comment=comment)
 
 
 def quoted(value: Any) -> str:
     """Return a value as JSON on one line, shortened."""
-    return shortened(json.dumps(value, ensure_ascii=False, default=str))
+    if isinstance(value, str) and len(value) > START:
+        start = shortened(_ENCODER.encode(value[:START])[:-1])
+        if len(start) == MAX_TEXT and start.endswith("…"):  # the rest would be cut off anyway
+            return start
+    return shortened(_ENCODER.encode(value))
 
 
 def shortened(text: str) -> str:

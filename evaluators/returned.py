@@ -1,7 +1,6 @@
 """Convert an evaluator's return value to judgements or, for a pairwise evaluator, to preferences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from evalflows.evaluators.call import Bound
@@ -22,7 +21,9 @@ def read_returned(
     if bound.scope == "pair":
         return preferences(returned, bound.name, [run.id for run in available["runs"]])
     judgements = normalise(with_comment(bound, returned, available), bound.name)
-    return judgements if bound.names_stand else [_kept_apart(judgement) for judgement in judgements]
+    if bound.names_stand or not any(judgement.metric in MEASURES for judgement in judgements):
+        return judgements
+    return [_kept_apart(judgement) for judgement in judgements]
 
 
 def _kept_apart(judgement: Judgement) -> Judgement:
@@ -30,4 +31,4 @@ def _kept_apart(judgement: Judgement) -> Judgement:
     if judgement.metric not in MEASURES:
         return judgement
     metadata = {**(judgement.metadata or {}), RETURNED_AS: judgement.metric}
-    return replace(judgement, metric=kept_apart(judgement.metric), metadata=metadata)
+    return judgement._replace(metric=kept_apart(judgement.metric), metadata=metadata)

@@ -1,7 +1,5 @@
 """Cascades: whether a tier decides a run, and the scores and cost of the tier that does."""
 
-from dataclasses import replace
-
 from evalflows.execution.evaluation_result import EvaluationResult
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.specs.evaluator import TierSpec
@@ -26,10 +24,10 @@ def decided_by(tier: RunnableEvaluator, results: list[EvaluationResult]) -> list
     """
     name = tier.spec.metric
     if len(results) == 1:
-        results = [replace(results[0], metric=tier.bound.name)]
+        results = [results[0]._replace(metric=tier.bound.name)]
     if results[0].error:
-        return [replace(result, decided_by=None, error=f"{name}: {results[0].error}") for result in results]
-    return [replace(result, decided_by=name if result.status == "scored" else None) for result in results]
+        return [result._replace(decided_by=None, error=f"{name}: {results[0].error}") for result in results]
+    return [result._replace(decided_by=name if result.status == "scored" else None) for result in results]
 
 
 def with_earlier_cost(results: list[EvaluationResult], before: EvaluationResult | None) -> list[EvaluationResult]:
@@ -39,8 +37,7 @@ def with_earlier_cost(results: list[EvaluationResult], before: EvaluationResult 
     first = results[0]
     models = dict.fromkeys(model for model in (before.judge_model, first.judge_model) if model)
     latencies = [result.latency_s for result in (before, first) if result.latency_s is not None]
-    total = replace(
-        first,
+    total = first._replace(
         usage=before.usage + first.usage,
         latency_s=sum(latencies) if latencies else None,
         judge_model=", ".join(models) or None,

@@ -20,7 +20,8 @@ CHUNKS_AT_ONCE = 4
 MAX_CHUNKS = 40
 """Chunks per experiment: each is two task runs, and Prefect's server handles a few hundred task runs per flow run."""
 
-MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 250, 2000
+MIN_CHUNK_SIZE, MIN_QUICK_CHUNK_SIZE = 250, 5000
+"""Fewest examples per chunk, also if no model is called: a task run takes as long as a rule for a thousand examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,12 @@ def in_drawn_order(targets: Sequence[T], *drawn_by: object) -> list[T]:
     return Random(repr(drawn_by)).sample(targets, len(targets))
 
 
-def chunk_size(n_examples: int, repetitions: int) -> int:
-    """Return the number of examples per chunk, so that an experiment has at most about MAX_CHUNKS chunks."""
-    return max(MIN_CHUNK_SIZE, min(MAX_CHUNK_SIZE, -(-n_examples * repetitions // MAX_CHUNKS)))
+def chunk_size(n_examples: int, repetitions: int, least: int = MIN_CHUNK_SIZE) -> int:
+    """Return the number of examples per chunk, so that an experiment has at most about MAX_CHUNKS chunks.
+
+    A chunk is read and written in blocks, so it may be large.
+    """
+    return max(least, -(-n_examples * repetitions // MAX_CHUNKS))
 
 
 def n_chunks(row: ExperimentRow) -> int:

@@ -1,4 +1,8 @@
-"""Judging: every evaluator judges every answer of a chunk, those that ask for scores last."""
+"""Judging: every evaluator judges every answer of a chunk, those that ask for scores last.
+
+Rules judge an answer one after another on one thread. Their scores become columns, written once per block, except those
+that took long, which are rows on disk at once, like those of judges.
+"""
 
 import asyncio
 import time
@@ -7,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from evalflows.execution.cascade import decided_by, is_undecided, with_earlier_cost
-from evalflows.execution.evaluation_result import EvaluationResult, run_score
+from evalflows.execution.evaluation_result import EvaluationResult, run_score, run_scores
 from evalflows.execution.run_evaluator import judge_with, not_sampled, unanswered
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.views import evaluator_inputs
@@ -15,6 +19,9 @@ from evalflows.execution.workers import Workers
 from evalflows.specs.errors import RETRIED_LATER, UNREACHABLE
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
+
+Work = Callable[["Run"], Coroutine[Any, Any, int]]
+"""Judges a run, and returns the number of judgements made: 0 if it is left to the next tier."""
 
 Run = tuple[ExampleRow, OutputRow]
 """An answer with its example; of production, an item in the same form."""
@@ -30,6 +37,9 @@ def is_final(row: ScoreRow) -> bool:
 class Judging:
     """The judgements of one chunk of an experiment, old and new."""
 
+    keeps_rows = False
+    """Whether all judgements are needed as rows afterwards."""
+
     def __init__(
         self,
         evaluators: Sequence[RunnableEvaluator],
@@ -44,6 +54,8 @@ class Judging:
         for row in before:
             if is_final(row):
                 self._of_run[row.subject_id].append(row)
+        self._keeps_rows = self.keeps_rows or any(evaluator.asks_for_scores for evaluator in evaluators)
+        self._quick: defaultdict[str, list[tuple[OutputRow, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
 
     @property
@@ -52,41 +64,78 @@ class Judging:
         return sum(not evaluator.breaker.gave_up for evaluator in self._retryable)
 
     async def judge(self, runs: list[Run]) -> None:
-        last = [e for e in self._evaluators if e.asks_for_scores]
-        for evaluators in ([e for e in self._evaluators if e not in last], last):
-            await asyncio.gather(*(self._judge_with(evaluator, runs) for evaluator in evaluators))
+        """Judge runs. What was judged until an exception is stored too."""
+        try:
+            for last in (False, True):
+                evaluators = [e for e in self._evaluators if e.asks_for_scores == last]
+                judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
+                rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], runs)
+                await asyncio.gather(rules, *(self._judge_with(judge, runs) for judge in judges))
+        finally:
+            self._store_quick()
 
     def scores_of(self, run_id: str) -> list[ScoreRow]:
-        """Return all judgements of a run so far."""
+        """Return all judgements of a run so far, if rows are kept."""
         return self._of_run[run_id]
 
+    async def _judge_by_rules(self, rules: Sequence[RunnableEvaluator], runs: list[Run]) -> None:
+        """Judge each run by all rules in one go: each alone would have to be started for every run."""
+        works: defaultdict[int, list[Work]] = defaultdict(list)  # by the run's number
+        for rule in rules:
+            work = self._work(rule, rule, {}, None)
+            for number in self._pending(rule, runs):
+                works[number].append(work)
+
+        async def judge(number: int) -> None:
+            self._count(sum([await work(runs[number]) for work in works[number]]))
+
+        await self._run_all(judge, [*works], rules, is_async=False)
+
     async def _judge_with(self, evaluator: RunnableEvaluator, runs: list[Run]) -> None:
-        pending = [run for run in runs if not self._is_judged(run[1], evaluator)]
-        self._count(len(runs) - len(pending))
-        pending = self._sampled(evaluator, pending)
+        pending = [runs[number] for number in self._pending(evaluator, runs)]
         tiers = evaluator.tiers or (evaluator,)
         spent: dict[str, EvaluationResult] = {}  # by run: the cost of the tiers that did not decide it
         for tier in tiers:
             undecided: list[Run] | None = None if tier is tiers[-1] else []
             work = self._work(evaluator, tier, spent, undecided)
-            # If the breaker is open, try one judgement before all others.
-            first = 1 if tier.breaker.is_open else 0
-            for batch in (pending[:first], pending[first:]):
-                await self._workers.run(work, batch, is_async=tier.bound.is_async)
+
+            async def judge(run: Run, work: Work = work) -> None:
+                self._count(await work(run))
+
+            await self._run_all(judge, pending, [tier], is_async=tier.bound.is_async)
             pending = undecided or []
 
-    def _is_judged(self, output: OutputRow, evaluator: RunnableEvaluator) -> bool:
-        return any(row.evaluator == evaluator.bound.name for row in self._of_run[output.run_id])
+    async def _run_all(
+        self,
+        work: Callable[[Any], Coroutine[Any, Any, None]],
+        items: Sequence[Any],
+        judges: Sequence[RunnableEvaluator],
+        *,
+        is_async: bool,
+    ) -> None:
+        """Do the work for all items. If a breaker is open, try one before all others."""
+        first = 1 if any(judge.breaker.is_open for judge in judges) else 0
+        for batch in (items[:first], items[first:]):
+            await self._workers.run(work, batch, is_async=is_async)
 
-    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[Run]:
-        """Return the runs in the evaluator's sample; the others get rows with status sampled_out."""
+    def _pending(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[int]:
+        """Return the numbers of the runs that the evaluator has to judge."""
+        numbers = [number for number, (_, output) in enumerate(runs) if not self._is_judged(output, evaluator)]
+        self._count(len(runs) - len(numbers))
+        return self._sampled(evaluator, runs, numbers)
+
+    def _is_judged(self, output: OutputRow, evaluator: RunnableEvaluator) -> bool:
+        return any(row.evaluator == evaluator.bound.name for row in self._of_run.get(output.run_id, ()))
+
+    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run], numbers: list[int]) -> list[int]:
+        """Return those of the runs that are in the evaluator's sample; the others get rows with status sampled_out."""
         if evaluator.sample is None:
-            return runs
-        for _, output in runs:
-            if output.example_id not in evaluator.sample.drawn:
-                self._keep(evaluator, self._score(evaluator, output, not_sampled(evaluator)), 0.0)
-                self._count(1)
-        return [run for run in runs if run[0].example_id in evaluator.sample.drawn]
+            return numbers
+        drawn = [number for number in numbers if runs[number][0].example_id in evaluator.sample.drawn]
+        for number in {*numbers} - {*drawn}:
+            self._keep(evaluator, evaluator, runs[number][1], [not_sampled(evaluator)], 0.0)
+        self._count(len(numbers) - len(drawn))
+        return drawn
 
     def _work(
         self,
@@ -94,11 +143,11 @@ class Judging:
         tier: RunnableEvaluator,
         spent: dict[str, EvaluationResult],
         undecided: list[Run] | None,
-    ) -> Callable[[Run], Coroutine[Any, Any, None]]:
+    ) -> Work:
         """Return a function that judges a run with a tier: its rows are stored, or the run is added to `undecided`."""
         requested = tier.requested
 
-        async def work(run: Run) -> None:
+        async def work(run: Run) -> int:
             example, output = run
             began = time.perf_counter()
             if output.status != "ok":
@@ -109,32 +158,57 @@ class Judging:
                 if undecided is not None and is_undecided(tier, results):
                     spent[output.run_id] = results[0]
                     undecided.append(run)
-                    return
+                    return 0
                 results = results if tier is evaluator else decided_by(tier, results)
-            for result in results:
-                self._keep(tier, self._score(evaluator, output, result), time.perf_counter() - began)
-            self._count(1)
+            self._keep(evaluator, tier, output, results, time.perf_counter() - began)
+            return 1
 
         return work
 
     async def _judged(
         self, evaluator: RunnableEvaluator, requested: frozenset[str], example: ExampleRow, output: OutputRow
     ) -> list[EvaluationResult]:
-        available = evaluator_inputs(requested, example, output, self._of_run[output.run_id])
+        available = evaluator_inputs(requested, example, output, self._of_run.get(output.run_id, ()))
         owner, run = output.experiment_id, output.run_id
         return await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=run)
 
-    def _keep(self, evaluator: RunnableEvaluator, row: ScoreRow, elapsed: float) -> None:
-        self._retryable += [evaluator] if row.error_kind in RETRIED_LATER else []
-        self._of_run[row.subject_id].append(row)
-        self._spool.add("scores", row, flush=elapsed > FLUSH_AFTER_S)
+    def _keep(
+        self,
+        evaluator: RunnableEvaluator,
+        tier: RunnableEvaluator,
+        output: OutputRow,
+        results: Sequence[EvaluationResult],
+        elapsed: float,
+    ) -> None:
+        """Keep results. Those that took long are on disk when this returns; the others are cheaper to redo."""
+        if results[0].error_kind is not None:
+            self._retryable += [tier for result in results if result.error_kind in RETRIED_LATER]
+        if not self._keeps_rows and elapsed <= FLUSH_AFTER_S:
+            quick = self._quick[evaluator.bound.name]
+            for result in results:
+                quick.append((output, result))
+            return
+        for result in results:
+            row = self._score(evaluator, output, result)
+            self._of_run[row.subject_id].append(row)
+            self._spool.add("scores", row, flush=elapsed > FLUSH_AFTER_S)
+
+    def _store_quick(self) -> None:
+        """Add the quick results to the part as columns. A thread that still works after an interrupt may add more."""
+        for evaluator in self._evaluators:
+            if found := self._quick.pop(evaluator.bound.name, None):
+                outputs, results = zip(*found, strict=True)
+                columns = run_scores(outputs, results, **self._by(evaluator, outputs))
+                self._spool.add_columns("scores", columns)
 
     def _score(self, evaluator: RunnableEvaluator, output: OutputRow, result: EvaluationResult) -> ScoreRow:
-        return run_score(
-            output,
-            result,
-            evaluator=evaluator.bound.name,
-            version=evaluator.version,
-            declared_version=evaluator.spec.version,
-            sampling_rate=evaluator.sample.rates[output.example_id] if evaluator.sample else None,
-        )
+        return run_score(output, result, **self._by(evaluator, [output]))
+
+    def _by(self, evaluator: RunnableEvaluator, outputs: Sequence[OutputRow]) -> dict[str, Any]:
+        sample = evaluator.sample
+        return {
+            "evaluator": evaluator.bound.name,
+            "version": evaluator.version,
+            "declared_version": evaluator.spec.version,
+            "sampling_rates": None if sample is None else [sample.rates[output.example_id] for output in outputs],
+        }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeVar
 
-from evalflows.execution.chunks import MAX_CHUNK_SIZE, MIN_CHUNK_SIZE
+from evalflows.execution.chunks import MIN_CHUNK_SIZE
 from evalflows.execution.progress import Planned
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
@@ -14,6 +14,8 @@ from evalflows.store.row_specs import comparison_spec
 
 MAX_CHUNKS = 200
 """Chunks per comparison: each is one task run."""
+
+MAX_CHUNK_SIZE = 2000
 
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}

@@ -1,6 +1,7 @@
 """Progress counts: answers and judgements done by each chunk in this process."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -37,9 +38,11 @@ class _Tally:
     done: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
     postponed: dict[tuple[str, str, Stage], tuple[int, float]] = field(default_factory=dict)
 
-    def begin(self, chunk: Part, stage: Stage, count: int) -> None:
-        self.done[chunk.owner, chunk.part, stage] = [count]
+    def begin(self, chunk: Part, stage: Stage, count: int) -> Callable[[int], None]:
+        """Return a function that adds to the chunk's items."""
+        done = self.done[chunk.owner, chunk.part, stage] = [count]
         self.postponed.pop((chunk.owner, chunk.part, stage), None)
+        return done.append
 
     def postpone(self, chunk: Part, stage: Stage, count: int, seconds: float) -> None:
         """Note that so many items of a chunk failed, and are tried again in so many seconds."""

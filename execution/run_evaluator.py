@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
 from functools import cache, partial
 from inspect import isawaitable
 from typing import Any
@@ -50,8 +49,7 @@ async def judge_with(
         outcomes = await _outcomes(evaluator, available)
         if evaluator.fallback and all(is_down(outcome) for outcome in outcomes):
             outcomes = await _with_fallback(evaluator.fallback, available, outcomes, evaluator.bound.is_async)
-    may_have_called = any(judge.may_call for judge in evaluator.all)
-    usage = UNRECORDED if may_have_called and not recorder.has_calls else recorder.totals()
+    usage = UNRECORDED if evaluator.may_have_called and not recorder.has_calls else recorder.totals()
     return _with_cost(outcomes, recorder, usage, time.perf_counter() - began)
 
 
@@ -68,10 +66,10 @@ async def _with_fallback(
     name = fallback.spec.use
     if all(is_down(outcome) for outcome in outcomes):
         return [
-            replace(result, error=f"{result.error}; fallback {name} also failed: {outcomes[0].error}")
+            result._replace(error=f"{result.error}; fallback {name} also failed: {outcomes[0].error}")
             for result in first
         ]
-    return [replace(outcome, decided_by=f"fallback {name}") for outcome in outcomes]
+    return [outcome._replace(decided_by=f"fallback {name}") for outcome in outcomes]
 
 
 async def _call_fallback(
@@ -99,7 +97,7 @@ def unanswered(evaluator: RunnableEvaluator, output: OutputRow) -> list[Evaluati
     """Return the result for a run without an answer: an error, at no cost."""
     error = f"no output to judge: {output.error or output.status}"
     result = failed_result(evaluator.bound.name, "no_output", error)
-    return [replace(result, status="not_attempted") if output.status == "not_attempted" else result]
+    return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
 
 
 def not_sampled(evaluator: RunnableEvaluator) -> EvaluationResult:
@@ -111,14 +109,14 @@ def _with_cost(
     outcomes: list[EvaluationResult], recorder: Recorder, usage: Usage, elapsed: float
 ) -> list[EvaluationResult]:
     """Add the cost of a judgement to its first result only, so that sums are right."""
-    judge_model = ", ".join(recorder.models) or None
+    judge_model = ", ".join(recorder.models) or None if recorder.answered else None
+    attempts = recorder.attempts if recorder.answered else 1
     return [
-        replace(
-            outcome,
-            judge_model=judge_model,
-            attempts=recorder.attempts if outcome.attempts is None else outcome.attempts,
-            latency_s=elapsed if outcome.status in ("scored", "not_applicable") else None,
-            usage=NO_USAGE if index else usage,
+        outcome.with_cost(
+            judge_model,
+            attempts if outcome.attempts is None else outcome.attempts,
+            elapsed if outcome.status in ("scored", "not_applicable") else None,
+            NO_USAGE if index else usage,
         )
         for index, outcome in enumerate(outcomes)
     ]

@@ -72,6 +72,19 @@ class RunnableEvaluator:
         return self.bound.asked | (self.fallback.bound.asked if self.fallback else frozenset())
 
     @property
+    def is_rule(self) -> bool:
+        """Whether it is a plain function that asks for no model and has no time limit, tiers or fallback."""
+        is_alone = self.fallback is None and not self.tiers and self.isolated is None
+        return is_alone and not self.bound.is_async and not self.bound.asks_for("complete", "embed")
+
+    @property
+    def may_have_called(self) -> bool:
+        """Whether code that judged for it may have called models without being recorded."""
+        if self.may_call or not (self.tiers or self.fallback):
+            return self.may_call
+        return any(judge.may_call for judge in self.all)
+
+    @property
     def asks_for_scores(self) -> bool:
         """Whether it needs the scores of others, so that it is called after them."""
         return any(judge.bound.asks_for("evaluations", "scores") for judge in self.all)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from evalflows.execution.composite_scores import composite_results
-from evalflows.execution.evaluation_result import EvaluationResult, score_columns
+from evalflows.execution.evaluation_result import EvaluationResult, one_score
 from evalflows.execution.judging import Judging, Run
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.running_traces import RunningTraceEvaluation
@@ -19,6 +19,8 @@ from evalflows.telemetry.paths import at_path
 class TraceJudging(Judging):
     """The judgements of one chunk of a trace evaluation."""
 
+    keeps_rows = True
+
     def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item], *args: Any) -> None:
         super().__init__(evaluation.evaluators, evaluation.judging, *args)
         self._evaluation_id = evaluation.batch.evaluation_id
@@ -26,10 +28,10 @@ class TraceJudging(Judging):
         self._mapper_version = evaluation.mapper_version
         self._items = {item_id(item): item for item in items}
 
-    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[Run]:
+    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run], numbers: list[int]) -> list[int]:
         """Return the runs in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
-        drawn = [run for run in runs if is_drawn(evaluator.spec, self._items[run[1].run_id])]
-        self._count(len(runs) - len(drawn))
+        drawn = [number for number in numbers if is_drawn(evaluator.spec, self._items[runs[number][1].run_id])]
+        self._count(len(numbers) - len(drawn))
         return drawn
 
     def _score(self, evaluator: RunnableEvaluator, output: OutputRow, result: EvaluationResult) -> ScoreRow:
@@ -71,7 +73,7 @@ def item_score(
         declared_version=declared_version,
         sampling_rate=sampling_rate,
         mapper_version=mapper_version,
-        **score_columns(result),
+        **one_score(result),
     )
 
 

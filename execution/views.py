@@ -1,21 +1,17 @@
 """Build the views of stored rows that evaluators and targets get: new objects each time, safe to modify."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from evalflows.evaluators.call import offer_fields, offer_run
+from evalflows.evaluators.call import LANGFUSE_FIELDS, offer_fields, offer_run
 from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, RunView
 from evalflows.specs.metric_names import RETURNED_AS
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, from_json
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
-_FIELDS = {
-    "inputs": frozenset({"inputs", "input"}),
-    "reference_outputs": frozenset({"reference_outputs", "expected_output"}),
-    "metadata": frozenset({"metadata"}),
-    "outputs": frozenset({"outputs", "output"}),
-}
+_INPUTS = frozenset({"inputs", "input"})
+_REFERENCES = frozenset({"reference_outputs", "expected_output"})
+_OUTPUTS = frozenset({"outputs", "output"})
 
 
 def evaluator_inputs(
@@ -28,21 +24,22 @@ def evaluator_inputs(
     if not requested.isdisjoint(_OBJECTS):
         view = example_view(example)
         return offer_run(view, run_view(output, view.inputs), evaluations_view(scores))
-    texts = {
-        "inputs": example.inputs,
-        "reference_outputs": example.reference_outputs,
-        "metadata": example.metadata or "{}",
-        "outputs": output.outputs,
-    }
-    return offer_fields(
-        {name: from_json(text) for name, text in texts.items() if not requested.isdisjoint(_FIELDS[name])}
-    )
+    fields = {}
+    if not requested.isdisjoint(_INPUTS):
+        fields["inputs"] = from_json(example.inputs)
+    if not requested.isdisjoint(_REFERENCES):
+        fields["reference_outputs"] = from_json(example.reference_outputs)
+    if "metadata" in requested:
+        fields["metadata"] = from_json(example.metadata or "{}")
+    if not requested.isdisjoint(_OUTPUTS):
+        fields["outputs"] = from_json(output.outputs)
+    return fields if requested.isdisjoint(LANGFUSE_FIELDS) else offer_fields(fields)
 
 
 def example_view(row: ExampleRow) -> ExampleView:
     return ExampleView(
         id=row.example_id,
-        inputs=json.loads(row.inputs),
+        inputs=from_json(row.inputs),
         reference_outputs=from_json(row.reference_outputs),
         metadata=from_json(row.metadata) or {},
         split=row.split,

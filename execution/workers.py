@@ -1,8 +1,10 @@
 """Run user code over many items: one code path for sync and async functions."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from heapq import heappop, heappush
 from itertools import count
@@ -21,6 +23,18 @@ QUICK_S = 0.002
 
 CHECK_INTERVAL_S = 0.01
 """Interval at which the speed of the first thread is checked."""
+
+
+QUICK_CHUNKS_AT_ONCE = 2
+"""Chunks without model calls that are worked on at a time: more would only wait for the GIL, with rows in memory."""
+_quick_chunks = threading.BoundedSemaphore(QUICK_CHUNKS_AT_ONCE)
+
+
+@contextmanager
+def in_turn(*, is_quick: bool) -> Iterator[None]:
+    """Wait until few enough other quick chunks are worked on; one that calls models does not wait."""
+    with _quick_chunks if is_quick else nullcontext():
+        yield
 
 
 class Workers:
@@ -51,7 +65,13 @@ class Workers:
             jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(n_workers)]
         else:
             jobs = await self._on_threads(work, queue, n_workers)
-        results = await asyncio.gather(*jobs, return_exceptions=True)
+        try:
+            results = await asyncio.gather(*jobs, return_exceptions=True)
+        except asyncio.CancelledError:
+            with suppress(Empty):  # threads go on with the item they are at
+                while True:
+                    queue.get_nowait()
+            raise
         for error in results:
             if isinstance(error, BaseException):
                 raise error

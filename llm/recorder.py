@@ -2,9 +2,8 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -99,11 +98,17 @@ def current() -> Recorder | None:
     return _current.get()
 
 
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[Recorder]:
+class recording:  # noqa: N801 (used like a function)
     """Record the calls made in this block, and in the tasks and threads that it starts."""
-    token = _current.set(recorder)
-    try:
-        yield recorder
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_recorder", "_token")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> Recorder:
+        self._token: Token[Recorder | None] = _current.set(self._recorder)
+        return self._recorder
+
+    def __exit__(self, *raised: object) -> None:
+        _current.reset(self._token)

@@ -1,9 +1,10 @@
 """Examples that are read from disk when they are needed, so that a dataset may be larger than memory."""
 
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeVar, overload
@@ -25,6 +26,8 @@ BLOCK_BYTES = 8 << 20
 
 CACHED_BYTES = 4 * BLOCK_BYTES
 """Bytes of a snapshot that stay in memory, at least one row group."""
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
 """The fields that identify an example: all but the snapshot and the position."""
@@ -64,13 +67,16 @@ class Examples(Sequence[ExampleRow]):
         ids: Sequence[str],
         clusters: Sequence[str | None],
         places: Sequence[int] | None = None,
+        line: Callable[[int], bytes] | None = None,
     ) -> None:
-        self._rows, self._ids, self._clusters = rows, ids, clusters
+        self._rows, self._ids, self._clusters, self._line = rows, ids, clusters, line
         self._places: Sequence[int] = range(len(ids)) if places is None else places
 
     @cached_property
     def ids(self) -> list[str]:
         """The examples' ids, in order, without reading their texts."""
+        if isinstance(self._places, range) and self._places == range(len(self._ids)):
+            return [*self._ids] if not isinstance(self._ids, list) else self._ids
         return [self._ids[place] for place in self._places]
 
     @cached_property
@@ -80,7 +86,12 @@ class Examples(Sequence[ExampleRow]):
 
     def select(self, numbers: Iterable[int]) -> "Examples":
         """Return the examples with these numbers, in this order, without reading them."""
-        return Examples(self._rows, self._ids, self._clusters, [self._places[number] for number in numbers])
+        places = [self._places[number] for number in numbers]
+        return Examples(self._rows, self._ids, self._clusters, places, self._line)
+
+    def content_lines(self) -> Iterator[bytes]:
+        """Yield the content of each example as a line; that of a draft as it was written, without parsing it."""
+        return map(content_line, self) if self._line is None else map(self._line, self._places)
 
     def rows(self, numbers: Iterable[int]) -> Iterator[ExampleRow]:
         """Yield the examples with these numbers, in this order."""
@@ -104,26 +115,30 @@ class Examples(Sequence[ExampleRow]):
 
 def draft(examples: Iterable[ExampleRow]) -> Examples:
     """Return examples that are not in the store yet, kept in a temporary file."""
-    lines, ids, clusters, times = SpilledLines(), list[str](), list[str | None](), list[datetime]()
+    lines, ids, clusters, times = SpilledLines(), list[str](), list[str | None](), array("q")
     for example in examples:
         lines.append(content_line(example))
         ids.append(example.example_id)
         clusters.append(example.cluster)
-        times.append(example.recorded_at)
+        times.append((example.recorded_at - _EPOCH) // _MICROSECOND)
 
     def rows(places: Sequence[int]) -> Iterator[ExampleRow]:
         for place in places:
             content = orjson.loads(lines[place])
-            yield ExampleRow(snapshot_id="", position=place, recorded_at=times[place], **content)
+            recorded_at = _EPOCH + times[place] * _MICROSECOND
+            yield ExampleRow(snapshot_id="", position=place, recorded_at=recorded_at, **content)
 
-    return Examples(rows, ids, clusters)
+    return Examples(rows, ids, clusters, line=lines.__getitem__)
 
 
 def stored(fs: Any, path: str) -> Examples:
     """Return the examples of a snapshot's file, in their original order."""
     file = _File(fs, path)
-    ids, clusters, positions = (file.column(name) for name in ("example_id", "cluster", "position"))
-    order = np.argsort(positions, kind="stable").tolist()  # another program may have written them in another order
+    ids, clusters = (file.column(name).to_pylist() for name in ("example_id", "cluster"))
+    positions = np.from_dlpack(file.column("position").combine_chunks())
+    if (positions[1:] > positions[:-1]).all():
+        return Examples(file.rows, ids, clusters)
+    order = np.argsort(positions, kind="stable").tolist()  # another program wrote them
     return Examples(file.rows, ids, clusters, order)
 
 
@@ -139,9 +154,9 @@ class _File:
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = np.cumsum([0, *counts])
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> pa.ChunkedArray:
         with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
-            return pq.ParquetFile(file).read(columns=[name]).column(0).to_pylist()  # type: ignore[no-any-return]
+            return pq.ParquetFile(file).read(columns=[name]).column(0)
 
     def rows(self, places: Sequence[int]) -> Iterator[ExampleRow]:
         for group, numbered in groupby(places, key=self._group_of):

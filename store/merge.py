@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,10 @@ from evalflows.store.layout import Layout, files, latest_first, quoted
 from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import verify
+
+DIGITS = 32
+"""Digits of a key that is a hash: see `derived_id`."""
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def merged(
@@ -35,8 +39,12 @@ def merged(
     for path in paths:
         verify(fs, path, state_of(layout, fs, path))
     try:
-        for path, numbers in _kept(connection, table, paths):
-            yield from row_groups(fs, path, table, columns, numbers)
+        if _have_distinct_keys(fs, table, paths):
+            for path in paths:
+                yield from row_groups(fs, path, table, columns)
+        else:
+            for path, numbers in _kept(connection, table, paths):
+                yield from row_groups(fs, path, table, columns, numbers)
     except (duckdb.Error, pa.ArrowException) as error:  # files from before checksums, or removed meanwhile
         raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
 
@@ -57,6 +65,34 @@ def row_groups(
                 kept = rows if within is None or len(within) == stop - start else rows.take(within)
                 yield kept.select(columns).cast(schema)
             start = stop
+
+
+def _have_distinct_keys(fs: Any, table: str, paths: Sequence[str]) -> bool:
+    """Whether no key occurs twice, as if no part was retried; False also if the keys are not hashes of one column.
+
+    Half of the digits of each are compared, so that a million keys take 8 MB.
+    """
+    hashes: list[NDArray[np.uint64]] = []
+    for path in paths if len(TABLES[table].key) == 1 else ():
+        for rows in row_groups(fs, path, table, TABLES[table].key):
+            try:
+                keys = [chunk.cast(pa.binary(DIGITS)) for chunk in rows.column(0).chunks if len(chunk)]
+            except pa.ArrowInvalid:  # of another length
+                return False
+            for chunk in keys:
+                words = np.frombuffer(chunk.buffers()[1], np.uint64).reshape(len(chunk), -1)
+                hashes.append(words[:, 0] * _MIXER + words[:, 1])
+    every = np.sort(np.concatenate(hashes)) if hashes else np.zeros(2, np.uint64)
+    return bool((every[1:] != every[:-1]).all())
+
+
+def count_rows(fs: Any, paths: Iterable[str]) -> int:
+    """Return the number of rows in files, as their footers say. Raise StorageError for one that cannot be read."""
+    count = 0
+    for path in paths:
+        with storage_errors(path), fs.open(path, "rb") as file:
+            count += pq.read_metadata(file).num_rows
+    return count
 
 
 def last_recorded(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> datetime | None:

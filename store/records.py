@@ -5,17 +5,18 @@ durations are seconds. A field typed Json holds JSON text.
 """
 
 import hashlib
-import json
 import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import orjson
 
+from evalflows.store.json_text import Json as Json
+from evalflows.store.json_text import from_json as from_json
+from evalflows.store.json_text import mended as mended
+from evalflows.store.json_text import to_json as to_json
 from evalflows.store.reasons import LimitChange, ReasonCode
-
-Json = Annotated[str, "json"]
 
 OutputStatus = Literal["ok", "failed", "not_attempted"]
 ScoreStatus = Literal["scored", "failed", "not_attempted", "not_applicable", "sampled_out"]
@@ -79,32 +80,6 @@ def _time(at: datetime) -> str:
 
 def _letters(number: int, count: int) -> str:
     return "".join(_ALPHABET[(number >> 5 * place) & 31] for place in reversed(range(count)))
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-
-
-def to_json(value: Any, *, mend: bool = False) -> Json:
-    """Return canonical JSON text: keys sorted, no spaces.
-
-    Raise TypeError or ValueError, in one line, for values that JSON in UTF-8 cannot represent (NaN, a lone surrogate).
-    With `mend`, lone surrogates, which truncated streams contain, become U+FFFD.
-    """
-    text = _ENCODER.encode(value)
-    if mend:
-        return mended(text)
-    text.encode()
-    return text
-
-
-def from_json(text: Json | None) -> Any:
-    """Parse JSON text; None stays None."""
-    return None if text is None else json.loads(text)
-
-
-def mended(text: str) -> str:
-    """Replace lone surrogates by U+FFFD, so that the text is valid UTF-8."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The tables: their records, keys, and Arrow schemas derived from the records."""
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -118,11 +118,17 @@ def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
     for row in rows:
         if type(row) is not record:
             raise TypeError(f"{table}: got {type(row).__name__}, wanted {record.__name__}")
-    schema = schema_of(record)
-    columns = [[getattr(row, name) for row in rows] for name in schema.names]
-    return pa.Table.from_arrays(
-        [_array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
-    )
+    return from_columns(table, {name: [getattr(row, name) for row in rows] for name in schema_of(record).names})
+
+
+def from_columns(table: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+    """Convert columns of equal length to an Arrow table. Columns that are left out are null."""
+    schema, count = schema_of(TABLES[table].record), len(next(iter(columns.values())))
+    arrays = [
+        _array(columns[name], kind) if name in columns else pa.nulls(count, kind)
+        for name, kind in zip(schema.names, schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def to_rows(table: str, data: pa.Table) -> list[Any]:
@@ -156,7 +162,7 @@ def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
     return data.set_column(place, data.schema.field(place), pc.if_else(pc.greater(column, floor), column, floor))
 
 
-def _array(column: list[Any], kind: pa.DataType) -> pa.Array:
+def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(column, type=kind)
     except UnicodeEncodeError:  # for example in a comment: no reason to lose the whole part

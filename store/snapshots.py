@@ -8,12 +8,15 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from evalflows.specs.errors import InputError
 from evalflows.store.examples import Examples, content_line, draft, in_blocks, size_of, stored
 from evalflows.store.file_states import state_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
-from evalflows.store.schemas import to_arrow
+from evalflows.store.schemas import from_columns
 from evalflows.store.spilled_lines import SpilledLines
 from evalflows.store.verification import verify
 
@@ -21,8 +24,8 @@ INPUTS = ("inputs", "input")
 REFERENCES = ("reference_outputs", "outputs", "expected_output")
 KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachments")
 
-HEAD = 96
-"""Bytes of a line to sort by: its keys are sorted too, so the id stands near its start."""
+HEAD = 24
+"""Bytes of a line to sort by, after what all lines start with. Its keys are sorted too, so the id is near its start."""
 
 
 def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Examples:
@@ -55,25 +58,34 @@ def _distinct(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Iter
         yield example
 
 
-def snapshot_id(examples: Iterable[ExampleRow]) -> str:
+def snapshot_id(examples: Sequence[ExampleRow]) -> str:
     """Return a hash of the examples' content, independent of their order."""
-    lines, heads = SpilledLines(), list[bytes]()
-    for example in examples:
-        line = content_line(example)
+    lines = SpilledLines()
+    for line in examples.content_lines() if isinstance(examples, Examples) else map(content_line, examples):
         lines.append(line)
-        heads.append(line[:HEAD])
     digest = hashlib.sha256()
-    for number in _sorted(lines, heads):
+    for number in _sorted(lines):
         digest.update(lines[number])
         digest.update(b"\n")
     return "snap-" + digest.hexdigest()[:24]
 
 
-def _sorted(lines: SpilledLines, heads: Sequence[bytes]) -> Iterator[int]:
-    """Yield the numbers of the lines in their sorted order, reading only those whose heads are equal."""
-    for _, numbers in groupby(sorted(range(len(heads)), key=heads.__getitem__), key=heads.__getitem__):
-        same = list(numbers)
+def _sorted(lines: SpilledLines) -> Iterator[int]:
+    """Yield the numbers of the lines in their sorted order, with no more of each in memory than HEAD bytes."""
+    start = len(_common_start(lines))
+    heads = np.fromiter((lines[number][start : start + HEAD] for number in range(len(lines))), f"S{HEAD}", len(lines))
+    for _, numbers in groupby(np.argsort(heads, kind="stable"), key=heads.__getitem__):
+        same = [int(number) for number in numbers]
         yield from same if len(same) == 1 else sorted(same, key=lines.__getitem__)
+
+
+def _common_start(lines: SpilledLines) -> bytes:
+    """Return what all lines start with: the names of the first keys, and often their values."""
+    start = lines[0] if len(lines) else b""
+    for number in range(len(lines)):
+        if not (line := lines[number]).startswith(start):
+            start = start[: next(n for n in range(len(start)) if start[n : n + 1] != line[n : n + 1])]
+    return start
 
 
 def freeze(
@@ -88,10 +100,8 @@ def freeze(
     """Store examples as a snapshot, and make it the current version of `name`. Return the snapshot's id."""
     identity = snapshot_id(examples)
     if not store.is_sealed("snapshots", identity):
-        splits = Counter(example.split for example in examples if example.split is not None)
-        of_snapshot = (replace(example, snapshot_id=identity) for example in examples)
-        blocks = in_blocks(of_snapshot, size_of)
-        store.publish_tables("examples", identity, (to_arrow("examples", block) for block in blocks))
+        splits: Counter[str] = Counter()
+        store.publish_tables("examples", identity, _tables(examples, identity, splits))
         store.publish(
             "snapshots",
             identity,
@@ -113,6 +123,14 @@ def freeze(
         )
         store.publish("dataset_versions", version, [row])
     return identity
+
+
+def _tables(examples: Iterable[ExampleRow], identity: str, splits: Counter[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a snapshot in blocks, and count how many are in each split."""
+    for block in in_blocks(examples, size_of):
+        splits.update(example.split for example in block if example.split is not None)
+        columns = {name: [getattr(example, name) for example in block] for name in ExampleRow.__slots__}
+        yield from_columns("examples", {**columns, "snapshot_id": (identity,) * len(block)})
 
 
 def current_snapshot(store: Store, name: str) -> str | None:
@@ -147,22 +165,21 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
             known = ", ".join(KNOWN)
             raise InputError(f"{where}: got the field {key!r}, wanted only {known} (or `columns`)")
     try:
-        example = ExampleRow(
-            snapshot_id="",
-            example_id="",
-            position=position,
-            inputs=to_json(_mapping(inputs, "input")),
-            reference_outputs=_json(_one_of(row, REFERENCES, where), "output"),
-            metadata=_json(row.get("metadata"), "value"),
-            split=_text(row, "split", where),
-            cluster=_text(row, "cluster", where),
-            attachments=_json(row.get("attachments"), "value"),
-        )
+        content: dict[str, Any] = {
+            "inputs": to_json(_mapping(inputs, "input")),
+            "reference_outputs": _json(_one_of(row, REFERENCES, where), "output"),
+            "metadata": _json(row.get("metadata"), "value"),
+            "split": _text(row, "split", where),
+            "cluster": _text(row, "cluster", where),
+            "attachments": _json(row.get("attachments"), "value"),
+        }
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: not JSON: {error}") from error
     if row.get("id") is None:
-        return replace(example, example_id=derived_id(content_line(example).decode())[:20])
-    return replace(example, example_id=_valid_text(str(row["id"]), "id", where))
+        identity = derived_id(to_json({"example_id": "", **content}))[:20]
+    else:
+        identity = _valid_text(str(row["id"]), "id", where)
+    return ExampleRow(snapshot_id="", example_id=identity, position=position, **content)
 
 
 def _one_of(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:

@@ -11,6 +11,7 @@ import threading
 import time
 import zlib
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
@@ -20,13 +21,14 @@ from types import TracebackType
 from typing import IO, Any, get_args, get_type_hints
 
 import orjson
+import pyarrow as pa
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.safe_text import print_note
 from evalflows.store.left_behind import create_locked, open_left_behind
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
-from evalflows.store.schemas import TABLES
+from evalflows.store.schemas import TABLES, from_columns, to_arrow
 
 DEFAULT_FOLDER = "data/spool"
 RECEIVED = "received"
@@ -60,7 +62,8 @@ class Spool:
 
     def __init__(self, store: Store, owner: str, part: str) -> None:
         self._store, self._owner, self._part = store, owner, part
-        self._rows: dict[str, list[object]] = {}
+        self._rows: defaultdict[str, list[object]] = defaultdict(list)
+        self._columns: defaultdict[str, list[pa.Table]] = defaultdict(list)
         self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._lock = threading.Lock()
         self._broken: StorageError | None = None
@@ -73,13 +76,28 @@ class Spool:
         """
         if self._broken is None or table == "calls":
             # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
-            self._rows.setdefault(table, []).append(row)
+            self._rows[table].append(row)
         if self._broken is not None:
             raise self._broken
         if flush:
             with self._lock:
                 self._write(_line(table, row))
-        self._waiting += sum(len(getattr(row, name) or "") for name in TABLES[table].texts)
+        self._wait(sum(len(getattr(row, name) or "") for name in TABLES[table].texts))
+
+    def add_columns(self, table: str, columns: Mapping[str, Sequence[object]]) -> None:
+        """Add rows to the part as columns by name; none of them is on disk before the part.
+
+        Raise StorageError if an earlier row could not be written.
+        """
+        if self._broken is not None:
+            raise self._broken
+        rows = from_columns(table, columns)
+        self._columns[table].append(rows)
+        self._wait(sum(rows.column(name).nbytes for name in TABLES[table].texts))
+
+    def _wait(self, characters: int) -> None:
+        """Count long texts that wait for the part, and write it if they are too many."""
+        self._waiting += characters
         if self._waiting > IN_MEMORY:
             with self._lock:
                 if self._waiting > IN_MEMORY:  # else another thread has just written them
@@ -112,14 +130,16 @@ class Spool:
     def _write_part(self) -> None:
         """Write the rows as a file of the part, and clear the spool. Other threads may add rows meanwhile."""
         self._waiting = 0
-        for table, rows in list(self._rows.items()):
-            count = len(rows)
+        for table in {*self._rows, *self._columns}:
+            rows, columns = self._rows[table], self._columns[table]
+            n_rows, n_columns = len(rows), len(columns)
+            part = pa.concat_tables([to_arrow(table, rows[:n_rows]), *columns[:n_columns]])
             try:
-                self._store.append(table, self._owner, self._part, rows[:count])
+                self._store.append(table, self._owner, self._part, part)
             except StorageError as error:
                 self._broken = self._broken or error
                 raise
-            del rows[:count]
+            del rows[:n_rows], columns[:n_columns]
         self._file.truncate(0)
 
     def _write(self, line: bytes) -> None:

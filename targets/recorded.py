@@ -48,7 +48,7 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
             raise NoRecordedAnswerError(error or f"{where} has no answer for {_lacking(available['repetition'], has)}")
         return Answer(outputs=row["outputs"], latency_s=_seconds(row.get("latency_s")))
 
-    return Target(call=call, is_async=False)
+    return Target(call=call, is_async=False, is_recorded=True)
 
 
 MOST_NAMED = 10
@@ -69,7 +69,7 @@ def recorded_column(column: str) -> Target:
             raise NoRecordedAnswerError(f"the {holder} has no {column!r}")
         return Answer(outputs=answer)
 
-    return Target(call=call, is_async=False)
+    return Target(call=call, is_async=False, is_recorded=True)
 
 
 def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
@@ -93,7 +93,7 @@ def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
             reused_from=row.run_id,
         )
 
-    return Target(call=call, is_async=False)
+    return Target(call=call, is_async=False, is_recorded=True)
 
 
 def _reference(available: Mapping[str, Any]) -> Any:

@@ -22,6 +22,7 @@ class Target:
 
     call: Callable[[Mapping[str, Any]], Any | Awaitable[Any]]
     is_async: bool
+    is_recorded: bool = False  # whether a call only looks up an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.evaluators.call import offer_experiment
 from evalflows.evaluators.subject import ItemResult
 from evalflows.execution.composite_scores import ScoresByRun, composite_results
-from evalflows.execution.evaluation_result import run_score, score_columns
+from evalflows.execution.evaluation_result import one_score, run_score
 from evalflows.execution.resolve import composite_version
 from evalflows.execution.run_evaluator import judge_with
 from evalflows.execution.running_experiment import RunnableEvaluator, RunningExperiment, running_experiment
@@ -71,7 +71,7 @@ def _composites(
     version = composite_version(spec, experiment.spec)
     metrics = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
     for output, result, rate in composite_results(spec, metrics, outputs, of_run):
-        yield run_score(output, result, evaluator=spec.name, version=version, sampling_rate=rate)
+        yield run_score(output, result, evaluator=spec.name, version=version, sampling_rates=[rate])
 
 
 async def _summarise(
@@ -89,7 +89,7 @@ async def _summarise(
             evaluator=evaluator.bound.name,
             evaluator_version=evaluator.version,
             declared_version=evaluator.spec.version,
-            **score_columns(result),
+            **one_score(result),
         )
         spool.add("scores", row)
 

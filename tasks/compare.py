@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -144,7 +143,7 @@ class _Comparing:
         if key in self._comparison.item_metrics:
             error = f"returned the key {key!r}, which is an item metric; wanted another, such as pairwise_{key}"
             failed = failed_result(evaluator.bound.name, "bad_return", error, result.attempts)
-            return replace(failed, judge_model=result.judge_model, usage=result.usage)
+            return failed._replace(judge_model=result.judge_model, usage=result.usage)
         if result.shown_first == "second" and self._comparison.spec.both_orders:
             return _other_order_only(result, evaluator.bound.name)
         return result
@@ -165,7 +164,7 @@ def _trial_key(evaluator: str, trial: PairTrial) -> tuple[str, ...]:
 def _not_attempted(evaluator: RunnableEvaluator) -> EvaluationResult:
     """Return a missing result: a run was never made, so its quality is unknown."""
     error = "no output to compare: a run was not attempted"
-    return replace(failed_result(evaluator.bound.name, "no_output", error, attempts=0), status="not_attempted")
+    return failed_result(evaluator.bound.name, "no_output", error, attempts=0)._replace(status="not_attempted")
 
 
 def _by_policy(
@@ -181,7 +180,7 @@ def _by_policy(
     if comparison.spec.failed_output == "left_out":
         return left_out
     winner: Place = "second" if failed[0][0] == trial.shown_first else "first"
-    return replace(left_out, status="scored", winner="tie" if len(failed) == 2 else winner)
+    return left_out._replace(status="scored", winner="tie" if len(failed) == 2 else winner)
 
 
 def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationResult:
@@ -193,7 +192,7 @@ def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationRes
         error = "recorded in the other order only; wanted a verdict in both, or both_orders: false"
         return failed_result(evaluator, "raised", error)
     comment = "recorded once, in no known order"
-    return replace(result, winner=None, scores=None, shown_first=None, status="sampled_out", comment=comment)
+    return result._replace(winner=None, scores=None, shown_first=None, status="sampled_out", comment=comment)
 
 
 def _row(

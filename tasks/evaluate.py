@@ -1,7 +1,6 @@
 """Item evaluation: every evaluator judges every answer of a chunk."""
 
 from collections.abc import Iterator
-from functools import partial
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -10,6 +9,7 @@ from evalflows.execution.chunks import Chunk, n_chunks
 from evalflows.execution.judging import Judging, Run
 from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import RunningExperiment, running_experiment
+from evalflows.execution.workers import in_turn
 from evalflows.llm import loop
 from evalflows.store.examples import in_blocks, size_of
 from evalflows.store.records import OutputRow, ScoreRow
@@ -17,6 +17,9 @@ from evalflows.store.schemas import to_rows
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+
+OVERHEAD = 2000
+"""Bytes of the objects of a run, besides its texts."""
 
 
 @task(
@@ -35,11 +38,11 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
     n_runs = chunk.stop - chunk.start
     with (
+        in_turn(is_quick=all(evaluator.is_rule for evaluator in experiment.evaluators)),
         within_provider_limits(experiment.judging_on, n_runs * len(experiment.evaluators), n_chunks(experiment.row)),
         Spool(experiment.store, chunk.experiment_id, chunk.part) as spool,
     ):
-        tally.begin(chunk, "judgements", 0)
-        count = partial(tally.add, chunk, "judgements")
+        count = tally.begin(chunk, "judgements", 0)
         judging = Judging(experiment.evaluators, experiment.judging, spool, scores, count)
         for runs in in_blocks(_runs(experiment, chunk), _size):
             loop.run(judging.judge(runs))
@@ -60,4 +63,4 @@ def _runs(experiment: RunningExperiment, chunk: Chunk) -> Iterator[Run]:
 
 def _size(run: Run) -> int:
     example, output = run
-    return size_of(example) + len(output.outputs or "") + len(output.steps or "")
+    return size_of(example) + len(output.outputs or "") + len(output.steps or "") + OVERHEAD

@@ -1,11 +1,14 @@
 """Target execution: call every target on every example, in rounds."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, fields
 from datetime import datetime
+from functools import partial
 from inspect import isawaitable
+from itertools import chain
 from typing import Any
 
 from prefect import task
@@ -16,6 +19,7 @@ from evalflows.execution.chunks import Chunk, Rounds, in_drawn_order, n_chunks
 from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import RunningExperiment, running_experiment
 from evalflows.execution.views import example_view
+from evalflows.execution.workers import in_turn
 from evalflows.llm import loop
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
@@ -46,7 +50,8 @@ def execute_rounds(rounds: Rounds) -> Rounds:
     pending = [_pending(experiment, chunk) for experiment, chunk in zip(experiments, rounds.chunks, strict=True)]
     n_pending = sum(map(len, pending))
     endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
-    with ExitStack() as open_until_answered:
+    is_quick = all(experiment.target.is_recorded for experiment in experiments)
+    with in_turn(is_quick=is_quick), ExitStack() as open_until_answered:
         limits = within_provider_limits(endpoints.values(), n_pending, n_chunks(experiments[0].row))
         open_until_answered.enter_context(limits)
         answering = [
@@ -64,12 +69,29 @@ def execute_rounds(rounds: Rounds) -> Rounds:
 def _pending(experiment: RunningExperiment, chunk: Chunk) -> list[int]:
     """Return the numbers of the chunk's examples that have no final answer."""
     stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
+    if not stored:
+        return [*range(chunk.start, chunk.stop)]
     done = {row.run_id for row in stored if is_final(row)}
     ids = experiment.examples.ids
     return [number for number in range(chunk.start, chunk.stop) if run_id(chunk, ids[number]) not in done]
 
 
 def _answer_all(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
+    """Answer the examples: in one go if all answers are recorded, else in rounds."""
+    if all(each.experiment.target.is_recorded for each in answering):
+        loop.run(answering[0].experiment.answering.run(partial(_replay, answering), [examples], is_async=False))
+    else:
+        _answer_in_rounds(answering, examples)
+
+
+async def _replay(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
+    """Look up the recorded answers to the examples."""
+    pending = Counter(chain.from_iterable(each.pending for each in answering))
+    for each in answering:
+        each.replay(examples, {identity for identity, count in pending.items() if count > 1})
+
+
+def _answer_in_rounds(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
     """Answer the examples in rounds. If a breaker is open, try one round before all others."""
     workers, is_async = answering[0].experiment.answering, any(each.is_async for each in answering)
     drawn_by = answering[0].experiment.row.run_group, answering[0].chunk.repetition
@@ -135,18 +157,48 @@ class _Answering:
         totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
         if recorder.steps:
             totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
-        row = OutputRow(
-            run_id=identity,
-            experiment_id=self.chunk.experiment_id,
-            example_id=example.example_id,
-            repetition=self.chunk.repetition,
-            started_at=started_at,
-            round_at=round_at,
-            **({"attempts": recorder.attempts} | totals | result),
-        )
+        row = OutputRow(**self._row(example, started_at, round_at, {"attempts": recorder.attempts} | totals | result))
         self.transient += row.error_kind in RETRIED_LATER
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
         tally.add(self.chunk, "answers")
+
+    def replay(self, examples: Sequence[ExampleRow], in_rounds: Set[str]) -> None:
+        """Look up the recorded answers to the pending ones of the examples.
+
+        Those `in_rounds` are answered by several targets. None is on disk before the part: a lookup is cheap to redo.
+        """
+        began, rows = now(), []
+        for example in examples:
+            if example.example_id in self.pending:
+                round_at = began if example.example_id in in_rounds else None
+                rows.append(
+                    self._row(example, began, round_at, {"attempts": 1} | self._unrecorded | self._look_up(example))
+                )
+        if rows:
+            names = dict.fromkeys(chain.from_iterable(rows))
+            self._spool.add_columns("outputs", {name: [row.get(name) for row in rows] for name in names})
+        tally.add(self.chunk, "answers", len(rows))
+
+    def _look_up(self, example: ExampleRow) -> dict[str, Any]:
+        try:
+            return _stored(self.experiment.target.call(self._arguments(example_view(example))))
+        except Exception as error:
+            return _raised(error)
+
+    def _row(
+        self, example: ExampleRow, started_at: datetime, round_at: datetime | None, result: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the columns of a run."""
+        return {
+            "run_id": run_id(self.chunk, example.example_id),
+            "experiment_id": self.chunk.experiment_id,
+            "example_id": example.example_id,
+            "repetition": self.chunk.repetition,
+            "started_at": started_at,
+            "round_at": round_at,
+            "recorded_at": now(),
+            **result,
+        }
 
     def _latency(self, recorder: Recorder, elapsed: float) -> float:
         """Return the latency of a run: of a chat target its last attempt, without the wait for the limiter."""
@@ -174,21 +226,9 @@ class _Answering:
                 if self.is_async and isawaitable(returned):
                     returned = await returned
                 charge(returned)
-        except NoRecordedAnswerError as error:
-            return _failed("no_output", str(error))
-        except StorageError:  # no fault of the item
-            raise
         except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
-            fault = fault_of(error)
-            return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
-        answer = returned if isinstance(returned, Answer) else None
-        try:
-            outputs = as_outputs(answer.outputs if answer else returned)
-            text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
-            columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
-            return columns | (_reported(answer) if answer else {})
-        except (TypeError, ValueError) as error:
-            return _failed("bad_return", f"outputs cannot be stored as JSON: {error}")
+            return _raised(error)
+        return _stored(returned)
 
     @asynccontextmanager
     async def _charged(self) -> AsyncIterator[Callable[[Any], None]]:
@@ -219,10 +259,35 @@ class _Answering:
         }
 
 
+def _stored(returned: Any) -> dict[str, Any]:
+    """Return the columns of what a target returned."""
+    answer = returned if isinstance(returned, Answer) else None
+    try:
+        outputs = as_outputs(answer.outputs if answer else returned)
+        text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
+        columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
+        return columns | (_reported(answer) if answer else {})
+    except (TypeError, ValueError) as error:
+        return _failed("bad_return", f"outputs cannot be stored as JSON: {error}")
+
+
+def _raised(error: Exception | SystemExit) -> dict[str, Any]:
+    """Return the columns of a run whose target raised. Raise a StorageError again: it is no fault of the item."""
+    if isinstance(error, StorageError):
+        raise error
+    if isinstance(error, NoRecordedAnswerError):
+        return _failed("no_output", str(error))
+    fault = fault_of(error)
+    return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
+
+
 def _reported(answer: Answer) -> dict[str, Any]:
     """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
-    columns = {field.name: getattr(answer, field.name) for field in fields(answer) if field.name != "outputs"}
+    columns = {name: getattr(answer, name) for name in _REPORTED}
     return {name: value for name, value in columns.items() if value is not None or name == "latency_s"}
+
+
+_REPORTED = tuple(field.name for field in fields(Answer) if field.name != "outputs")
 
 
 def _failed(kind: ErrorKind, error: str) -> dict[str, Any]:

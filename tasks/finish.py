@@ -19,11 +19,13 @@ from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import forget_experiment, is_running, running_experiment
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
 from evalflows.store.queries.progress import (
     application_versions,
     cached_calls,
     complete_scores,
+    may_be_complete,
     no_answers,
     no_judgements,
     spent,
@@ -32,6 +34,9 @@ from evalflows.store.queries.progress import (
 from evalflows.store.records import ExperimentRow, LimitRow, after
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import EXPERIMENT_TABLES
+
+RESULT_TABLES = EXPERIMENT_TABLES[:-1]
+"""The tables of an experiment but for its own row."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -89,10 +94,15 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
         return _problem(row)
     if not store.read("experiments", row.experiment_id):
         raise StorageError(f"{store.layout.root}: the store was removed while experiment {row.name!r} was running")
-    ended = store.steady(lambda: _ended(store, row))
+    store.append("limits", row.experiment_id, "limits", limits)
+    evaluators = _evaluators(experiment_spec(row))
+    if is_tried := may_be_complete(store, row, evaluators):  # of sealed rows, no query has to find the newest
+        store.seal(row.experiment_id, RESULT_TABLES)
+    ended = store.steady(lambda: _ended(store, row, evaluators))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)
-    store.append("limits", row.experiment_id, "limits", limits)
+    if is_tried and ended.state != "completed":
+        store.reopen(row.experiment_id, RESULT_TABLES)
     store.append("experiments", row.experiment_id, "end", [ended])
     if ended.state == "completed":
         complete_scores(store, row.experiment_id)
@@ -100,11 +110,15 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
     return None if is_stopped else _problem(ended)
 
 
-def _ended(store: Store, row: ExperimentRow) -> ExperimentRow:
+def _evaluators(spec: ExperimentSpec) -> list[str]:
+    """Return the names of what judges every run."""
+    return [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
+
+
+def _ended(store: Store, row: ExperimentRow, evaluators: Sequence[str]) -> ExperimentRow:
     """Return an experiment's last row: its state, what it lacks, and what it cost."""
-    spec = experiment_spec(row)
-    names = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
-    lacking = whats_missing(store, row, names, [evaluator.metric for evaluator in spec.summary_evaluators])
+    summaries = [evaluator.metric for evaluator in experiment_spec(row).summary_evaluators]
+    lacking = whats_missing(store, row, evaluators, summaries)
     sums, ended_at = spent(store, row.experiment_id), after(row.recorded_at)
     return replace(
         row,

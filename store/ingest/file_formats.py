@@ -192,7 +192,13 @@ def _from_parquet(file: BinaryIO, where: str) -> Numbered:
         for batch in parquet.iter_batches(columns=names):
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 number += 1
-                yield number, {name: plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
+                yield (
+                    number,
+                    {
+                        name: value if type(value) in _PLAIN else plain(value, f"{where}:{number}: {name}")
+                        for name, value in row.items()
+                    },
+                )
     except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a map with a duplicate key, for example
         raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
@@ -206,6 +212,10 @@ def _columns(schema: pa.Schema, where: str) -> list[str]:
     pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     index = {name for name in pandas.get("index_columns", ()) if isinstance(name, str) and name.startswith("__index")}
     return [name for name in schema.names if name not in index]
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types that `plain` leaves as they are."""
 
 
 def plain(value: Any, where: str) -> Any:

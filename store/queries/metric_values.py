@@ -14,6 +14,9 @@ from evalflows.store.records import ExperimentRow
 
 Values = npt.NDArray[np.float64]
 
+MANY_RUNS = 50_000
+"""Runs of an experiment from which its metrics are read one by one, since all at once would take more memory."""
+
 MEASURED = "measured"
 """The evaluator of built-in measures, in the view `run_values`."""
 
@@ -51,7 +54,10 @@ def clusters_of(store: Store, snapshot_id: str) -> list[str | None]:
 def metric_values(store: Store, experiment: ExperimentRow) -> list[MetricValues]:
     """Return every numeric metric of an experiment, by name; categorical metrics are omitted."""
     parameters = [experiment.snapshot_id, experiment.experiment_id, experiment.repetitions]
-    rows = _columns(ask_arrow(store, _BY_METRIC, parameters))
+    metrics: list[str | None] = [None]  # all at once
+    if experiment.n_examples * experiment.repetitions > MANY_RUNS:
+        metrics = [metric for (metric,) in ask(store, (_METRICS, [experiment.experiment_id]))[0]]
+    rows = (row for metric in metrics for row in _columns(ask_arrow(store, _BY_METRIC, [*parameters, metric])))
     return [_values(experiment, row) for row in rows if row["is_number"]]
 
 
@@ -110,6 +116,8 @@ def trials(
 
 _ORDER = "select example_id from examples where snapshot_id = ? order by position"
 
+_METRICS = "select distinct metric from run_values where experiment_id = ? order by metric"
+
 _BY_METRIC = """
 with places as (
     select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $1
@@ -124,7 +132,8 @@ with places as (
            count(*) as runs,
            bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as yes_no,
            min(sampling_rate) as rate
-    from run_values where experiment_id = $2 group by metric, evaluator_version, example_id
+    from run_values where experiment_id = $2 and metric = coalesce($4, metric)
+    group by metric, evaluator_version, example_id
 )
 select metric, evaluator_version, any_value(evaluator) as evaluator,
        count(mean) > 0 or sum(labelled) = 0 as is_number,

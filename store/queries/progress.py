@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from evalflows.store.merge import count_rows
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow, ScoreRow, derived_id
 
@@ -105,6 +106,16 @@ def has_all_files(store: Store, experiment: ExperimentRow) -> bool:
     """Return whether a sealed experiment has its files of outputs and scores; a damaged one may have been deleted."""
     tables = ["outputs", *(["scores"] if json.loads(experiment.evaluators) else [])]
     return all(store.is_sealed(table, experiment.experiment_id) for table in tables)
+
+
+def may_be_complete(store: Store, experiment: ExperimentRow, evaluators: Sequence[str]) -> bool:
+    """Return whether the open parts of an experiment have as many rows as if all runs were answered and judged."""
+    planned = experiment.n_examples * experiment.repetitions
+    wanted = {"outputs": planned, "scores": planned * len(evaluators)}
+    return all(
+        count_rows(store.filesystem, store.open_parts(table, experiment.experiment_id)) >= count
+        for table, count in wanted.items()
+    )
 
 
 def whats_missing(

@@ -94,7 +94,7 @@ def test_what_applies_to_no_tier_was_decided_by_none() -> None:
 @pytest.mark.parametrize("result", [FAILED, SKIPPED], ids=lambda one: one.status)
 def test_an_error_says_of_which_tier_it_is(result: EvaluationResult) -> None:
     (found,) = decided_by(tier(), [result])
-    assert found == replace(result, metric="rule", error=f"rule: {result.error}")
+    assert found == result._replace(metric="rule", error=f"rule: {result.error}")
 
 
 COST = EvaluationResult(
@@ -108,10 +108,9 @@ COST = EvaluationResult(
 
 def test_the_first_row_bears_what_all_tiers_cost_and_who_was_asked() -> None:
     usage = Usage(calls=2, calls_cached=1, tokens_in=5, tokens_out=2, cost_usd=0.5)
-    second = replace(COST, judge_model="large", usage=usage)
+    second = COST._replace(judge_model="large", usage=usage)
     first, other = with_earlier_cost([second, COST], before=COST)
-    assert first == replace(
-        COST,
+    assert first == COST._replace(
         latency_s=1.0,
         judge_model="small, large",
         usage=Usage(calls=3, calls_cached=1, tokens_in=15, tokens_out=4, cost_usd=0.75),
@@ -132,13 +131,13 @@ def test_three_tiers_add_up_one_by_one() -> None:
 def test_a_rule_before_a_judge_costs_nothing_and_is_no_model() -> None:
     rule = EvaluationResult(metric="right", status="scored", latency_s=0.125)
     (found,) = with_earlier_cost([COST], before=rule)
-    assert found == replace(COST, latency_s=0.625)
+    assert found == COST._replace(latency_s=0.625)
     (alone,) = with_earlier_cost([rule], before=rule)
     assert (alone.judge_model, alone.usage.tokens_in, alone.usage.cost_usd) == (None, None, 0.0)
 
 
 def _costing(cost_usd: float | None) -> EvaluationResult:
-    return replace(COST, usage=replace(COST.usage, cost_usd=cost_usd))
+    return COST._replace(usage=replace(COST.usage, cost_usd=cost_usd))
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 0.25), (0.25, None), (None, None)])

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.execution.chunks import MAX_CHUNK_SIZE, MAX_CHUNKS, MIN_CHUNK_SIZE, chunk_size, chunks_of
+from evalflows.execution.chunks import MAX_CHUNKS, MIN_CHUNK_SIZE, chunk_size, chunks_of
 from evalflows.store.records import ExperimentRow, now
 
 
@@ -39,11 +39,11 @@ def test_every_run_is_in_just_one_chunk(n: int, repetitions: int, size: int) -> 
     assert len({chunk.part for chunk in chunks}) == len(chunks)
 
 
-@given(n=st.integers(1, 80_000))
-def test_chunks_are_few_and_neither_tiny_nor_huge(n: int) -> None:
-    size = chunk_size(n, 1)
-    assert MIN_CHUNK_SIZE <= size <= MAX_CHUNK_SIZE
-    assert -(-n // size) <= MAX_CHUNKS
+@given(n=st.integers(1, 10_000_000), repetitions=st.integers(1, 4))
+def test_chunks_are_few_and_not_tiny(n: int, repetitions: int) -> None:
+    size = chunk_size(n, repetitions)
+    assert size >= MIN_CHUNK_SIZE
+    assert repetitions * -(-n // size) <= MAX_CHUNKS + repetitions
 
 
 def test_a_finished_experiment_has_no_chunks() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.execution.chunks import MAX_CHUNK_SIZE, MIN_CHUNK_SIZE
+from evalflows.execution.chunks import MIN_CHUNK_SIZE
 from evalflows.execution.pair_chunks import (
+    MAX_CHUNK_SIZE,
     MAX_CHUNKS,
     PairChunk,
     PairTrial,

@@ -151,3 +151,23 @@ def test_chunks_at_once_handle_each_item_once() -> None:
 
     loop.run(chunks())
     assert (sorted(slow.done), sorted(quick.done)) == (list(range(30)), list(range(500)))
+
+
+def test_plain_work_that_is_cancelled_ends_between_two_items() -> None:
+    begun: list[int] = []
+
+    async def work(item: int) -> None:
+        begun.append(item)
+        time.sleep(0.02)
+
+    async def cancelled() -> None:
+        running = asyncio.ensure_future(Workers(1).run(work, range(1000), is_async=False))
+        await asyncio.sleep(0.1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    loop.run(cancelled())
+    at_the_end = len(begun)
+    time.sleep(0.1)
+    assert len(begun) <= at_the_end + 1 < 1000

@@ -239,3 +239,20 @@ def test_rows_of_another_owner_are_refused(any_store: Store, output: Make, make:
 def test_an_unknown_table_is_refused(store: Store) -> None:
     with pytest.raises(KeyError, match="'nonsense'"):
         store.is_sealed("nonsense", OWNER)
+
+
+HASH = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_of_keys_that_are_hashes_each_is_kept_once_too(any_store: Store, output: Make, sealed: bool) -> None:
+    """Such keys are compared by half of their digits first."""
+    near = [HASH, HASH[:-1] + "0", HASH[:16] + "f" * 16, "f" * 16 + HASH[16:]]
+    any_store.append("outputs", OWNER, "a", [output(run, status="failed") for run in near[:3]])
+    any_store.append("outputs", OWNER, "b", [output(near[3], status="failed")])
+    assert [row.run_id for row in any_store.read("outputs", OWNER)] == near
+    any_store.append("outputs", OWNER, "b", [output(near[1], status="ok")])
+    if sealed:
+        any_store.seal(OWNER, ["outputs"])
+    found = {row.run_id: row.status for row in any_store.read("outputs", OWNER)}
+    assert found == dict.fromkeys(near, "failed") | {near[1]: "ok"}

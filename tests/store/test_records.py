@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.store.records import dependent_id, derived_id, new_id, now, to_json
+from evalflows.store.records import dependent_id, derived_id, from_json, new_id, now, to_json
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
@@ -187,3 +187,19 @@ def test_the_time_of_an_id_loses_no_millisecond_to_rounding() -> None:
     moments = [at + timedelta(milliseconds=n) for n in range(2000)]
     times = [dependent_id("exp", moment, "x") for moment in moments]
     assert times == sorted(set(times))
+
+
+def test_plain_objects_are_written_as_pythons_own_encoder_writes_them() -> None:
+    letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+    plain = {"z": letters, "é": None, "\U0001f600": True, "￿": -(2**63), "a": 2**63 - 1, "long": 2**70}
+    for value in (plain, {name: item for name, item in plain.items() if name != "long"}):
+        expected = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        assert to_json(value) == expected
+        assert from_json(expected) == value
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a":1} x', "nul"])
+def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        from_json(text)
+    assert from_json(" [1] ") == [1]

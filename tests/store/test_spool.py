@@ -309,3 +309,18 @@ def test_recover_waits_for_a_process_that_is_just_ending(store: Store, output: M
     assert recover(store, OWNER, 30.0) == 0, "its process has written the part itself"
     assert runs(store) == ["a"]
     ending.join()
+
+
+def test_rows_given_as_columns_are_in_the_part_with_the_others(store: Store, output: Make) -> None:
+    with Spool(store, OWNER, "p") as spool:
+        spool.add("outputs", output("a"))
+        columns = {"run_id": ["b", "c"], "experiment_id": [OWNER] * 2, "example_id": ["x", "y"], "repetition": [0, 1]}
+        moment = datetime(2026, 1, 1, tzinfo=UTC)
+        spool.add_columns("outputs", {**columns, "status": ["ok"] * 2, "attempts": [1, 1], "recorded_at": [moment] * 2})
+        assert lines() == 1
+    found = store.read("outputs", OWNER)
+    assert [(row.run_id, row.repetition, row.error) for row in found if row.run_id != "a"] == [
+        ("b", 0, None),
+        ("c", 1, None),
+    ]
+    assert len(found) == 3

@@ -17,6 +17,12 @@ Scored = dict[str, list[Any]]
 """What each example's repetitions got: a number, a bool, a label, a status."""
 
 
+@pytest.fixture(params=["all at once", "one by one"], autouse=True)
+def how_metrics_are_read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "one by one":
+        monkeypatch.setattr("evalflows.store.queries.metric_values.MANY_RUNS", 0)
+
+
 class Made:
     """An experiment whose examples are in the order e0, e1, …"""
 

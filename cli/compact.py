@@ -12,7 +12,7 @@ from evalflows.store.packing import SETTLED_S, Packed, pack
 @click.command()
 @VERBOSE
 def compact(verbose: bool) -> None:
-    """Pack the small files of finished experiments into few, so that queries over all of them are faster.
+    """Pack the small files of finished experiments into few, for faster queries.
 
     Rows stay as they are, and runs and queries may go on meanwhile. Files from the last minute are left for the next
     time. Runs do this themselves when a table has 200 small files.

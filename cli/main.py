@@ -31,7 +31,10 @@ COMMANDS = {
     "connections": ("connections:connections", "List the connections that a spec can name, or test them with --test."),
     "evaluators": ("evaluators:evaluators", "List the evaluators that have a short name, or describe evaluator NAME."),
     "migrate": ("migrate:migrate", "Migrate a store written by an older evalflows to the format of this version."),
-    "compact": ("compact:compact", "Pack the small files of finished experiments, so that queries are faster."),
+    "compact": (
+        "compact:compact",
+        "Pack the small files of finished experiments into few, for faster queries.",
+    ),
     "doctor": ("doctor:doctor", "Read every file of the store, and say what is damaged and what to do."),
     "compare": (
         "comparison:compare",

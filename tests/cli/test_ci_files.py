@@ -56,7 +56,7 @@ def test_the_files_say_what_the_exit_code_says(
     assert counts(files["--junit"]) == counted
     assert json.loads(files["--json"].read_text()) == json.loads(done.stdout)
     summary = files["--summary"].read_text()
-    assert summary.startswith(f"# of an earlier step\n## {conclusion}\n") and "| new | exact\\_match |" in summary
+    assert summary.startswith(f"# of an earlier step\n## {conclusion}\n") and "| new | exact_match |" in summary
     assert not list(tmp_path.glob("*.tmp")) and not list(tmp_path.glob(".*.tmp"))
 
 

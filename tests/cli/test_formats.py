@@ -15,6 +15,7 @@ from failing_service import connection
 from gated import drawn, fallen, gated
 
 from evalflows.cli.main import cli
+from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,7 +84,7 @@ def test_the_keys_are_those_of_the_documentation() -> None:
     }
     for part, value in parts.items():
         assert sorted(documented(part)) == sorted(value), part
-    assert sorted(experiment) == sorted(["kind", *documented("experiments[]")])
+    assert sorted(experiment) == sorted(["kind", "gates", *documented("experiments[]")])
     nested = {"win_rates", "ranking", "biases", "failures", "sentences"}
     assert {*comparison} == {"kind", *documented("comparison")} - nested
 
@@ -119,6 +120,9 @@ def test_nothing_to_list_is_an_empty_array(options: tuple[str, ...], store_root:
 
 
 def test_hints_go_to_standard_error() -> None:
+    done = asked("show", "nothing", "--format", "json")
+    assert (done.exit_code, done.stdout) == (2, "") and done.stderr.startswith("evalflows: no store at ")
+    Store()
     done = asked("show", "nothing", "--format", "json")
     assert (done.exit_code, done.stdout) == (2, "") and done.stderr.startswith("evalflows: experiment 'nothing'")
 

@@ -80,7 +80,7 @@ def test_a_document_says_that_it_was_interrupted(begun: ExperimentRow) -> None:
     (listed,) = json.loads(said("ls", "--format", "json"))
     assert (listed["kind"], listed["state"], listed["answered"]) == ("experiment", "interrupted", 3)
     shown = json.loads(said("show", begun.experiment_id, "--format", "json"))
-    assert {"kind": "experiment", **shown["experiments"][0]} == listed
+    assert {"kind": "experiment", "gates": {}, **shown["experiments"][0]} == listed
     assert shown["next"] == f"evalflows resume {begun.experiment_id}"
 
 

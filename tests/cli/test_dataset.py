@@ -129,6 +129,7 @@ def test_an_empty_store_is_no_error() -> None:
         (("diff", "nothing", "more"), "dataset 'nothing': not in the store"),
     ],
 )
+@pytest.mark.usefixtures("store")
 def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
     Path("x.csv").write_text("question\nHow?\n")
     assert message in refused(*arguments)

@@ -107,9 +107,9 @@ def test_markdown_is_a_table_with_escaped_cells() -> None:
     done = sql(query, "--format", "md")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        r"| a\|\<script\> | none | c |",
+        r"| a\|&lt;script> | none | c |",
         "|---|---|---|",
-        r"| \=1\|2\<b\> |  | \\x1b\\u202e x |",
+        r"| =1\|2&lt;b> |  | \x1b\u202e x |",
     ]
 
 

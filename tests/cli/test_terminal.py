@@ -168,6 +168,7 @@ def in_process(*arguments: str) -> Result:
         ("sql", f"select {BAD}"),
     ],
 )
+@pytest.mark.usefixtures("store")
 def test_a_bad_argument_is_repeated_escaped(arguments: tuple[str, ...]) -> None:
     done = in_process(*arguments)
     assert done.exit_code == 2 and "gate release: PASS" in done.stderr

@@ -200,6 +200,12 @@ def test_spans_without_their_parent_and_spans_in_a_circle_are_shown(tmp_path: Pa
     assert shown[-3:] == ["span lost  1.50 s", "span one  1.50 s", "  span two  1.50 s"]
 
 
+def test_an_absent_store_is_said_once() -> None:
+    done = command("ls")
+    assert (done.exit_code, done.stderr.count("\n")) == (0, 1) and done.stderr.startswith("evalflows: no store at ")
+
+
+@pytest.mark.usefixtures("store")
 def test_nothing_yet() -> None:
     assert printed("ls") == ["no traces yet: `evalflows traces add FILE` adds some"]
     assert document("ls") == []

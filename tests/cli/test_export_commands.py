@@ -9,6 +9,11 @@ from evalflows.cli.main import cli
 
 
 @pytest.fixture(autouse=True)
+def new_views_are_copies() -> None:
+    """Views are made one after the other: an export writes them in that order, which copies do not keep."""
+
+
+@pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

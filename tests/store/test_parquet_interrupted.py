@@ -233,8 +233,8 @@ def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
     store, change = changing
     plain_connect = Store.connect
 
-    def connect_then_change(self: Store) -> duckdb.DuckDBPyConnection:
-        connection = plain_connect(self)
+    def connect_then_change(self: Store, **options: Any) -> duckdb.DuckDBPyConnection:
+        connection = plain_connect(self, **options)
         monkeypatch.setattr(Store, "connect", plain_connect)
         at_listing(monkeypatch, moment, change)
         return connection

@@ -16,6 +16,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return exported.fill(tmp_path_factory.mktemp("exports") / "store")
 
 
+@pytest.fixture(autouse=True)
+def new_views_are_copies() -> None:
+    """Views are made one after the other: an export writes them in that order, which copies do not keep."""
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The URL of a PostgreSQL server. Skips where none is installed, fails where one has to be."""

@@ -15,7 +15,7 @@ def compact(verbose: bool) -> None:
     """Pack the small files of finished experiments into few, for faster queries.
 
     Rows stay as they are, and runs and queries may go on meanwhile. Files from the last minute are left for the next
-    time. Runs do this themselves when a table has 200 small files.
+    time. Runs do this themselves when a table has 100 small files.
     """
     with one_line_errors(verbose):
         echo(_summary(pack(existing_store())))

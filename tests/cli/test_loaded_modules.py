@@ -42,13 +42,14 @@ NEEDED: dict[str, set[str]] = {
     "dataset ls": STORE,
     "baseline ls": STORE,
     "labels ls": STORE,
-    "labels judges": STORE,
+    "labels judges": {*STORE, "pandas"},  # agreement is computed from the items
     "traces ls": STORE,
     "traces --help": STORE,
     "alerts ls": STORE,
     "windows --help": STORE,
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
+    "compact": STORE,
     "export preferences kept": STORE,
     "export duckdb bi.duckdb": STORE,
     "export duckdb bi.duckdb --copy --only results": STORE,

@@ -53,18 +53,24 @@ def row_groups(
     fs: Any, path: str, table: str, columns: Sequence[str], numbers: NDArray[np.int64] | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file, or only those with these numbers, one row group at a time."""
+    with storage_errors(path), fs.open(path, "rb") as file:
+        yield from row_groups_of(pq.ParquetFile(file), table, columns, numbers)
+
+
+def row_groups_of(
+    parquet: pq.ParquetFile, table: str, columns: Sequence[str], numbers: NDArray[np.int64] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the same rows of an open file."""
     schema = pa.schema([schema_of(TABLES[table].record).field(name) for name in columns])
     start = 0
-    with storage_errors(path), fs.open(path, "rb") as file:
-        parquet = pq.ParquetFile(file)
-        for group in range(parquet.num_row_groups):
-            stop = start + parquet.metadata.row_group(group).num_rows
-            within = None if numbers is None else numbers[(numbers >= start) & (numbers < stop)] - start
-            if within is None or len(within):
-                rows = parquet.read_row_group(group, columns=list(columns))
-                kept = rows if within is None or len(within) == stop - start else rows.take(within)
-                yield kept.select(columns).cast(schema)
-            start = stop
+    for group in range(parquet.num_row_groups):
+        stop = start + parquet.metadata.row_group(group).num_rows
+        within = None if numbers is None else numbers[(numbers >= start) & (numbers < stop)] - start
+        if within is None or len(within):
+            rows = parquet.read_row_group(group, columns=list(columns))
+            kept = rows if within is None or len(within) == stop - start else rows.take(within)
+            yield kept.select(columns).cast(schema)
+        start = stop
 
 
 def _have_distinct_keys(fs: Any, table: str, paths: Sequence[str]) -> bool:

@@ -87,10 +87,8 @@ def _pack_table(store: Store, table: str, at_least: int) -> Packed:
     if len(files) < at_least:
         return Packed(0, 0)
     note_packed(store.layout, store.filesystem)
-    batches = [*_batches(files)]
-    for batch in batches:
-        _pack_batch(store, table, {one.owner: one for one in batch})
-    return Packed(len(files), len(batches))
+    done = [_pack_batch(store, table, {one.owner: one for one in batch}) for batch in _batches(files)]
+    return Packed(sum(done), sum(map(bool, done)))
 
 
 def _own_files(store: Store, table: str) -> Iterator[_Own]:
@@ -121,8 +119,11 @@ def _batches(files: Sequence[_Own]) -> Iterator[list[_Own]]:
     yield batch
 
 
-def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> None:
-    """Add owners to the smallest packed file if it has room for them, else write a new one."""
+def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> int:
+    """Add owners to the smallest packed file if it has room for them, else write a new one. Return how many.
+
+    None, if one was reopened meanwhile: the next time will do.
+    """
     layout, fs = store.layout, store.filesystem
     packs = packed_states(layout, fs, table)
     for path, state in packs.items():
@@ -131,12 +132,18 @@ def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> None:
     smallest = min(sizes, key=sizes.__getitem__, default=None)
     has_room = smallest is not None and sizes[smallest] + sum(one.size for one in batch.values()) <= PACK_BYTES
     path = smallest if smallest and has_room else f"{layout.packed_folder(table)}/{secrets.token_hex(6)}.parquet"
-    _rewrite(store, table, path, batch, is_there=has_room)
+    try:
+        _rewrite(store, table, path, batch, is_there=has_room)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError) and any(not fs.exists(one.path) for one in batch.values()):
+            return 0
+        raise
     for other in packs:
         if other != path and not batch.keys().isdisjoint(owners_of(fs, other, packs[other])):
             _rewrite(store, table, other, batch, is_there=True, adds=False)
     for one in batch.values():
         _remove(store, one)
+    return len(batch)
 
 
 def _rewrite(

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.file_states import packed_states, state_of
 from evalflows.store.layout import Layout, StoredFile
-from evalflows.store.merge import row_groups
+from evalflows.store.merge import row_groups, row_groups_of
 from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import verify
@@ -85,23 +86,35 @@ def _may_have(fs: Any, path: str, state: object, owners: frozenset[str]) -> bool
 def sealed_rows(
     layout: Layout, fs: Any, path: str, table: str, owner: str, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Yield an owner's rows in a sealed file, its own or a packed one, verified, one row group at a time."""
+    """Yield an owner's rows in a sealed file, its own or a packed one, verified, one row group at a time.
+
+    Raise StorageError if they are no longer there: another process has reopened the owner meanwhile.
+    """
     verify(fs, path, state_of(layout, fs, path))
     if path == layout.sealed(table, owner):
         yield from row_groups(fs, path, table, columns)
-    else:
-        yield from packed_rows(fs, path, table, columns, {owner})
+        return
+    count = 0
+    for rows in packed_rows(fs, path, table, columns, {owner}):
+        count += rows.num_rows
+        yield rows
+    if not count:
+        raise StorageError(f"{path}: got no rows of {owner}, wanted those that it had: they were moved meanwhile")
 
 
 def packed_rows(
     fs: Any, path: str, table: str, columns: Sequence[str], owners: Collection[str], *, all_but: bool = False
 ) -> Iterator[pa.Table]:
-    """Yield the rows of owners in a packed file, or those of all others, one row group at a time."""
+    """Yield the rows of owners in a packed file, or those of all others, one row group at a time.
+
+    The file is opened once: another of the same name may take its place at any time.
+    """
     column = TABLES[table].owner
     with storage_errors(path), fs.open(path, "rb") as file:
-        names = pq.ParquetFile(file).read(columns=[column]).column(0)
-    is_of_them = pc.is_in(names, value_set=pa.array(sorted(owners), pa.string())).to_numpy()
-    yield from row_groups(fs, path, table, columns, np.flatnonzero(is_of_them != all_but))
+        parquet = pq.ParquetFile(file)
+        names = parquet.read(columns=[column]).column(0)
+        is_of_them = pc.is_in(names, value_set=pa.array(sorted(owners), pa.string())).to_numpy()
+        yield from row_groups_of(parquet, table, columns, np.flatnonzero(is_of_them != all_but))
 
 
 def write_pack(

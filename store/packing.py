@@ -36,7 +36,6 @@ PACK_BYTES = 32 << 20
 SETTLED_S = 60.0
 """Seconds for which a file must be unchanged: whoever sealed it may still remove its open parts."""
 
-
 PACKED_FROM = 100
 """Small files of a table from which runs pack them."""
 

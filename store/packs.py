@@ -5,7 +5,9 @@ that has a file of its own, sealed or open, is read from that: its packed rows a
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -44,18 +46,21 @@ def owners_of(fs: Any, path: str, state: object = None) -> frozenset[str]:
 def packed_owners(layout: Layout, fs: Any, table: str) -> dict[str, tuple[str, object]]:
     """Return the owners in a table's packed files, each with its file and the file's state. Damaged files have none."""
     found: dict[str, tuple[str, object]] = {}
-    for path, state in packed_states(layout, fs, table).items():
-        try:
-            found |= dict.fromkeys(owners_of(fs, path, state), (path, state))
-        except (OSError, pa.ArrowException):
-            continue  # replaced meanwhile, or damaged
+    for path, state, owners in _readable_packs(layout, fs, table):
+        found |= dict.fromkeys(owners, (path, state))
     return found
 
 
 def packed_file(layout: Layout, fs: Any, table: str, owner: str) -> str | None:
     """Return the packed file that has an owner's rows; None if there is none."""
-    path, _ = packed_owners(layout, fs, table).get(owner, (None, None))
-    return path
+    return next((path for path, _, owners in _readable_packs(layout, fs, table) if owner in owners), None)
+
+
+def _readable_packs(layout: Layout, fs: Any, table: str) -> Iterator[tuple[str, object, frozenset[str]]]:
+    """Yield the packed files of a table with their states and owners, without those replaced meanwhile or damaged."""
+    for path, state in packed_states(layout, fs, table).items():
+        with suppress(OSError, pa.ArrowException):
+            yield path, state, owners_of(fs, path, state)
 
 
 def files_of(fs: Any, states: Mapping[str, object], owners: Collection[str], tables: Collection[str]) -> Iterator[str]:
@@ -69,11 +74,13 @@ def files_of(fs: Any, states: Mapping[str, object], owners: Collection[str], tab
     files = [file for path in mentioned if (file := StoredFile.at(path)) and file.table in tables]
     sealed = {(file.table, file.owner) for file in files if file.is_sealed}
     yield from (file.path for file in files if file.is_sealed or (file.table, file.owner) not in sealed)
-    for path in (path for path in states if "/packed/all/" in path):
-        if (file := StoredFile.at(path)) and file.table in tables:
-            unpacked = {own.owner for own in files if own.table == file.table}
-            if _may_have(fs, path, states[path], names - unpacked):
-                yield path
+    unpacked: defaultdict[str, set[str]] = defaultdict(set)
+    for file in files:
+        unpacked[file.table].add(file.owner)
+    packs = (pack for path in states if "/packed/all/" in path and (pack := StoredFile.at(path)))
+    for pack in packs:
+        if pack.table in tables and _may_have(fs, pack.path, states[pack.path], names - unpacked[pack.table]):
+            yield pack.path
 
 
 def _may_have(fs: Any, path: str, state: object, owners: frozenset[str]) -> bool:

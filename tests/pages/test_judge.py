@@ -126,7 +126,8 @@ def test_biases_are_those_of_its_comparisons() -> None:
     assert ["letters", "by_text", "flip share", "passed"] in [cells[:4] for cells in rows]
 
 
-def test_a_comparison_is_compared_with_people_too(tmp_path: Path) -> None:
+def labelled_pairs(tmp_path: Path) -> None:
+    """Compare 24 pairs of answers in both orders, and label each: b is better in 16."""
     examples = [f"q{place:02}" for place in range(24)]
     ids = [experiment(name, {one: f"{name} {one}" for one in examples}, place=place) for place, name in enumerate("ab")]
     compared(ids, by_text, both_orders=True, name="letters")
@@ -135,6 +136,10 @@ def test_a_comparison_is_compared_with_people_too(tmp_path: Path) -> None:
         for one, winner in zip(examples, ["b"] * 16 + ["a"] * 8, strict=True)
     ]
     label(tmp_path, labels)
+
+
+def test_a_comparison_is_compared_with_people_too(tmp_path: Path) -> None:
+    labelled_pairs(tmp_path)
     text = shown_text(page("by_text"))
     assert "24 labelled of 24 judged" in text
     assert "second better" in text and "first better" in text
@@ -178,14 +183,7 @@ def test_the_list_counts_items_by_majority_as_the_page_does(owner: str, tmp_path
 
 
 def test_pairs_are_counted_once_for_both_orders(tmp_path: Path) -> None:
-    examples = [f"q{place:02}" for place in range(24)]
-    ids = [experiment(name, {one: f"{name} {one}" for one in examples}, place=place) for place, name in enumerate("ab")]
-    compared(ids, by_text, both_orders=True, name="letters")
-    rows = [
-        {"experiment": "b", "other_experiment": "a", "example_id": one, "metric": "by_text", "winner": winner}
-        for one, winner in zip(examples, ["b"] * 16 + ["a"] * 8, strict=True)
-    ]
-    label(tmp_path, rows)
+    labelled_pairs(tmp_path)
     (standing,) = judge_standings(Store())
     _, _, (subject,) = judge_record(Store(), "by_text")
     observed = current_report(Store(), subject).observed

@@ -106,7 +106,9 @@ def sealed_rows(
         count += rows.num_rows
         yield rows
     if not count:
-        raise StorageError(f"{path}: got no rows of {owner}, wanted those that it had: they were moved meanwhile")
+        raise StorageError(
+            f"{path}: got no rows of {owner}, wanted its packed rows: another process moved them, so try again"
+        )
 
 
 def packed_rows(

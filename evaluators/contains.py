@@ -50,7 +50,7 @@ def _wanted(
     reference_outputs: dict[str, Any] | None, any_of: Sequence[str], all_of: Sequence[str], key: str | None
 ) -> tuple[list[str], list[str]]:
     """Return the texts of which one, and those of which all are looked for."""
-    any_texts, all_texts = _texts(any_of), _texts(all_of)
+    any_texts, all_texts = _texts(any_of) if any_of else [], _texts(all_of) if all_of else []
     if not any_texts and not all_texts:
         several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
         all_texts = _texts(pick(reference_outputs, key if several else None))
@@ -58,6 +58,8 @@ def _wanted(
 
 
 def _texts(reference: Any) -> list[str]:
+    if isinstance(reference, str):
+        return [reference] if reference else []
     parts = reference if isinstance(reference, list | tuple) else [reference]
     return [as_text(part) for part in parts if part not in ("", None, {})]
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Any, TypeVar
 
 from evalflows.evaluators.call import Bound
@@ -11,8 +12,8 @@ Rule = TypeVar("Rule", bound=Callable[..., bool | None])
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
-START = 200
-"""Characters of a long text that are looked at first."""
+START = 70
+"""Characters of a text that are looked at first."""
 
 MAX_TEXT = 60
 MAX_TEXTS = 5
@@ -43,8 +44,8 @@ def with_comment(bound: Bound, returned: object, available: Mapping[str, Any]) -
 
 def quoted(value: Any) -> str:
     """Return a value as JSON on one line, shortened."""
-    if isinstance(value, str) and len(value) > START:
-        start = shortened(_ENCODER.encode(value[:START])[:-1])
+    if isinstance(value, str):
+        start = shortened(encode_basestring(value[:START])[:-1])
         if len(start) == MAX_TEXT and start.endswith("…"):  # the rest would be cut off anyway
             return start
     return shortened(_ENCODER.encode(value))

@@ -27,15 +27,15 @@ class EvaluationResult(NamedTuple):
     data_type: DataType | None = None
     config_id: str | None = None
     spread: float | None = None
+    comment: str | None = None
+    metadata: Json | None = None
+    prompt_hash: str | None = None
+    repeats: int | None = None
     winner: Place | Literal["tie"] | None = None  # of a pair, by the order shown
     scores: tuple[float, float] | None = None
     shown_first: Place | None = None
     order_status: OrderStatus | None = None  # of a recorded preference
     agreement: float | None = None
-    comment: str | None = None
-    metadata: Json | None = None
-    prompt_hash: str | None = None
-    repeats: int | None = None
     error: str | None = None
     error_kind: ErrorKind | None = None
     error_trace: str | None = None
@@ -68,19 +68,19 @@ Columns = Mapping[str, Sequence[Any]]
 
 def result_of_score(judgement: Judgement) -> EvaluationResult:
     """Return the result of a score."""
-    return EvaluationResult(
-        metric=judgement.metric,
-        status=judgement.status,
-        turn=judgement.turn,
-        value=judgement.value,
-        label=judgement.label,
-        data_type=judgement.data_type,
-        config_id=judgement.config_id,
-        spread=judgement.spread,
-        comment=_clean(judgement.comment),
-        metadata=_metadata(judgement),
-        prompt_hash=judgement.prompt_hash,
-        repeats=judgement.repeats,
+    return EvaluationResult(  # by position: by name takes three times as long
+        judgement.metric,
+        judgement.status,
+        judgement.turn,
+        judgement.value,
+        judgement.label,
+        judgement.data_type,
+        judgement.config_id,
+        judgement.spread,
+        _clean(judgement.comment),
+        _metadata(judgement),
+        judgement.prompt_hash,
+        judgement.repeats,
     )
 
 

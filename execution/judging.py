@@ -12,7 +12,7 @@ from typing import Any
 
 from evalflows.execution.cascade import decided_by, is_undecided, with_earlier_cost
 from evalflows.execution.evaluation_result import EvaluationResult, run_score, run_scores
-from evalflows.execution.run_evaluator import judge_with, not_sampled, unanswered
+from evalflows.execution.run_evaluator import judge_by_rule, judge_with, not_sampled, unanswered
 from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.execution.views import evaluator_inputs
 from evalflows.execution.workers import Workers
@@ -80,16 +80,29 @@ class Judging:
 
     async def _judge_by_rules(self, rules: Sequence[RunnableEvaluator], runs: list[Run]) -> None:
         """Judge each run by all rules in one go: each alone would have to be started for every run."""
-        works: defaultdict[int, list[Work]] = defaultdict(list)  # by the run's number
+        rules_of: defaultdict[int, list[tuple[RunnableEvaluator, frozenset[str]]]] = defaultdict(list)  # by number
         for rule in rules:
-            work = self._work(rule, rule, {}, None)
+            requested = rule.requested
             for number in self._pending(rule, runs):
-                works[number].append(work)
+                rules_of[number].append((rule, requested))
 
         async def judge(number: int) -> None:
-            self._count(sum([await work(runs[number]) for work in works[number]]))
+            for rule, requested in rules_of[number]:
+                self._judge_by_rule(rule, requested, runs[number])
+            self._count(len(rules_of[number]))
 
-        await self._run_all(judge, [*works], rules, is_async=False)
+        await self._run_all(judge, [*rules_of], rules, is_async=False)
+
+    def _judge_by_rule(self, rule: RunnableEvaluator, requested: frozenset[str], run: Run) -> None:
+        example, output = run
+        began = time.perf_counter()
+        if output.status != "ok":
+            results = unanswered(rule, output)
+        else:
+            available = evaluator_inputs(requested, example, output, self._of_run.get(output.run_id, ()))
+            owner, identity = output.experiment_id, output.run_id
+            results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=identity)
+        self._keep(rule, rule, output, results, time.perf_counter() - began)
 
     async def _judge_with(self, evaluator: RunnableEvaluator, runs: list[Run]) -> None:
         pending = [runs[number] for number in self._pending(evaluator, runs)]

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from evalflows.evaluators.call import Bound
+from evalflows.execution import quick_processes
 from evalflows.execution.chunks import in_running_order
 from evalflows.execution.evaluator_sample import Sample, draw
 from evalflows.execution.isolation.process import IsolatedEvaluator
 from evalflows.execution.prepared import connections_of, prepared_experiments
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
+from evalflows.execution.quick_processes import QuickProcesses
 from evalflows.execution.resolve import make_target
 from evalflows.execution.secret_blocks import key_for
 from evalflows.execution.unrecorded_calls import evaluator_may_call_unrecorded, target_may_call_unrecorded
@@ -118,6 +120,7 @@ class RunningExperiment:
     judging_on: Sequence[Endpoint]  # endpoints of the evaluators
     budget: Budget
     made_at: datetime
+    processes: QuickProcesses | None = None  # if its chunks are worked on in processes of their own
 
 
 _running: dict[str, RunningExperiment] = {}
@@ -206,6 +209,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=factory.budget,
         made_at=now(),
+        processes=quick_processes.current() if quick_processes.pays(prepared, row.n_examples) else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import groupby
+from itertools import pairwise
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -159,12 +159,14 @@ class _File:
             return pq.ParquetFile(file).read(columns=[name]).column(0)
 
     def rows(self, places: Sequence[int]) -> Iterator[ExampleRow]:
-        for group, numbered in groupby(places, key=self._group_of):
-            within = [place - int(self._starts[group]) for place in numbered]
-            yield from to_rows("examples", self._group(group).take(within))
-
-    def _group_of(self, place: int) -> int:
-        return int(np.searchsorted(self._starts, place, "right")) - 1
+        numbers = np.fromiter(places, np.int64, len(places))
+        groups = np.searchsorted(self._starts, numbers, "right") - 1
+        changes = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(numbers)]
+        for start, stop in pairwise(changes):  # one or more places in one row group
+            if start < stop:
+                group = int(groups[start])
+                within = pa.array(numbers[start:stop] - self._starts[group])
+                yield from to_rows("examples", self._group(group).take(within))
 
     def _group(self, group: int) -> pa.Table:
         with self._lock:

@@ -1,10 +1,12 @@
 """The tables: their records, keys, and Arrow schemas derived from the records."""
 
 import types
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import repeat
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
@@ -132,11 +134,24 @@ def from_columns(table: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
 
 
 def to_rows(table: str, data: pa.Table) -> list[Any]:
-    """Convert an Arrow table to records. Columns that it lacks are null."""
+    """Convert an Arrow table to records. Columns that it lacks have their defaults, which are null.
+
+    The fields are set column by column: the constructor of a frozen record takes three times as long.
+    """
     record = TABLES[table].record
-    names = [name for name in schema_of(record).names if name in data.column_names]
-    columns = [_values(data.column(name)) for name in names]
-    return [record(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+    rows: list[Any] = [object.__new__(record) for _ in range(data.num_rows)]
+    for each in fields(record):
+        is_there = each.name in data.column_names
+        values = _values(data.column(each.name)) if is_there else repeat(_default(each), len(rows))
+        deque(map(vars(record)[each.name].__set__, rows, values), maxlen=0)
+    return rows
+
+
+def _default(of: Field[Any]) -> Any:
+    """Return a field's default. Raise TypeError if it has none."""
+    if of.default is MISSING:
+        raise TypeError(f"{of.name}: got no column, wanted one")
+    return of.default
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -144,8 +159,9 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    microseconds = (value for chunk in column.chunks for value in chunk.view(pa.int64()).to_pylist())
-    return [None if value is None else _EPOCH + timedelta(microseconds=value) for value in microseconds]
+    microseconds = [value for chunk in column.chunks for value in chunk.view(pa.int64()).to_pylist()]
+    times = {value: None if value is None else _EPOCH + timedelta(microseconds=value) for value in {*microseconds}}
+    return [times[value] for value in microseconds]  # rows of a block often have the same time
 
 
 def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:

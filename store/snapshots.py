@@ -107,22 +107,37 @@ def freeze(
             identity,
             [SnapshotRow(snapshot_id=identity, n_examples=len(examples), splits=to_json(dict(splits)))],
         )
-    before, since = _current_version(store, name) if name is not None else (None, None)
-    if name is not None and before != identity:
-        recorded_at = after(since)
-        version = new_id("ver", recorded_at)
-        row = DatasetVersionRow(
-            dataset_version_id=version,
-            name=name,
-            snapshot_id=identity,
-            parent_snapshot_id=before,
-            source=source,
-            description=description,
-            metadata=None if metadata is None else to_json(dict(metadata)),
-            recorded_at=recorded_at,
-        )
-        store.publish("dataset_versions", version, [row])
+    if name is not None:
+        make_current(store, identity, name=name, source=source, description=description, metadata=metadata)
     return identity
+
+
+def make_current(
+    store: Store,
+    identity: str,
+    *,
+    name: str,
+    source: str,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Make a snapshot the current version of `name`, if it is not."""
+    before, since = _current_version(store, name)
+    if before == identity:
+        return
+    recorded_at = after(since)
+    version = new_id("ver", recorded_at)
+    row = DatasetVersionRow(
+        dataset_version_id=version,
+        name=name,
+        snapshot_id=identity,
+        parent_snapshot_id=before,
+        source=source,
+        description=description,
+        metadata=None if metadata is None else to_json(dict(metadata)),
+        recorded_at=recorded_at,
+    )
+    store.publish("dataset_versions", version, [row])
 
 
 def _tables(examples: Iterable[ExampleRow], identity: str, splits: Counter[str]) -> Iterator[pa.Table]:

@@ -28,6 +28,7 @@ from evalflows.specs.safe_text import print_note
 from evalflows.store.left_behind import create_locked, open_left_behind
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
+from evalflows.store.records import CallRow
 from evalflows.store.schemas import TABLES, from_columns, to_arrow
 
 DEFAULT_FOLDER = "data/spool"
@@ -83,6 +84,10 @@ class Spool:
             with self._lock:
                 self._write(_line(table, row))
         self._wait(sum(len(getattr(row, name) or "") for name in TABLES[table].texts))
+
+    def add_call(self, row: CallRow) -> None:
+        """Add the row of a paid call, on disk when this returns. Raise StorageError like `add`."""
+        self.add("calls", row)
 
     def add_columns(self, table: str, columns: Mapping[str, Sequence[object]]) -> None:
         """Add rows to the part as columns by name; none of them is on disk before the part.

@@ -1,21 +1,20 @@
 """Finish experiments: seal the complete ones; the others stay open to be resumed."""
 
-import atexit
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
+from evalflows.execution import quick_processes
 from evalflows.execution.interrupts import interrupts_noted
 from evalflows.execution.limiter_history import limit_rows
 from evalflows.execution.prepared import prepared_experiments
 from evalflows.execution.progress import tally
+from evalflows.execution.rare_collection import collect_rarely
 from evalflows.execution.running_experiment import forget_experiment, is_running, running_experiment
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
@@ -54,23 +53,15 @@ def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) ->
 def calls_end_with_the_flow() -> Iterator[None]:
     """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
     loop.allow()
-    _freeze_imported_objects()
+    collect_rarely()
     try:
         with interrupts_noted():
             yield
     except BaseException:
         loop.stop()
         raise
-
-
-@cache
-def _freeze_imported_objects() -> None:
-    """Exclude objects that exist before the first calls from garbage collection.
-
-    Prefect, DuckDB and others create so many that each full collection would stall every call for a third of a second.
-    """
-    gc.freeze()
-    atexit.register(gc.unfreeze)  # or DuckDB reports leaks at exit
+    finally:
+        quick_processes.end()
 
 
 def raise_failures(

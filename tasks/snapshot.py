@@ -7,6 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.gates.production import with_fixed_windows
 from evalflows.analysis.human_labels.trace_datasets import loaded_dataset
+from evalflows.execution import quick_processes
 from evalflows.execution.dataset_checks.process import begin_checks
 from evalflows.execution.dataset_checks.request import CheckRequest
 from evalflows.execution.preflight.check_spec import check_spec
@@ -39,6 +40,8 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
     check_spec(prepared, loaded.selected, store)
+    if quick_processes.pays(prepared, len(loaded.selected)):
+        quick_processes.begin()
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
     prepared_experiments.keep(prepared)

@@ -1,6 +1,5 @@
 """Check a spec against its examples before anything is written or paid."""
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -93,7 +92,7 @@ def check_pairwise(
 def _inputs(example: ExampleRow) -> dict[str, Any]:
     """Return the inputs of an example, which another program may have written to the store."""
     try:
-        inputs = json.loads(example.inputs)
+        inputs = from_json(example.inputs)
     except ValueError as error:
         raise InputError(f"example {example.example_id!r}: its inputs are not JSON: {error}") from error
     if not isinstance(inputs, dict):

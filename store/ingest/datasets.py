@@ -16,9 +16,10 @@ from evalflows.specs.user_frames import fault_text
 from evalflows.store.examples import Examples, content_line, draft
 from evalflows.store.ingest.conversations import conversation_rows
 from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
+from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, to_examples
+from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, make_current, to_examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +31,17 @@ class Loaded:
     examples: Examples
     selected: Examples
     metadata: Mapping[str, Any] | None = None  # of the version
+    key: str | None = None  # of the file that they are of
 
     def keep(self, store: Store) -> str:
         """Freeze all examples and the selected ones. Return the snapshot id of the selected ones."""
-        identity = self.examples[0].snapshot_id or freeze(
-            store, self.examples, name=self.name, source=self.source, metadata=self.metadata
-        )
+        identity = self.examples[0].snapshot_id
+        if not identity:
+            identity = freeze(store, self.examples, name=self.name, source=self.source, metadata=self.metadata)
+        elif self.key is not None and self.name is not None:
+            make_current(store, identity, name=self.name, source=self.source)
+        if self.key is not None:
+            note_snapshot(store, self.key, identity)
         if len(self.selected) == len(self.examples):
             return identity
         return freeze(store, self.selected, name=None, source=self.source)
@@ -43,10 +49,12 @@ class Loaded:
 
 def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
     """Load the examples of a dataset spec, without freezing them. Raises InputError."""
-    examples = _examples(store, spec)
+    key = None if spec.path is None else key_of(spec)
+    known = None if key is None else known_snapshot(store, key)
+    examples = load_snapshot(store, known) if known else _examples(store, spec)
     name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
-    return Loaded(name=name, source=source, examples=examples, selected=selected_examples(examples, spec))
+    return Loaded(name=name, source=source, examples=examples, selected=selected_examples(examples, spec), key=key)
 
 
 def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:

@@ -295,9 +295,9 @@ def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
 
 
 def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    import evalflows.tasks.execute
+    import evalflows.execution.answering
 
-    original = evalflows.tasks.execute.to_json
+    original = evalflows.execution.answering.to_json
 
     def broken(value: Any, **options: bool) -> str:
         if value == {"output": "Q3"}:
@@ -305,7 +305,7 @@ def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.Monke
         return original(value, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.tasks.execute, "to_json", broken)
+        patch.setattr(evalflows.execution.answering, "to_json", broken)
         with pytest.raises(MemoryError):
             evaluate(upper, ROWS, ["exact_match"], run_key="k", experiment_prefix="x")
     state, reason = one("select state, reason from experiments")

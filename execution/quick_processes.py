@@ -1,0 +1,129 @@
+"""Processes that look up recorded answers and judge them by rules, so that each core has one.
+
+Rules hold the GIL, so that threads would take turns. A process gets chunks, which are ids, and reads and writes the
+store itself. It is used if all evaluators are ours: code of the user may depend on what its process has done before.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
+
+from evalflows.execution.chunks import CHUNKS_AT_ONCE
+from evalflows.execution.isolation.messages import receive, send
+from evalflows.execution.prepared import PreparedExperiment
+
+Result = TypeVar("Result")
+
+MANY_JUDGEMENTS = 50_000
+"""Judgements from which processes pay: each takes a second to start."""
+
+
+def pays(prepared: PreparedExperiment, n_examples: int) -> bool:
+    """Whether an experiment's chunks are better worked on in processes of their own."""
+    spec, judges = prepared.spec, [judge for evaluator in prepared.evaluators for judge in evaluator.all]
+    is_quick = all(target.kind == "recorded" for target in spec.targets) and not any(
+        judge.connection or judge.bound.is_async or judge.spec.timeout_s for judge in judges
+    )
+    judgements = n_examples * spec.repetitions * len(spec.targets) * len(prepared.evaluators)
+    is_ours = all(evaluator.is_ours for evaluator in prepared.evaluators)
+    return is_quick and is_ours and judgements >= MANY_JUDGEMENTS and _cores() > 1
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Process:
+    """One process, which works on one chunk at a time."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
+        self._popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", "evalflows.execution.quick_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is for this process, which ends the others
+        )
+
+    def work(self, function: Callable[..., Result], *work: object) -> Result:
+        """Return the function's result, or raise what it raises. Raise BrokenPipeError if the process has ended."""
+        assert self._popen.stdin is not None and self._popen.stdout is not None
+        send(self._popen.stdin, (function, work))
+        if (reply := receive(self._popen.stdout)) is None:
+            raise BrokenPipeError(f"the process ended with exit code {self._popen.wait()}")
+        result, error = reply
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        self._popen.kill()
+        self._popen.wait()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            with suppress(OSError):  # what it did not read
+                pipe.close()  # type: ignore[union-attr]
+
+
+class QuickProcesses:
+    """As many processes as there are cores, and at most as many as there are chunks at once."""
+
+    def __init__(self) -> None:
+        self._all = [_Process() for _ in range(min(_cores(), CHUNKS_AT_ONCE))]
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._has_ended = False
+        for process in self._all:
+            self._idle.put(process)
+
+    def work(self, function: Callable[..., Result], *work: object) -> Result:
+        """Call the function in a process, or here if that was killed.
+
+        Raise what the function raises, and CancelledError after `end`.
+        """
+        process = self._idle.get()
+        try:
+            return process.work(function, *work)
+        except BrokenPipeError:
+            if self._has_ended:
+                raise CancelledError from None
+            return function(*work)
+        finally:
+            self._idle.put(process)
+
+    def end(self) -> None:
+        """Kill the processes. They write whole files, and what is not in one is redone."""
+        self._has_ended = True
+        for process in self._all:
+            process.end()
+
+
+_current: QuickProcesses | None = None
+_lock = threading.Lock()
+
+
+def begin() -> None:
+    """Start the processes without waiting, if this process has none."""
+    global _current
+    with _lock:
+        _current = _current or QuickProcesses()
+
+
+def current() -> QuickProcesses | None:
+    """Return the processes that were begun and have not ended."""
+    return _current
+
+
+def end() -> None:
+    """End the processes, if there are any."""
+    global _current
+    with _lock:
+        ended, _current = _current, None
+    if ended is not None:
+        ended.end()

@@ -1,0 +1,44 @@
+"""The worker side of `quick_processes.py`: a process that works on chunks until its pipe closes.
+
+The pipes are for messages, so what is printed goes to stderr, and stdin is empty.
+"""
+
+import os
+import sys
+from typing import IO, Any
+
+# What the first chunk needs, while the run's process still prepares.
+from evalflows.execution import answering, chunk_judging  # noqa: F401
+from evalflows.execution.isolation.messages import receive, send
+from evalflows.execution.rare_collection import collect_rarely
+from evalflows.specs.errors import describe
+
+
+def main() -> None:
+    with os.fdopen(os.dup(0), "rb", buffering=0) as requests, os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdout = sys.stderr
+        collect_rarely()
+        while (request := receive(requests)) is not None:
+            _send(answers, _reply_to(*request))
+
+
+def _reply_to(function: Any, work: tuple[object, ...]) -> tuple[Any, BaseException | None]:
+    try:
+        return function(*work), None
+    except BaseException as error:
+        return None, error
+
+
+def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:
+    try:
+        send(answers, reply)
+    except BrokenPipeError:  # the other process has ended
+        raise
+    except Exception:  # an error that cannot be pickled
+        send(answers, (None, RuntimeError(describe(reply[1]) if isinstance(reply[1], Exception) else str(reply[1]))))
+
+
+if __name__ == "__main__":
+    main()

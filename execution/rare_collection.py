@@ -1,0 +1,19 @@
+"""Python's search for cycles of objects, made less often: otherwise it takes much of the time of calls and rules."""
+
+import atexit
+import gc
+from functools import cache
+
+MANY_OBJECTS = 50_000
+"""New objects after which Python looks for cycles: after 700, as by default, it takes a tenth of the time of rules."""
+
+
+@cache
+def collect_rarely() -> None:
+    """Exclude objects that exist before the first calls from garbage collection, and collect less often.
+
+    Prefect, DuckDB and others create so many that each full collection would stall every call for a third of a second.
+    """
+    gc.freeze()
+    gc.set_threshold(MANY_OBJECTS, *gc.get_threshold()[1:])
+    atexit.register(gc.unfreeze)  # or DuckDB reports leaks at exit

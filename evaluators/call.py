@@ -53,10 +53,11 @@ class Bound:
 
         Return its value, or an awaitable if it is async.
         """
-        arguments = [self.defaults[name] if name in self.defaults else available[name] for name in self.positional]
-        return (function or self.function)(
-            *arguments, **{name: available[name] for name in self.named}, **self.settings
-        )
+        named = {name: available[name] for name in self.named}
+        if not self.positional:
+            return (function or self.function)(**named, **self.settings)
+        positional = [self.defaults[name] if name in self.defaults else available[name] for name in self.positional]
+        return (function or self.function)(*positional, **named, **self.settings)
 
 
 def bind(

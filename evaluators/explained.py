@@ -12,9 +12,6 @@ Rule = TypeVar("Rule", bound=Callable[..., bool | None])
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
-START = 70
-"""Characters of a text that are looked at first."""
-
 MAX_TEXT = 60
 MAX_TEXTS = 5
 """What a comment shows of what was wanted."""
@@ -44,10 +41,10 @@ def with_comment(bound: Bound, returned: object, available: Mapping[str, Any]) -
 
 def quoted(value: Any) -> str:
     """Return a value as JSON on one line, shortened."""
-    if isinstance(value, str):
-        start = shortened(encode_basestring(value[:START])[:-1])
-        if len(start) == MAX_TEXT and start.endswith("…"):  # the rest would be cut off anyway
-            return start
+    if isinstance(value, str) and len(value) >= MAX_TEXT:
+        start = encode_basestring(value[:MAX_TEXT])
+        if start.isascii() and "  " not in start:  # as it is: the rest would be cut off anyway
+            return f"{start[: MAX_TEXT - 1]}…"
     return shortened(_ENCODER.encode(value))
 
 

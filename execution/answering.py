@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from inspect import isawaitable
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from evalflows.evaluators.subject import ExampleView
@@ -22,7 +23,7 @@ from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.specs.errors import NOT_ATTEMPTED, RETRIED_LATER, UNREACHABLE, CallError, ErrorKind, StorageError
 from evalflows.store.examples import in_blocks, size_of
-from evalflows.store.records import ExampleRow, OutputRow, derived_id, now, to_json
+from evalflows.store.records import ExampleRow, OutputRow, derived_id, from_json, now, to_json
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of, seed_of
 
@@ -163,7 +164,7 @@ class _Answering:
 
     def _look_up(self, example: ExampleRow) -> dict[str, Any]:
         try:
-            return _stored(self.experiment.target.call(self._arguments(example_view(example))))
+            return _stored(self.experiment.target.call(_Asked(example, self.chunk.repetition)))
         except Exception as error:
             return _raised(error)
 
@@ -241,6 +242,24 @@ class _Answering:
         }
 
 
+class _Asked(dict[str, Any]):
+    """The arguments of a recorded target, each made when it asks for it: a look-up needs one or two."""
+
+    def __init__(self, example: ExampleRow, repetition: int) -> None:
+        super().__init__(example_id=example.example_id, repetition=repetition)
+        self._example = example
+
+    def __missing__(self, name: str) -> Any:
+        return _PARTS[name](self._example)
+
+
+_PARTS: Mapping[str, Callable[[ExampleRow], Any]] = {
+    "inputs": lambda example: from_json(example.inputs),
+    "metadata": lambda example: from_json(example.metadata) or {},
+    "example": example_view,
+}
+
+
 def _stored(returned: Any) -> dict[str, Any]:
     """Return the columns of what a target returned."""
     answer = returned if isinstance(returned, Answer) else None
@@ -265,11 +284,12 @@ def _raised(error: Exception | SystemExit) -> dict[str, Any]:
 
 def _reported(answer: Answer) -> dict[str, Any]:
     """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
-    columns = {name: getattr(answer, name) for name in _REPORTED}
-    return {name: value for name, value in columns.items() if value is not None or name == "latency_s"}
+    columns = zip(_REPORTED, _read_reported(answer), strict=True)
+    return {name: value for name, value in columns if value is not None or name == "latency_s"}
 
 
 _REPORTED = tuple(field.name for field in fields(Answer) if field.name != "outputs")
+_read_reported = attrgetter(*_REPORTED)
 
 
 def _failed(kind: ErrorKind, error: str) -> dict[str, Any]:

@@ -122,9 +122,10 @@ def _with_cost(
 ) -> list[EvaluationResult]:
     """Add the cost of a judgement to its first result only, so that sums are right."""
     is_unknown = evaluator.may_have_called and not recorder.has_calls
-    judge_model = ", ".join(recorder.models) or None if recorder.answered else None
-    attempts = recorder.attempts if recorder.answered else 1
     usage = UNRECORDED if is_unknown else recorder.totals()
+    judge_model, attempts = None, 1
+    if recorder.answered:
+        judge_model, attempts = ", ".join(recorder.models) or None, recorder.attempts
     costed = []
     for outcome in outcomes:
         tried = attempts if outcome.attempts is None else outcome.attempts

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from evalflows.execution.chunks import CHUNKS_AT_ONCE
 from evalflows.execution.isolation.messages import receive, send
@@ -23,6 +23,10 @@ Result = TypeVar("Result")
 
 MANY_JUDGEMENTS = 50_000
 """Judgements from which processes pay: each takes a second to start."""
+
+
+LITTLE_MEMORY = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""Settings of glibc for the processes, which have one busy thread each: otherwise it keeps more of what was freed."""
 
 
 def pays(prepared: PreparedExperiment, n_examples: int) -> bool:
@@ -49,20 +53,18 @@ class _Process:
             [sys.executable, "-P", "-m", "evalflows.execution.quick_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": path} | LITTLE_MEMORY,
             start_new_session=True,  # Ctrl-C is for this process, which ends the others
         )
 
-    def work(self, function: Callable[..., Result], *work: object) -> Result:
-        """Return the function's result, or raise what it raises. Raise BrokenPipeError if the process has ended."""
+    def ask(self, function: Callable[..., Any], *work: object) -> tuple[Any, BaseException | None] | None:
+        """Return the function's result, or what it raises; None if the process has ended."""
         assert self._popen.stdin is not None and self._popen.stdout is not None
-        send(self._popen.stdin, (function, work))
-        if (reply := receive(self._popen.stdout)) is None:
-            raise BrokenPipeError(f"the process ended with exit code {self._popen.wait()}")
-        result, error = reply
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
+        try:
+            send(self._popen.stdin, (function, work))
+            return cast("tuple[Any, BaseException | None] | None", receive(self._popen.stdout))
+        except (BrokenPipeError, ValueError):  # ValueError: the pipes are closed
+            return None
 
     def end(self) -> None:
         self._popen.kill()
@@ -89,13 +91,17 @@ class QuickProcesses:
         """
         process = self._idle.get()
         try:
-            return process.work(function, *work)
-        except BrokenPipeError:
-            if self._has_ended:
-                raise CancelledError from None
-            return function(*work)
+            reply = process.ask(function, *work)
         finally:
             self._idle.put(process)
+        if reply is None:
+            if self._has_ended:
+                raise CancelledError
+            return function(*work)
+        result, error = reply
+        if error is not None:
+            raise error
+        return cast("Result", result)
 
     def end(self) -> None:
         """Kill the processes. They write whole files, and what is not in one is redone."""

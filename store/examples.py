@@ -20,12 +20,16 @@ from evalflows.store.schemas import to_rows
 from evalflows.store.spilled_lines import SpilledLines
 
 Item = TypeVar("Item")
+Value = TypeVar("Value")
 
 BLOCK_BYTES = 8 << 20
 """Bytes of texts that are handled at a time."""
 
 CACHED_BYTES = 4 * BLOCK_BYTES
 """Bytes of a snapshot that stay in memory, at least one row group."""
+
+READ_AHEAD = 10_000
+"""Values of a column that are made at a time."""
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -73,16 +77,18 @@ class Examples(Sequence[ExampleRow]):
         self._places: Sequence[int] = range(len(ids)) if places is None else places
 
     @cached_property
-    def ids(self) -> list[str]:
+    def ids(self) -> Sequence[str]:
         """The examples' ids, in order, without reading their texts."""
-        if isinstance(self._places, range) and self._places == range(len(self._ids)):
-            return [*self._ids] if not isinstance(self._ids, list) else self._ids
-        return [self._ids[place] for place in self._places]
+        return self._ids if self._is_whole else [self._ids[place] for place in self._places]
 
     @cached_property
-    def clusters(self) -> list[str | None]:
+    def clusters(self) -> Sequence[str | None]:
         """The examples' clusters, in order, without reading their texts."""
-        return [self._clusters[place] for place in self._places]
+        return self._clusters if self._is_whole else [self._clusters[place] for place in self._places]
+
+    @property
+    def _is_whole(self) -> bool:
+        return isinstance(self._places, range) and self._places == range(len(self._ids))
 
     def select(self, numbers: Iterable[int]) -> "Examples":
         """Return the examples with these numbers, in this order, without reading them."""
@@ -134,12 +140,34 @@ def draft(examples: Iterable[ExampleRow]) -> Examples:
 def stored(fs: Any, path: str) -> Examples:
     """Return the examples of a snapshot's file, in their original order."""
     file = _File(fs, path)
-    ids, clusters = (file.column(name).to_pylist() for name in ("example_id", "cluster"))
+    ids, clusters = _Column[str](file.column("example_id")), _Column[str | None](file.column("cluster"))
     positions = np.from_dlpack(file.column("position").combine_chunks())
     if (positions[1:] > positions[:-1]).all():
         return Examples(file.rows, ids, clusters)
     order = np.argsort(positions, kind="stable").tolist()  # another program wrote them
     return Examples(file.rows, ids, clusters, order)
+
+
+class _Column(Sequence[Value]):
+    """A column of a file as a sequence: as a list, a million ids would take a hundred megabytes."""
+
+    def __init__(self, values: pa.ChunkedArray) -> None:
+        self._values = values.combine_chunks()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[Value]:
+        for start in range(0, len(self), READ_AHEAD):
+            yield from self._values.slice(start, READ_AHEAD).to_pylist()
+
+    @overload
+    def __getitem__(self, number: int) -> Value: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Value]: ...
+    def __getitem__(self, number: int | slice) -> Value | list[Value]:
+        found = self._values[number]
+        return found.to_pylist() if isinstance(number, slice) else found.as_py()  # type: ignore[no-any-return]
 
 
 class _File:

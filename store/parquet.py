@@ -95,8 +95,8 @@ class Store:
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> list[Any]:
         """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
 
-        Rows sealed before the owner was reopened belong to every part. Without `texts`, columns of long texts may be
-        null. Raise StorageError for a damaged file.
+        Rows sealed before it was reopened belong to every part. Without `texts`, columns of long texts may be null.
+        Raise StorageError for a damaged file.
         """
         return [*self.rows(table, owner, parts, texts=texts)]
 
@@ -167,7 +167,7 @@ class Store:
                     raise
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection to this process's shared database, with the catalog's views once they were used."""
+        """Return a connection to this process's database, with the catalog's views once they were used."""
         packed = is_packed(self.layout, self._fs)
         return shared.cursor(self.layout, self._damages, packed, partial(self.connect, with_packed=packed))
 
@@ -253,8 +253,9 @@ class Store:
             token = self._steady.set(before)
             try:
                 result = read()
-            except duckdb.Error:
-                if self._states() == before and not self.mend(since=version):
+            except duckdb.Error as error:
+                had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
+                if not had_little and self._states() == before and not self.mend(since=version):
                     raise
             else:
                 if unchanged(before, self._states()):

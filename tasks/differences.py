@@ -8,6 +8,7 @@ from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
+from evalflows.store.source import shared
 from evalflows.tasks.progress import enter_stage
 
 
@@ -20,7 +21,8 @@ def compute_differences(rows: list[ExperimentRow]) -> str:
     enter_stage("computing differences")
     store, group = Store(), rows[0].run_group
     reader, spec = MetricReader(store), experiment_spec(rows[0])
-    for row in rows:
-        store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
-    store.publish("verdicts", group, list(verdicts_on(reader, rows, spec)))
+    with shared.little_memory():
+        for row in rows:
+            store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
+        store.publish("verdicts", group, list(verdicts_on(reader, rows, spec)))
     return group

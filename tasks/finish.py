@@ -33,6 +33,7 @@ from evalflows.store.queries.progress import (
 from evalflows.store.records import ExperimentRow, LimitRow, after
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.source import shared
 
 RESULT_TABLES = EXPERIMENT_TABLES[:-1]
 """The tables of an experiment but for its own row."""
@@ -89,7 +90,8 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
     evaluators = _evaluators(experiment_spec(row))
     if is_tried := may_be_complete(store, row, evaluators):  # of sealed rows, no query has to find the newest
         store.seal(row.experiment_id, RESULT_TABLES)
-    ended = store.steady(lambda: _ended(store, row, evaluators))
+    with shared.little_memory():
+        ended = store.steady(lambda: _ended(store, row, evaluators))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)
     if is_tried and ended.state != "completed":

@@ -1,17 +1,14 @@
 """The rows that rules give to recorded answers: the same as in the version that made a row for each score."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mixed_rules import CONFIGS, EVALUATORS, EXAMPLES, METRICS
-from user_places import without_places
+from rule_rows import comparable, stored
 
 from evalflows.execution.chunks import waves_of
 from evalflows.specs import ExperimentSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds
@@ -20,8 +17,6 @@ from evalflows.tasks.start import start_experiments
 
 KEPT = Path(__file__).parent / "rule_rows.json"
 """The rows as version 0.1 made them, with what differs between runs left out."""
-
-OF_THE_RUN = ("score_id", "subject_id", "experiment_id", "run_id", "recorded_at", "started_at", "round_at", "latency_s")
 
 
 def judge(*more: Any, repetitions: int = 2) -> ExperimentRow:
@@ -45,20 +40,6 @@ def judge(*more: Any, repetitions: int = 2) -> ExperimentRow:
             for chunk in rounds.chunks:
                 evaluate_chunk.fn(chunk)
     return experiments[0]
-
-
-def comparable(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return rows without what differs between runs, in a fixed order."""
-    kept = [{k: v for k, v in asdict(row).items() if k not in OF_THE_RUN and v is not None} for row in rows]
-    for row in kept:
-        row["evaluator_version"] = "" if "evaluator_version" in row else None
-        row["error_trace"] = "error_trace" in row
-        row["error"] = without_places(row["error"]) if "error" in row else None
-    return sorted(kept, key=lambda row: json.dumps(row, sort_keys=True))
-
-
-def stored(experiment: ExperimentRow) -> dict[str, list[Any]]:
-    return {table: Store().read(table, experiment.experiment_id) for table in ("outputs", "scores")}
 
 
 def test_the_rows_are_those_that_were_made_one_by_one() -> None:

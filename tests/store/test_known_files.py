@@ -1,0 +1,95 @@
+"""A file that was frozen before is not read again, and one that changed is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError
+from evalflows.store import known_files
+from evalflows.store.ingest import datasets
+from evalflows.store.ingest.datasets import load_dataset
+from evalflows.store.known_files import key_of, known_snapshot
+from evalflows.store.parquet import Store
+from evalflows.store.snapshots import current_snapshot
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / "q.jsonl", "one", "two")
+
+
+def write(path: Path, *questions: str) -> Path:
+    path.write_text("".join(json.dumps({"inputs": {"q": text}}) + "\n" for text in questions))
+    return path
+
+
+def keep(store: Store, path: Path, **fields: object) -> str:
+    return load_dataset(store, DatasetSpec.model_validate({"path": str(path), **fields})).keep(store)
+
+
+def read_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of files that are read from now on."""
+    read, original = list[str](), datasets.read_rows
+    monkeypatch.setattr(datasets, "read_rows", lambda path: read.append(Path(path).name) or original(path))
+    return read
+
+
+def test_an_unchanged_file_is_read_once(store: Store, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = read_again(monkeypatch)
+    first = keep(store, file)
+    again = load_dataset(store, DatasetSpec(path=str(file)))
+    assert (again.keep(store), read) == (first, ["q.jsonl"])
+    assert [example.inputs for example in again.examples] == ['{"q":"one"}', '{"q":"two"}']
+    sample = load_dataset(store, DatasetSpec(path=str(file), sample=1)).keep(store)
+    assert sample != first and read == ["q.jsonl"]
+
+
+def test_another_content_or_another_way_to_read_it_is_read(
+    store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, first = read_again(monkeypatch), keep(store, file)
+    mapped = keep(store, file, columns={"inputs": {"question": "inputs"}})
+    changed = keep(store, write(file, "one", "2"))
+    assert len({first, mapped, changed}) == 3 and len(read) == 3
+
+
+def test_going_back_makes_the_earlier_snapshot_current(store: Store, file: Path) -> None:
+    first = keep(store, file)
+    second = keep(store, write(file, "other"))
+    assert current_snapshot(store, "q") == second
+    assert keep(store, write(file, "one", "two")) == current_snapshot(store, "q") == first
+
+
+def test_the_same_content_under_another_name_is_another_dataset(store: Store, file: Path, tmp_path: Path) -> None:
+    first = keep(store, file)
+    assert keep(store, write(tmp_path / "other.jsonl", "one", "two")) == current_snapshot(store, "other") == first
+
+
+@pytest.mark.parametrize("note", [b"", b"snap-unknown", b"\xff", b"snap-" + b"0" * 24])
+def test_a_note_that_is_damaged_or_names_no_snapshot_does_not_count(store: Store, file: Path, note: bytes) -> None:
+    first = keep(store, file)
+    key = key_of(DatasetSpec(path=str(file))) or ""
+    Path(known_files._path(store, key)).write_bytes(note)
+    assert known_snapshot(store, key) is None
+    assert keep(store, file) == first == known_snapshot(store, key)
+
+
+def test_other_code_that_reads_files_reads_them_again(
+    store: Store, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keep(store, file)
+    changed = tmp_path / "reader.py"
+    changed.write_text("# another version")
+
+    class Module:
+        __file__ = str(changed)
+
+    monkeypatch.setattr(known_files, "READ_BY", (*known_files.READ_BY[1:], Module))
+    assert known_snapshot(store, key_of(DatasetSpec(path=str(file))) or "") is None
+
+
+def test_a_missing_file_is_an_error_as_before(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        keep(store, tmp_path / "none.jsonl")

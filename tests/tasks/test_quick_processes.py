@@ -1,0 +1,99 @@
+"""Recorded answers that are judged by our rules in processes: the same rows, and what becomes of a killed process."""
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+
+import pytest
+from rule_rows import comparable, stored
+
+from evalflows.execution import quick_processes
+from evalflows.execution.chunks import waves_of
+from evalflows.execution.quick_processes import QuickProcesses
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import StorageError
+from evalflows.store.records import ExperimentRow
+from evalflows.tasks.evaluate import evaluate_chunk
+from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start import start_experiments
+
+ROWS = [
+    {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
+    for number in range(40)
+]
+
+
+@pytest.fixture(autouse=True)
+def none_left() -> Iterator[None]:
+    yield
+    quick_processes.end()
+
+
+def judge(name: str, *more: str) -> ExperimentRow:
+    spec = ExperimentSpec.model_validate(
+        {
+            "name": name,
+            "dataset": {"rows": ROWS},
+            "targets": [
+                {"kind": "recorded", "column": "said"},
+                {"kind": "recorded", "column": "reference_outputs", "name": "b"},
+            ],
+            "evaluators": ["exact_match", "contains", *more],
+            "repetitions": 2,
+            "chunk_size": 15,
+        }
+    )
+    experiments = start_experiments.fn(check_and_freeze(spec))
+    for wave in waves_of(spec, experiments):
+        for rounds in wave:
+            execute_rounds.fn(rounds)
+            for chunk in rounds.chunks:
+                evaluate_chunk.fn(chunk)
+    return experiments[0]
+
+
+def a_rule(outputs: dict[str, str]) -> bool:
+    return True
+
+
+def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = stored(judge("here"))
+    assert quick_processes.current() is None
+    monkeypatch.setattr(quick_processes, "MANY_JUDGEMENTS", 1)
+    monkeypatch.setattr(quick_processes, "_cores", lambda: 2)
+    there = stored(judge("there"))
+    assert quick_processes.current() is not None
+    assert len(here["scores"]) == 160
+    for table in ("outputs", "scores"):
+        assert comparable(there[table]) == comparable(here[table])
+
+
+def test_code_of_the_user_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick_processes, "MANY_JUDGEMENTS", 1)
+    monkeypatch.setattr(quick_processes, "_cores", lambda: 2)
+    assert len(stored(judge("mine", f"{__name__}:a_rule"))["scores"]) == 240
+    assert quick_processes.current() is None
+
+
+def full() -> None:
+    raise StorageError("no space left")
+
+
+def test_an_error_is_raised_here() -> None:
+    quick_processes.begin()
+    processes = quick_processes.current()
+    assert processes is not None and processes.work(os.getpid) != os.getpid()
+    with pytest.raises(StorageError, match="no space left"):
+        processes.work(full)
+
+
+def test_the_work_of_a_killed_process_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick_processes, "_cores", lambda: 1)
+    processes = QuickProcesses()
+    os.kill(processes.work(os.getpid), signal.SIGKILL)
+    assert processes.work(os.getpid) == os.getpid()
+    processes.end()
+    with pytest.raises(CancelledError):
+        processes.work(os.getpid)

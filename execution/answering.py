@@ -124,9 +124,11 @@ class _Answering:
         return self.experiment.target.is_async
 
     async def answer(self, example: ExampleRow, round_at: datetime | None, *, on_thread: bool) -> None:
+        self._spool.check()
         identity = run_id(self.chunk, example.example_id)
         recorder = Recorder(
             keep=self._spool.add_call,
+            check=self._spool.check,
             experiment_id=self.chunk.experiment_id,
             subject_id=identity,
             budget=self.experiment.budget,

@@ -181,6 +181,7 @@ class Judging:
     async def _judged(
         self, evaluator: RunnableEvaluator, requested: frozenset[str], example: ExampleRow, output: OutputRow
     ) -> list[EvaluationResult]:
+        self._spool.check()
         available = evaluator_inputs(requested, example, output, self._of_run.get(output.run_id, ()))
         owner, run = output.experiment_id, output.run_id
         return await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=run)

@@ -154,6 +154,8 @@ class Caller:
         slot = await limiter.acquire(tokens)
         started, outcome, rate_limit, used = time.perf_counter(), outcome_of(None), None, Tokens()
         try:
+            if recorder := current():
+                recorder.check_can_keep()
             response = await self.endpoint.client.post(PATHS[row.kind], request)
             latency = time.perf_counter() - started
             rate_limit, used = read_rate_limit(response.headers), tokens_of(response.body)

@@ -24,6 +24,7 @@ class Recorder:
     """Records the calls of one item: of one answer of a target, or of one judgement of an evaluator."""
 
     keep: Callable[[CallRow], None]  # writes a row to disk
+    check: Callable[[], None] | None = None  # raises StorageError if rows cannot be written: before each call
     experiment_id: str | None = None
     subject_id: str | None = None
     evaluator: str | None = None
@@ -39,6 +40,11 @@ class Recorder:
             _made[row.experiment_id] += 1
             _costs[row.experiment_id] += row.cost_usd or 0.0
             _unpriced[row.experiment_id] += row.cost_usd is None
+
+    def check_can_keep(self) -> None:
+        """Raise StorageError if the row of a call that is made now could not be written."""
+        if self.check is not None:
+            self.check()
 
     @property
     def has_calls(self) -> bool:

@@ -44,6 +44,10 @@ IN_MEMORY = 8 << 20
 """Characters of long texts that may wait for the part."""
 
 
+_failures: dict[Path, StorageError] = {}
+"""Why rows could not be written, by folder, until something is started or resumed."""
+
+
 def spool_folder(store: Store) -> Path:
     """Return EVALFLOWS_SPOOL, else a folder in the store, for resuming from any folder; else data/spool."""
     beside = f"{store.layout.root}/spool" if store.layout.is_local else DEFAULT_FOLDER
@@ -65,10 +69,20 @@ class Spool:
         self._store, self._owner, self._part = store, owner, part
         self._rows: defaultdict[str, list[object]] = defaultdict(list)
         self._columns: defaultdict[str, list[pa.Table]] = defaultdict(list)
-        self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
+        self._folder = spool_folder(store)
+        self._path = self._folder / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._lock = threading.Lock()
-        self._broken: StorageError | None = None
         self._waiting = 0  # characters of long texts in the rows
+
+    @property
+    def _broken(self) -> StorageError | None:
+        """Why a row could not be written: by this or, since the disk is the same, another spool of this process."""
+        return _failures.get(self._folder)
+
+    def check(self) -> None:
+        """Raise StorageError if an earlier row could not be written: what is paid now could not be kept."""
+        if self._broken is not None:
+            raise self._broken
 
     def add(self, table: str, row: object, *, flush: bool = True) -> None:
         """Add a row to the part; with `flush`, it is on disk when this returns.
@@ -78,8 +92,7 @@ class Spool:
         if self._broken is None or table == "calls":
             # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
             self._rows[table].append(row)
-        if self._broken is not None:
-            raise self._broken
+        self.check()
         if flush:
             with self._lock:
                 self._write(_line(table, row))
@@ -94,8 +107,7 @@ class Spool:
 
         Raise StorageError if an earlier row could not be written.
         """
-        if self._broken is not None:
-            raise self._broken
+        self.check()
         rows = from_columns(table, columns)
         self._columns[table].append(rows)
         self._wait(sum(rows.column(name).nbytes for name in TABLES[table].texts))
@@ -142,7 +154,7 @@ class Spool:
             try:
                 self._store.append(table, self._owner, self._part, part)
             except StorageError as error:
-                self._broken = self._broken or error
+                _failures.setdefault(self._folder, error)
                 raise
             del rows[:n_rows], columns[:n_columns]
         self._file.truncate(0)
@@ -156,7 +168,7 @@ class Spool:
                 while rest:
                     rest = rest[self._file.write(rest) :]
         except StorageError as error:
-            self._broken = error
+            _failures[self._folder] = error
             with suppress(OSError):
                 self._file.truncate(start)
             raise
@@ -176,6 +188,7 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
 
     Lines that are torn, altered or unknown are set aside in `<part>.damaged` beside the spool, and that is printed.
     """
+    _failures.pop(spool_folder(store), None)
     recovered, deadline = 0, time.monotonic() + wait_s
     for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
         if (file := open_left_behind(path, deadline)) is None:

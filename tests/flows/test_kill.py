@@ -9,15 +9,20 @@ import pytest
 from endpoint import Endpoint, serving
 from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, rows_of, start, when_called, write_spec
 from progress_lines import without_progress
+from trials import KILLS
 
 from evalflows.store import connect
 
+MANY = 2000
+"""Items of the run that is killed many times."""
+
 
 @pytest.mark.slow
-def test_killed_at_three_moments_and_resumed(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    moments = sorted(random.Random(7).sample(range(20, ITEMS * PER_ITEM - 20), 3))
-    with serving(Endpoint(latency_s=0.03)) as endpoint:
-        spec = write_spec(tmp_path, endpoint.base_url)
+def test_killed_at_many_moments_and_resumed(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    total = MANY * PER_ITEM
+    moments = sorted(random.Random(7).sample(range(20, total - 20), KILLS))
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        spec = write_spec(tmp_path, endpoint.base_url, MANY)
         process = start(tmp_path, prefect_environment, tmp_path / "killed", "run", str(spec))
         for moment in moments:
             when_called(process, endpoint, moment)
@@ -31,11 +36,11 @@ def test_killed_at_three_moments_and_resumed(tmp_path: Path, prefect_environment
 
     killed, unbroken = rows_of(tmp_path / "killed"), rows_of(tmp_path / "unbroken")
     assert killed == unbroken
-    assert len(killed) == ITEMS * 2  # a row for each example and metric
-    assert len({(row[0], row[2]) for row in killed}) == ITEMS * 2
-    print(f"killed at calls {moments}: the endpoint saw {seen} calls for {ITEMS * PER_ITEM}, {repeated} of them again")
-    assert repeated <= 3 * IN_FLIGHT
-    assert seen - repeated == ITEMS * PER_ITEM
+    assert len(killed) == MANY * 2  # a row for each example and metric
+    assert len({(row[0], row[2]) for row in killed}) == MANY * 2
+    print(f"killed at calls {moments}: the endpoint saw {seen} calls for {total}, {repeated} of them again")
+    assert repeated <= KILLS * IN_FLIGHT
+    assert seen - repeated == total
     with connect(tmp_path / "killed") as catalog:
         assert catalog.execute(
             "select count(*), count(distinct state), any_value(state) from experiments"

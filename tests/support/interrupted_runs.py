@@ -20,10 +20,10 @@ from item_scores order by all
 """
 
 
-def write_spec(folder: Path, base_url: str) -> Path:
+def write_spec(folder: Path, base_url: str, items: int = ITEMS) -> Path:
     rows = [
         {"id": f"q{i}", "inputs": {"question": f"What is {i} + {i}?"}, "reference_outputs": {"answer": str(2 * i)}}
-        for i in range(ITEMS)
+        for i in range(items)
     ]
     (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     spec = {
@@ -32,7 +32,7 @@ def write_spec(folder: Path, base_url: str) -> Path:
         "targets": [{"kind": "chat", "connection": "mock", "user": "{question}"}],
         "evaluators": [{"use": "judges:says_correct", "connection": "mock"}, "contains"],
         "connections": {"mock": {"kind": "endpoint", "base_url": base_url, "model": "m", "max_in_flight": IN_FLIGHT}},
-        "chunk_size": 25,
+        "chunk_size": items // 8,
     }
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(spec))

@@ -1,0 +1,8 @@
+"""How long the trials of faults take. EVALFLOWS_LONG_TRIALS=1 makes them as long as those that docs/store.md states."""
+
+import os
+
+IS_LONG = bool(os.environ.get("EVALFLOWS_LONG_TRIALS"))
+KILLS = 30 if IS_LONG else 5
+READING_S = 60.0 if IS_LONG else 8.0
+REPEATS = 20 if IS_LONG else 2

@@ -167,6 +167,7 @@ class _Finder:
         )
         checks = "select check_id from source.checks where subject_kind = 'snapshot' and subject_id in (from wanted)"
         self._add("checks", checks, sorted(found.snapshots))
+        self._add_reasons()
         found.owners |= found.experiments
 
     def _add_runs(self, examples: Sequence[Key], planned: set[str]) -> None:
@@ -197,6 +198,20 @@ class _Finder:
         comparisons = {identity for (identity,) in self._ask(f"select distinct comparison_id {query}", self._runs)}
         self.found.leases |= {identity: identity for identity in comparisons}
         self.found.owners |= comparisons
+
+    def _add_reasons(self) -> None:
+        """Add the experiments and comparisons that are incomplete for a reason that quotes an error."""
+        for table, owner, sources in (
+            ("experiments", "experiment_id", {"outputs": "run_id", "scores": "score_id"}),
+            ("comparison_sets", "comparison_id", {"comparisons": "judgement_id"}),
+        ):
+            for source, key in sources.items():
+                self._add(
+                    table,
+                    f"""select distinct whole.{owner} from source.{table} whole join source.{source} one using ({owner})
+                        where one.{key} in (from wanted) and one.error <> '' and contains(whole.reason, one.error)""",
+                    [identity for (identity,) in self.found.keys.get(source, ())],
+                )
 
     def _add_calls(self) -> None:
         """Add the calls for the runs, the pairs and whole experiments, and others with the same requests."""

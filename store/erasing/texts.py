@@ -114,6 +114,8 @@ OF_SUBJECTS: Mapping[str, Mapping[str, Rule]] = {
         "reusable": _not_reusable,
     },
     "labels": {"comment": _text, "metadata": _strings},
+    "experiments": {"reason": _text},  # if it quotes an error
+    "comparison_sets": {"reason": _text},
     "checks": {"observed": _strings, "message": _text},
     "observations": {
         "status_message": _text,

@@ -27,8 +27,10 @@ def test_without_yes_it_only_says_what_it_would_erase(store: Store, store_root: 
     assert [line.split() for line in out.splitlines()[1:-1]] == [
         ["calls", "7"],
         ["checks", "1"],
+        ["comparison_sets", "1"],
         ["comparisons", "1"],
         ["examples", "1"],
+        ["experiments", "1"],
         ["labels", "2"],
         ["outputs", "2"],
         ["scores", "2"],

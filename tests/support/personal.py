@@ -88,6 +88,7 @@ def fill_experiment(store: Store, experiment: str, snapshot: str, place: int, *,
     store.publish("labels", f"labels-{experiment}", labels)
     row = {"n_examples": 2, "repetitions": 1, "snapshot_id": snapshot, "run_group": f"group-{place}"}
     named = {"name": f"name-{place}", "evaluators": "[]", "state": "completed", "experiment_id": experiment}
+    named["reason"] = f"none of 2 answered: bad: {SECRET}" if experiment == "exp-1" else "stopped"
     store.append("experiments", experiment, "start", [make_row("experiments", **row, **named)])
     if sealed:
         store.seal(experiment, EXPERIMENT_TABLES)
@@ -107,7 +108,13 @@ def fill_comparison(store: Store, snapshot: str, *, sealed: bool = True) -> None
         subject = derived_id(left, right, "left")
         made = {"call_id": f"c-{name}", "call_key": derived_id("pair", name).ljust(64, "0"), "experiment_id": "cmp-1"}
         calls.append(make_row("calls", subject_id=subject, reusable=True, **call, **made))
-    of = {"comparison_id": "cmp-1", "experiments": [*EXPERIMENTS], "snapshot_ids": [snapshot], "state": "completed"}
+    of = {
+        "reason": f"judged none: {SECRET}",
+        "comparison_id": "cmp-1",
+        "experiments": [*EXPERIMENTS],
+        "snapshot_ids": [snapshot],
+        "state": "completed",
+    }
     store.append("comparisons", "cmp-1", "p", judged)
     store.append("calls", "cmp-1", "p", calls)
     store.append(
@@ -182,5 +189,5 @@ def figures(store: Store, without: Sequence[str] = ()) -> dict[str, list[tuple[A
 TEXTS = (
     *("inputs", "reference_outputs", "metadata", "attachments", "outputs", "steps", "error", "error_trace", "comment"),
     *("request", "response", "call_key", "reusable", "message", "observed", "attributes", "contents", "events"),
-    *("links", "resource", "status_message", "labeller"),
+    *("links", "resource", "status_message", "labeller", "reason"),
 )

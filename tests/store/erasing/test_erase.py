@@ -83,8 +83,10 @@ def test_an_examples_texts_are_gone_from_every_file_and_figures_stay(
         == {
             "calls": 7,
             "checks": 1,
+            "comparison_sets": 1,
             "comparisons": 1,
             "examples": 1,
+            "experiments": 1,
             "labels": 2,
             "outputs": 2,
             "scores": 2,

@@ -165,8 +165,9 @@ class _Finder:
             "select label_id from source.labels where subject_id in (from wanted) or other_run_id in (from wanted)",
             self._runs,
         )
-        checks = "select check_id from source.checks where subject_kind = 'snapshot' and subject_id in (from wanted)"
-        self._add("checks", checks, sorted(found.snapshots))
+        checks = """select check_id from source.checks where subject_kind in ('snapshot', 'experiment', 'comparison')
+                    and subject_id in (from wanted)"""
+        self._add("checks", checks, sorted({*found.snapshots, *found.experiments, *found.owners}))
         self._add_reasons()
         found.owners |= found.experiments
 

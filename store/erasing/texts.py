@@ -19,6 +19,9 @@ from evalflows.store.records import Json, to_json
 FIGURES = ("drawn", "unmet_requirement")
 """Fields of metadata whose texts are no one's words, and which figures need."""
 
+QUOTED = ("observed_value", "partial_unexpected_list")
+"""What the checks of Great Expectations observed that may quote values."""
+
 Row = Mapping[str, Any]
 Rule = Callable[["Eraser", Any, Row], Any]
 
@@ -75,6 +78,25 @@ def _strings(eraser: Eraser, value: Json, row: Row) -> Json:
     return value if erased == given else to_json(erased)
 
 
+def _quotes(eraser: Eraser, value: Json, row: Row) -> Json:
+    """Return what a check observed without the values that it quotes, which may be numbers."""
+    given = json.loads(value)
+    if not isinstance(given, dict):
+        return value
+    quoted = {name: _as_texts(given[name]) for name in QUOTED if name in given}
+    return to_json({**given, **erased}) if (erased := eraser.strings(quoted)) != quoted else value
+
+
+def _as_texts(value: Any) -> Any:
+    return [str(one) for one in value] if isinstance(value, list) else value
+
+
+def _quoting(eraser: Eraser, value: str, row: Row) -> str:
+    """Return the message of a check, erased if the check quotes values."""
+    quotes = row["observed"] is not None and _quotes(eraser, row["observed"], row) != row["observed"]
+    return _text(eraser, value, row) if quotes else value
+
+
 def _nothing(eraser: Eraser, value: object, row: Row) -> None:
     return None
 
@@ -116,7 +138,7 @@ OF_SUBJECTS: Mapping[str, Mapping[str, Rule]] = {
     "labels": {"comment": _text, "metadata": _strings},
     "experiments": {"reason": _text},  # if it quotes an error
     "comparison_sets": {"reason": _text},
-    "checks": {"observed": _strings, "message": _text},
+    "checks": {"observed": _quotes, "message": _quoting},
     "observations": {
         "status_message": _text,
         "resource": _of_observation("resource"),

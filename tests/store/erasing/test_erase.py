@@ -1,5 +1,6 @@
 """Texts are erased everywhere, figures stay."""
 
+import io
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -7,6 +8,7 @@ from threading import Event, Thread
 from typing import Any
 
 import personal
+import pyarrow.parquet as pq
 import pytest
 from personal import OTHER, REVIEWER, SECRET, USER, figures, files_with
 from production import trace_id
@@ -25,12 +27,13 @@ from evalflows.store.erasing.plan import plans
 from evalflows.store.erasing.refused import refuse_erased
 from evalflows.store.erasing.selection import Selection
 from evalflows.store.ingest.datasets import load_dataset, merge_examples
+from evalflows.store.leases import object_lease
 from evalflows.store.leases.lease import leased
 from evalflows.store.packing import pack
 from evalflows.store.parquet import Store
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.queries.trace_items import LATEST, Window, item_keys
-from evalflows.store.records import from_json
+from evalflows.store.records import from_json, to_json
 from evalflows.store.snapshots import freeze, load_snapshot, to_examples
 from evalflows.store.spool import Spool, spool_folder
 
@@ -319,3 +322,34 @@ def test_a_reader_beside_it_fails_nowhere(store: Store) -> None:
         ended.set()
         thread.join()
     assert errors == [] and read[0] > 0
+
+
+def test_an_object_store_is_erased_too(memory_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
+    store = Store(memory_root)
+    personal.fill(store)
+    personal.fill_production(store)
+    for selection in (ERNA, Selection(users=[USER])):
+        assert erase(store, selection, None).erasure_id is not None
+    fs = store.filesystem
+    for path in fs.find(memory_root):
+        texts = pq.read_table(io.BytesIO(fs.cat_file(path))) if path.endswith(".parquet") else fs.cat_file(path)
+        assert SECRET not in str(texts.to_pydict() if path.endswith(".parquet") else texts), path
+    assert plans(store) == [] and examine(store).is_sound
+
+
+def test_numbers_that_a_check_quotes_are_erased_and_what_it_counted_stays(store: Store) -> None:
+    snapshot = personal.fill(store)
+    of = {"subject_kind": "snapshot", "subject_id": snapshot}
+    for number, observed in enumerate(({"partial_unexpected_list": [4711]}, {"partial_unexpected_list": []}, [1])):
+        name = f"check-{number + 2}"
+        row = make_row("checks", check_id=name, batch_id=name, observed=to_json(observed), message="4711", **of)
+        store.publish("checks", name, [row])
+    assert erase(store, ERNA, None).rows["checks"] == 2
+    rows = store.query("select observed, message from source.checks order by check_id")
+    assert [(observed.count("erased"), message[:7]) for observed, message in rows] == [
+        (1, "(erased"),
+        (1, "(erased"),
+        (0, "4711"),
+        (0, "4711"),
+    ]

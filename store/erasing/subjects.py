@@ -54,7 +54,7 @@ class _Finder:
         examples = {*self._named_examples(selection), *self._examples_of(traces)}
         self._add_examples(sorted(self._with_copies(examples)))
         self.add_traces(sorted({*traces, *self._traces_of_runs()}))
-        self._add_reviewers(selection.reviewers)
+        self._add_reviewers([*selection.reviewers, *selection.users])  # whose feedback has their id
         return self.found
 
     def add_traces(self, traces: Sequence[str]) -> None:

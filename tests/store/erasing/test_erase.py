@@ -17,8 +17,10 @@ from store_rows import make_row
 import evalflows.store.erasing.files
 import evalflows.store.packing
 import evalflows.store.parquet_files
+from evalflows.execution.resolve import recording_of
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.target import RecordedTarget
 from evalflows.store.catalog import connect, is_mart, view_files
 from evalflows.store.doctor import examine
 from evalflows.store.erased import is_erased
@@ -36,6 +38,7 @@ from evalflows.store.queries.trace_items import LATEST, Window, item_keys
 from evalflows.store.records import from_json, to_json
 from evalflows.store.snapshots import freeze, load_snapshot, to_examples
 from evalflows.store.spool import Spool, spool_folder
+from evalflows.targets.recorded import NoRecordedAnswerError
 
 ERNA = Selection(examples=["erna"], dataset="faq")
 
@@ -246,6 +249,23 @@ def test_a_reviewer_becomes_a_pseudonym_and_labels_stay(store: Store, roots: tup
     rows = store.query("select distinct labeller, value, comment from source.labels")
     ((name, value, comment),) = rows
     assert name.startswith("person-") and value == 1.0 and comment.startswith("(erased ")
+
+
+def test_a_users_own_feedback_loses_the_id(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill_production(store)
+    label = {"subject_kind": "trace", "subject_id": trace_id("c"), "labeller": USER, "comment": SECRET, "value": 1.0}
+    store.publish("labels", "feedback", [make_row("labels", batch_id="feedback", **label)])
+    assert erase(store, Selection(users=[USER]), None).rows["labels"] == 1
+    assert (files_with(USER, *roots), files_with(SECRET, *roots)) == ([], [])
+
+
+def test_erased_answers_are_not_replayed(store: Store) -> None:
+    personal.fill(store)
+    erase(store, ERNA, None)
+    target = recording_of(RecordedTarget(kind="recorded", experiment="exp-1"), store)
+    assert target.call({"example_id": "otto", "repetition": 0}).outputs == {"answer": f"{OTHER} is answered"}
+    with pytest.raises(NoRecordedAnswerError, match="has no answer"):
+        target.call({"example_id": "erna", "repetition": 0})
 
 
 def test_fields_of_metadata_stay_if_asked_for(store: Store) -> None:

@@ -1,10 +1,12 @@
 """The attributes of an observation without its texts: models, tokens, costs, versions and sessions stay."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from evalflows.specs.attribute_aliases import FIELDS, OfResource, Source, Within
+from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.store.erased import ATTRIBUTE, FIELD
 from evalflows.store.records import Json, to_json
 
@@ -15,12 +17,13 @@ PERSONAL = ("user_id", "tags")
 Marker = Callable[[str], str]
 
 
-def without_texts(row: Mapping[str, Any], day: str, marker: Marker) -> dict[str, Json | None]:
+def without_texts(
+    source: Source, row: Mapping[str, Json | None], day: str, marker: Marker
+) -> Mapping[str, Json | None]:
     """Return the columns of an observation that have attributes, without texts. Erased ones stay as they are."""
     given = _mapping(row["attributes"])
     if ATTRIBUTE in given:
-        return {name: row[name] for name in ("resource", "attributes", "contents", "links")}
-    source: Source = row["source"]
+        return row
     kept = {}
     for name, value in {**given, **_mapping(row["contents"])}.items():
         left = _left_of(source, name, value, marker)
@@ -36,18 +39,44 @@ def without_texts(row: Mapping[str, Any], day: str, marker: Marker) -> dict[str,
 
 def _left_of(source: Source, name: str, value: Any, marker: Marker) -> Any:
     """Return what stays of an attribute; None if nothing does."""
-    stays = [alias for field in FIELDS if field not in (*TEXTS, *PERSONAL) for alias in FIELDS[field].get(source, ())]
-    is_text = any(name in FIELDS[field].get(source, ()) for field in TEXTS)
-    if name in stays and not is_text:
+    is_text = name in _texts(source)
+    if name in _names(source) and not is_text:
         return value
     left: dict[str, Any] = {}
-    for alias in stays:
-        if isinstance(alias, Within) and alias.attribute == name:
-            _keep(left, _mapping(value), alias.keys)
+    for keys in _paths(source).get(name, ()):
+        _keep(left, _mapping(value), keys)
     if not is_text:
         return left or None
     mark = marker(value if isinstance(value, str) else to_json(value))
     return {**left, FIELD: mark} if left else mark
+
+
+@cache
+def _texts(source: Source) -> frozenset[object]:
+    """Return the attributes that are what was asked or answered."""
+    return frozenset(alias for field in TEXTS for alias in FIELDS[field].get(source, ()))
+
+
+@cache
+def _staying(source: Source) -> tuple[Alias, ...]:
+    fields = [field for field in FIELDS if field not in (*TEXTS, *PERSONAL)]
+    return tuple(alias for field in fields for alias in FIELDS[field].get(source, ()))
+
+
+@cache
+def _names(source: Source) -> frozenset[Alias]:
+    """Return the attributes that stay."""
+    return frozenset(alias for alias in _staying(source) if isinstance(alias, str))
+
+
+@cache
+def _paths(source: Source) -> Mapping[str, Sequence[tuple[str, ...]]]:
+    """Return the places within attributes that stay."""
+    paths: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for alias in _staying(source):
+        if isinstance(alias, Within):
+            paths[alias.attribute].append(alias.keys)
+    return paths
 
 
 def _keep(left: dict[str, Any], given: Any, keys: tuple[str, ...]) -> None:

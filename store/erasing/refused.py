@@ -20,7 +20,9 @@ def refuse_erased(store: Store, snapshot: str) -> None:
     """
     for plan in plans(store):
         if snapshot in plan.snapshots:
-            raise InputError(f"snapshot {snapshot}: examples of it are being erased; `evalflows forget` finishes it")
+            raise InputError(
+                f"snapshot {snapshot}: examples of it are being erased; `evalflows forget --finish` finishes it"
+            )
     if names := erased_examples(store, snapshot):
         raise without_texts(f"snapshot {snapshot}", names)
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from evalflows.specs.errors import InputError
 from evalflows.specs.retention import RetentionSpec
+from evalflows.specs.safe_text import print_note
 from evalflows.store.catalog import ask
 from evalflows.store.erased import ATTRIBUTE, FIELD
 from evalflows.store.erasing.erase import check_sound, erase_planned, finish_planned, with_counts
@@ -36,8 +38,12 @@ def retain(store: Store, spec: RetentionSpec, by: str | None) -> list[Retained]:
         check_sound(store)
         done = []
         for rule, subjects in _texts(store, spec, now()):
-            erased = erase_planned(store, _plan(rule, subjects, by))
-            done.append(Retained(rule=rule, rows=erased.rows))
+            try:
+                rows = erase_planned(store, _plan(rule, subjects, by)).rows
+            except InputError as error:  # a process has just begun to work on some of it
+                print_note(f"{rule}: waits for the next time: {error}")
+                rows = {}
+            done.append(Retained(rule=rule, rows=rows))
         return [*done, *_removed(store, spec, by)]
 
 

@@ -10,8 +10,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from evalflows.specs.attribute_aliases import Source
 from evalflows.store.erased import FIELD, MARKER, is_erased
 from evalflows.store.erasing.attributes import without_texts
 from evalflows.store.records import Json, to_json
@@ -116,9 +118,18 @@ def _pseudonym(eraser: Eraser, value: str, row: Row) -> str:
 
 def _of_observation(column: str) -> Rule:
     def rule(eraser: Eraser, value: Json, row: Row) -> Json | None:
-        return without_texts(row, eraser.day, eraser.marker)[column]
+        texts = (row[name] for name in ("source", "attributes", "contents", "resource", "links"))
+        return _observation(eraser, *texts)[column]
 
     return rule
+
+
+@lru_cache(maxsize=1)  # for the four columns of one row
+def _observation(
+    eraser: Eraser, source: Source, attributes: Json, contents: Json | None, resource: Json | None, links: Json | None
+) -> Mapping[str, Json | None]:
+    given = {"attributes": attributes, "contents": contents, "resource": resource, "links": links}
+    return without_texts(source, given, eraser.day, eraser.marker)
 
 
 _ERRORS: Mapping[str, Rule] = {"error": _text, "error_trace": _text}

@@ -24,8 +24,8 @@ from evalflows.specs.target import RecordedTarget
 from evalflows.store.catalog import connect, is_mart, view_files
 from evalflows.store.doctor import examine
 from evalflows.store.erased import is_erased
-from evalflows.store.erasing.erase import earlier, erase, would_erase
-from evalflows.store.erasing.plan import plans
+from evalflows.store.erasing.erase import earlier, erase, finish, would_erase
+from evalflows.store.erasing.plan import keep_plan, new_plan, plans
 from evalflows.store.erasing.refused import refuse_erased
 from evalflows.store.erasing.selection import Selection
 from evalflows.store.ingest.datasets import load_dataset, merge_examples
@@ -228,6 +228,19 @@ def test_what_was_erased_is_refused_where_models_would_get_it(store: Store) -> N
     loaded = load_dataset(store, DatasetSpec(name="faq", sample=1))
     with pytest.raises(InputError, match="erased example") if "erna" in loaded.selected.ids else nullcontext():
         loaded.keep(store)
+
+
+def test_a_snapshot_is_refused_from_the_moment_an_erasure_is_planned(store: Store) -> None:
+    snapshot = personal.fill(store)
+    plan = new_plan("example", "", None, snapshots=[snapshot])
+    keep_plan(store, plan)
+    with pytest.raises(InputError, match="are being erased; `evalflows forget --finish` finishes it"):
+        refuse_erased(store, snapshot)
+    finish(store)
+    refuse_erased(store, snapshot)
+    (Path(store.layout.root) / "erasing" / "torn.json").write_text("{")
+    with pytest.raises(StorageError, match=r"torn.json: cannot be read; delete it and erase again"):
+        finish(store)
 
 
 def test_the_row_groups_of_examples_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

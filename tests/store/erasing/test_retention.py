@@ -21,6 +21,7 @@ from evalflows.store.observations import write_observations
 from evalflows.store.packing import pack
 from evalflows.store.parquet import Store
 from evalflows.store.records import now
+from evalflows.store.trace_records import evaluation_id
 
 Make = Callable[..., Any]
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
@@ -64,6 +65,17 @@ def test_texts_of_old_traces_are_erased_and_those_of_new_ones_and_figures_stay(s
     assert dict(retain(store, spec, None)[0].rows) == {}
     rows = store.query("select kind, selector_hash, erased_by from source.erasures")
     assert rows == [("rule", f"trace_texts_days: {days - 1}", "me")]
+
+
+def test_traces_that_are_being_judged_wait_for_the_next_time(
+    store: Store, store_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    personal.fill_production(store)
+    with leased(store, evaluation_id("watch"), "judging", wait=False):
+        assert dict(retain(store, RetentionSpec(trace_texts_days=1), None)[0].rows) == {}
+    assert "trace_texts_days: 1: waits for the next time" in capsys.readouterr().err
+    assert retain(store, RetentionSpec(trace_texts_days=1), None)[0].rows["observations"] == 4
+    assert files_with(SECRET, store_root) == []
 
 
 def test_examples_made_of_old_traces_stay(store: Store, store_root: Path) -> None:

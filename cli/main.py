@@ -35,6 +35,14 @@ COMMANDS = {
         "compact:compact",
         "Pack the small files of finished experiments into few, for faster queries.",
     ),
+    "forget": (
+        "forget:forget",
+        "Erase the texts of examples, traces or a person everywhere in the store, and keep the figures.",
+    ),
+    "retain": (
+        "retain:retain",
+        "Erase texts and remove experiments that are older than the rules of a SPEC file (YAML) allow.",
+    ),
     "doctor": ("doctor:doctor", "Read every file of the store, and say what is damaged and what to do."),
     "compare": (
         "comparison:compare",

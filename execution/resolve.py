@@ -27,6 +27,7 @@ from evalflows.specs.reference import load, parts_of, refer, version_of
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.specs.user_frames import fault_text
+from evalflows.store.erased import is_erased
 from evalflows.store.ingest.file_formats import Numbered, read_rows
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
@@ -57,7 +58,8 @@ def recording_of(spec: RecordedTarget, store: Store) -> Target:
         return recorded_column(spec.column)
     if spec.experiment is not None:
         (identity,) = find_experiments(store, spec.experiment)
-        return replayed(store.rows("outputs", identity), f"experiment {identity}")
+        outputs = (row for row in store.rows("outputs", identity) if not is_erased(row.outputs))
+        return replayed(outputs, f"experiment {identity}")
     where = spec.path or ""
     return recorded(_answers(spec, where), where)
 

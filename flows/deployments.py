@@ -29,6 +29,7 @@ from evalflows.execution.server.access import DENIED, access_denied, server_acce
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
+from evalflows.specs.retention import load_retention
 from evalflows.specs.trace_evaluation import load_trace_evaluation
 
 
@@ -48,6 +49,11 @@ def comparison_spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]
 def trace_evaluation_spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Build step of prefect.yaml: load a trace evaluation's spec file as `{{ spec }}`."""
     return {"spec": load_trace_evaluation(file, changes).model_dump(mode="json")}
+
+
+def retention_spec_of(file: str) -> dict[str, Any]:
+    """Build step of prefect.yaml: load a spec file of retention as `{{ spec }}`."""
+    return {"spec": load_retention(file).model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True)

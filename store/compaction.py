@@ -25,6 +25,8 @@ SMALLEST, LARGEST = 64 << 10, 64 << 20
 GRACE_S = 30.0
 """Seconds that a replaced part stays."""
 TABLE = "observations"
+LABELS = "labels"
+"""The lease of those who merge labels."""
 
 
 class Compaction:

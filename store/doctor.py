@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 
 from evalflows.store.checksums import damage_of, has_checksum
 from evalflows.store.damage import restore_empties
+from evalflows.store.erased import is_erased
+from evalflows.store.erasing.files import ERASED_KEY
+from evalflows.store.erasing.plan import FOLDER as PLANS
 from evalflows.store.file_states import states_of
 from evalflows.store.layout import StoredFile
 from evalflows.store.packs import OWNERS_KEY
@@ -94,6 +97,7 @@ class _Examiner:
             return
         for problem in _problems(file, rows):
             yield Finding("damaged", file.path, problem, advice(file))
+        yield from _erased(file, rows)
         self._note(file, rows)
 
     def _note(self, file: StoredFile, rows: pa.Table) -> None:
@@ -132,7 +136,10 @@ class _Examiner:
         for path in sorted(self._fs.find(root, withdirs=False)):
             if path in known or path.startswith(f"{root}/spool/"):
                 continue
-            if path.endswith(".tmp"):
+            if path.startswith(f"{root}/{PLANS}/") and path.endswith(".json"):
+                problem = "the plan of an erasure that has not ended: texts may be left"
+                yield Finding("note", path, problem, "`evalflows forget --finish`, unless it is still running")
+            elif path.endswith(".tmp"):
                 yield Finding("note", path, "left by an interrupted write", "it is not read; delete it")
             else:
                 yield Finding("note", path, "not a file of the store", "it is not read; move it elsewhere")
@@ -166,6 +173,15 @@ def examine(store: Store) -> Examination:
     examiner = _Examiner(store, store.filesystem)
     findings = list(examiner.findings())
     return Examination(findings, examiner.n_files, examiner.n_without_checksum)
+
+
+def _erased(file: StoredFile, rows: pa.Table) -> Iterator[Finding]:
+    """Note the erased examples of a snapshot, whose id is a hash of what was frozen."""
+    if file.table == "examples" and ERASED_KEY in (rows.schema.metadata or {}):
+        count = sum(map(is_erased, rows.column("inputs").to_pylist()))
+        day = rows.schema.metadata[ERASED_KEY].decode(errors="replace")
+        problem = f"{count} of {rows.num_rows} examples erased, last on {day}"
+        yield Finding("note", file.path, problem, "nothing needs to be done; its id is that of the content before")
 
 
 def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:

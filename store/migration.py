@@ -11,8 +11,10 @@ import fsspec
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
+from evalflows.store.erasing.files import ERASED_KEY
 from evalflows.store.existing import no_store
 from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, storage_errors, write_file
 from evalflows.store.schemas import TABLES, schema_of
@@ -75,10 +77,11 @@ def _migrate_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, writ
     since = int((rows.schema.metadata or {}).get(FORMAT_KEY, written))
     if since == FORMAT:
         return False
+    stays = {key: value for key, value in (rows.schema.metadata or {}).items() if key in (OWNERS_KEY, ERASED_KEY)}
     for number in range(since, FORMAT):
         rows = STEPS.get(number, {}).get(name, _unchanged)(rows)
     with storage_errors(path):
-        write_file(layout, fs, path, schema_of(TABLES[name].record), [_conformed(name, rows)])
+        write_file(layout, fs, path, schema_of(TABLES[name].record), [_conformed(name, rows)], stays)
     return True
 
 

@@ -6,7 +6,7 @@ so a crash between loses and doubles nothing, and another process may reopen or 
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,38 +132,46 @@ def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> int:
     has_room = smallest is not None and sizes[smallest] + sum(one.size for one in batch.values()) <= PACK_BYTES
     path = smallest if smallest and has_room else f"{layout.packed_folder(table)}/{secrets.token_hex(6)}.parquet"
     try:
-        _rewrite(store, table, path, batch, is_there=has_room)
+        _rewrite(store, table, path, batch.keys(), [*batch.values()], is_there=has_room)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError) and any(not fs.exists(one.path) for one in batch.values()):
             return 0
         raise
     for other in packs:
         if other != path and not batch.keys().isdisjoint(owners_of(fs, other, packs[other])):
-            _rewrite(store, table, other, batch, is_there=True, adds=False)
+            _rewrite(store, table, other, batch.keys(), is_there=True)
     for one in batch.values():
         _remove(store, one)
     return len(batch)
 
 
-def _rewrite(
-    store: Store, table: str, path: str, batch: Mapping[str, _Own], *, is_there: bool, adds: bool = True
-) -> None:
-    """Write a packed file without its earlier rows of the owners, and with their present ones if it `adds` them."""
+def remove_packed(store: Store, table: str, owners: Collection[str]) -> None:
+    """Remove the packed rows of owners; the lease of packing is held. Raise StorageError for a damaged file."""
     layout, fs = store.layout, store.filesystem
-    kept = owners_of(fs, path, state_of(layout, fs, path)) - batch.keys() if is_there else frozenset[str]()
-    owners = kept | batch.keys() if adds else kept
-    if not owners:
+    for path, state in packed_states(layout, fs, table).items():
+        verify(fs, path, state)
+        if not owners_of(fs, path, state).isdisjoint(owners):
+            _rewrite(store, table, path, owners, is_there=True)
+
+
+def _rewrite(
+    store: Store, table: str, path: str, owners: Collection[str], added: Sequence[_Own] = (), *, is_there: bool
+) -> None:
+    """Write a packed file without its earlier rows of the owners, and with the present ones of those `added`."""
+    layout, fs = store.layout, store.filesystem
+    kept = owners_of(fs, path, state_of(layout, fs, path)) - {*owners} if is_there else frozenset[str]()
+    if not kept and not added:
         fs.rm_file(path)
         return
     columns = columns_of(table)
 
     def rows() -> Iterator[pa.Table]:
         if kept:
-            yield from packed_rows(fs, path, table, columns, batch.keys(), all_but=True)
-        for owner, one in batch.items() if adds else ():
-            yield from sealed_rows(layout, fs, one.path, table, owner, columns)
+            yield from packed_rows(fs, path, table, columns, owners, all_but=True)
+        for one in added:
+            yield from sealed_rows(layout, fs, one.path, table, one.owner, columns)
 
-    write_pack(layout, fs, path, table, rows(), owners)
+    write_pack(layout, fs, path, table, rows(), kept | {one.owner for one in added})
 
 
 def _remove(store: Store, own: _Own) -> None:

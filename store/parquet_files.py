@@ -68,9 +68,14 @@ def write_file(
     schema: pa.Schema,
     tables: Iterable[pa.Table],
     metadata: Mapping[bytes, bytes] = MappingProxyType({}),
+    *,
+    regroup: bool = True,
 ) -> None:
-    """Write one Parquet file from tables atomically; on a local disk, also durably. `metadata` are added to its own."""
-    write = partial(_write_parquet, schema, tables, metadata=metadata)
+    """Write one Parquet file from tables atomically; on a local disk, also durably. `metadata` are added to its own.
+
+    Unless `regroup`, each table is a row group.
+    """
+    write = partial(_write_parquet, schema, _row_groups(tables) if regroup else tables, metadata=metadata)
     if layout.is_local:
         _write_durably(Path(path), write, file_mode(Path(layout.root)))
     else:
@@ -81,12 +86,12 @@ def write_file(
 
 
 def _write_parquet(
-    schema: pa.Schema, tables: Iterable[pa.Table], sink: IO[bytes], *, metadata: Mapping[bytes, bytes]
+    schema: pa.Schema, groups: Iterable[pa.Table], sink: IO[bytes], *, metadata: Mapping[bytes, bytes]
 ) -> None:
-    """Write a Parquet file with the format and the place of the checksum in its metadata."""
+    """Write a Parquet file of row groups with the format and the place of the checksum in its metadata."""
     own = {FORMAT_KEY: str(FORMAT).encode(), CHECKSUM_KEY: BLANK}
     with pq.ParquetWriter(sink, schema.with_metadata({**(schema.metadata or {}), **own}), compression="zstd") as writer:
-        for group in _row_groups(tables):
+        for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)
         if metadata:
             writer.add_key_value_metadata(dict(metadata))  # those of the schema are written twice

@@ -560,3 +560,18 @@ class LimitRow:
     retry_after_s: float | None = None
     changed_at: datetime
     recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRow:
+    """An event: the texts of examples, traces or a person were erased, or old experiments were removed."""
+
+    erasure_id: str
+    kind: str  # what named it: example, where, trace, session, user, reviewer, or a rule of retention
+    selector_hash: str  # a slow, salted hash of what named it, since that may be a person's name; or the rule
+    erased_by: str | None = None  # the operating system's user
+    rows: Json  # {table: number of rows that lost texts or were removed}
+    snapshots: list[str] = field(default_factory=list)  # with erased examples
+    owners: list[str] = field(default_factory=list)  # experiments, comparisons and trace evaluations with such rows
+    kept: list[str] = field(default_factory=list)  # fields of examples' metadata that stayed
+    recorded_at: datetime = field(default_factory=now)

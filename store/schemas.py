@@ -88,6 +88,7 @@ TABLES: dict[str, Table] = {
         Table(name="watermarks", record=trace_records.WatermarkRow, key=("batch_id",), owner="evaluation_id"),
         Table(name="watched_windows", record=trace_records.WatchedWindowRow, key=("look_id",), owner="period"),
         Table(name="alerts", record=trace_records.AlertRow, key=("event_id",), owner="incident_id"),
+        Table(name="erasures", record=records.ErasureRow, key=("erasure_id",), owner="erasure_id"),
     )
 }
 

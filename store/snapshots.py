@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
+from evalflows.store.erased import is_erased
 from evalflows.store.examples import Examples, content_line, draft, in_blocks, size_of, stored
 from evalflows.store.file_states import state_of
 from evalflows.store.parquet import Store
@@ -190,6 +191,8 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
         }
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: not JSON: {error}") from error
+    if is_erased(content["inputs"]):
+        raise InputError(f"{where}: got an erased example, wanted its texts")
     if row.get("id") is None:
         identity = derived_id(to_json({"example_id": "", **content}))[:20]
     else:

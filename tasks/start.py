@@ -23,6 +23,7 @@ from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.safe_text import print_note
 from evalflows.specs.target import TargetSpec
+from evalflows.store.erasing.refused import refuse_erased
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import newest_start
 from evalflows.store.queries.progress import has_all_files, open_work
@@ -164,7 +165,10 @@ def _change(column: str, before: ExperimentRow, row: ExperimentRow) -> str:
 
 
 def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
-    """Open the experiment with the spooled rows of a dead process, and return its row; a finished one stays sealed."""
+    """Open the experiment with the spooled rows of a dead process, and return its row; a finished one stays sealed.
+
+    Raise InputError if examples of its snapshot were erased.
+    """
     identity = row.experiment_id
     forget_experiment(identity, row.run_group)
     recover(store, identity, ENDING_S)
@@ -173,6 +177,7 @@ def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
         # A version that went by a clock that was set back sealed experiments as running.
         if finished.state != "running" and has_all_files(store, finished):
             return finished
+    refuse_erased(store, row.snapshot_id)
     store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
     store.append("experiments", identity, "start", [row])
     return row

@@ -14,6 +14,7 @@ from evalflows.execution.votes import read_votes
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.votes import VotesSpec
+from evalflows.store.erasing.refused import refuse_erased
 from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import open_judgements
 from evalflows.store.queries.lookup import newest_comparison
@@ -134,7 +135,10 @@ def _labels(evaluators: str) -> str:
 
 
 def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) -> ComparisonSetRow:
-    """Open the comparison with the spooled rows of a dead process, and return its row; a finished one stays sealed."""
+    """Open the comparison with the spooled rows of a dead process, and return its row; a finished one stays sealed.
+
+    Raise InputError if examples of the experiments were erased.
+    """
     identity = row.comparison_id
     forget_comparison(identity)
     recover(store, identity, ENDING_S)
@@ -144,6 +148,8 @@ def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) 
         (finished,) = store.read("comparison_sets", identity)
         if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
             return finished  # type: ignore[no-any-return]
+    for snapshot in row.snapshot_ids:
+        refuse_erased(store, snapshot)
     store.reopen(identity, tuple(reversed(COMPARISON_TABLES)))
     store.append("comparison_sets", identity, "start", [row])
     return row

@@ -13,6 +13,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.paths import located
 from evalflows.specs.reference import load
 from evalflows.specs.user_frames import fault_text
+from evalflows.store.erased import is_erased
+from evalflows.store.erasing.refused import erased_examples, without_texts
 from evalflows.store.examples import Examples, content_line, draft
 from evalflows.store.ingest.conversations import conversation_rows
 from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
@@ -34,7 +36,10 @@ class Loaded:
     key: str | None = None  # of the file that they are of
 
     def keep(self, store: Store) -> str:
-        """Freeze all examples and the selected ones. Return the snapshot id of the selected ones."""
+        """Freeze all examples and the selected ones. Return the snapshot id of the selected ones.
+
+        Raise InputError if some of these were erased.
+        """
         identity = self.examples[0].snapshot_id
         if not identity:
             identity = freeze(store, self.examples, name=self.name, source=self.source, metadata=self.metadata)
@@ -44,6 +49,8 @@ class Loaded:
             note_snapshot(store, self.key, identity)
         if len(self.selected) == len(self.examples):
             return identity
+        if erased := {*erased_examples(store, identity)} & {*self.selected.ids}:
+            raise without_texts(self.name or identity, sorted(erased))
         return freeze(store, self.selected, name=None, source=self.source)
 
 
@@ -58,7 +65,7 @@ def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
 
 
 def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:
-    """Return the old examples followed by the new ones that are not among them.
+    """Return the old examples, without erased ones, followed by the new ones that are not among them.
 
     Raises InputError if a new example has the id of an old one but different content.
     """
@@ -69,7 +76,8 @@ def _merged(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) ->
     known: dict[str, bytes] = {}
     for example in old:
         known[example.example_id] = _digest(example)
-        yield example
+        if not is_erased(example.inputs):
+            yield example
     for example in new:
         if example.example_id not in known:
             yield example

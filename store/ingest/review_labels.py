@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.specs.errors import InputError
-from evalflows.store.compaction import merge_similar
+from evalflows.store.compaction import LABELS, merge_similar
 from evalflows.store.ingest.labelled_runs import Runs
 from evalflows.store.ingest.labels import label_of, later_labels
 from evalflows.store.parquet import Store
@@ -17,8 +17,6 @@ from evalflows.store.records import LabelRow, derived_id, from_json
 
 SOURCE = "review"
 """The source of labels that were given on the page Review."""
-
-LEASE = "labels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))
     label = replace(label, batch_id=batch_id, label_id=identity)
     store.append("labels", batch_id, "label", [label])
-    merge_similar(store, "labels", batch_id, LEASE, removes=True)
+    merge_similar(store, "labels", batch_id, LABELS, removes=True)
     return Added(label=label, is_new=True)
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_evaluation import TraceScope
 from evalflows.store.catalog import ask_arrow, select_from, view_text
+from evalflows.store.erased import ATTRIBUTE
 from evalflows.store.layout import quoted
 from evalflows.store.observations import day_of
 from evalflows.store.parquet import Store
@@ -28,6 +29,9 @@ _IDS: Mapping[TraceScope, str] = {
 }
 _TRACES: Mapping[TraceScope, str] = {"traces": "[trace_id]", "observations": "[trace_id]", "sessions": "trace_ids"}
 
+
+_NOT_ERASED = f"attributes::varchar not like '%{ATTRIBUTE}%'"
+"""A condition on observations: they still have their texts."""
 
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 """Later than every moment of an observation."""
@@ -121,7 +125,7 @@ def _restricted_to(scope: TraceScope, window: Window) -> str:
             f"trace_id in (select trace_id {of_recent}) and day >= (select (min(day)::date - 1)::varchar {of_recent})"
         )
     views = "".join(f"{name} as ({view_text(name)}), " for name in ("traces", "sessions"))
-    return f"observations as (select * from staging.observations where {only}), {views}"
+    return f"observations as (select * from staging.observations where {only} and {_NOT_ERASED}), {views}"
 
 
 def _after(window: Window) -> str:

@@ -50,6 +50,8 @@ NEEDED: dict[str, set[str]] = {
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
     "migrate": STORE,
     "compact": STORE,
+    "forget --example nobody": STORE,
+    "retain no_such_file.yaml": STORE,
     "export preferences kept": STORE,
     "export duckdb bi.duckdb": STORE,
     "export duckdb bi.duckdb --copy --only results": STORE,

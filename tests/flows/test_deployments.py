@@ -23,12 +23,14 @@ from evalflows.flows.evaluate_traces import evaluate_traces
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.retention import RetentionSpec, load_retention
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "experiments" / "demo.yaml"
 DEMO_PAIRS = ROOT / "data" / "comparisons" / "demo.yaml"
 PRODUCTION = ROOT / "data" / "trace_evaluations" / "production.yaml"
+RETENTION = ROOT / "data" / "retention" / "default.yaml"
 SPEC = {
     "name": "small",
     "description": "{{ $HOME }}, {{ spec }} and {{x}} are not templates",
@@ -59,7 +61,8 @@ def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str
     said = deploy(ROOT, prefect_environment)
     experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
     production = "evaluate_traces/production (5 * * * * UTC, paused)"
-    others = ["compare_experiments/compare", production, "gate_release/gate"]
+    retention = "apply_retention/retention (30 4 * * * UTC, paused)"
+    others = [retention, "compare_experiments/compare", production, "gate_release/gate"]
     names = [*others, *experiments, f"from {ROOT / 'prefect.yaml'}"]
     assert said == names
     demo, nightly, compare, gate = (
@@ -77,7 +80,10 @@ def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str
     assert gate["parameters"]["spec"] == demo["parameters"]["spec"]
     watched = deployment(prefect_environment, "production")
     assert TraceEvaluationSpec.model_validate(watched["parameters"]["spec"]) == load_trace_evaluation(PRODUCTION)
-    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare, gate, watched))
+    retained = deployment(prefect_environment, "retention")
+    assert RetentionSpec.model_validate(retained["parameters"]["spec"]) == load_retention(RETENTION)
+    assert [one["active"] for one in retained["schedules"]] == [False]
+    assert all(one["description"] and one["tags"] for one in (demo, nightly, compare, gate, watched, retained))
 
     assert deploy(ROOT, prefect_environment) == names
     again = deployment(prefect_environment, "nightly")

@@ -1,0 +1,120 @@
+"""evalflows forget says what it would erase, and erases it with --yes."""
+
+import json
+import os
+from pathlib import Path
+
+import personal
+import pytest
+from click.testing import CliRunner
+from personal import REVIEWER, SECRET, USER, files_with
+
+from evalflows.cli.main import cli
+from evalflows.store.erasing.plan import keep_plan, new_plan
+from evalflows.store.parquet import Store
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(cli, [*arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_without_yes_it_only_says_what_it_would_erase(store: Store, store_root: Path) -> None:
+    personal.fill(store)
+    before = files_with(SECRET, store_root)
+    code, out, err = run("forget", "--where", "customer_id=0")
+    assert (code, files_with(SECRET, store_root)) == (0, before)
+    assert [line.split() for line in out.splitlines()[1:-1]] == [
+        ["calls", "7"],
+        ["checks", "1"],
+        ["comparison_sets", "1"],
+        ["comparisons", "1"],
+        ["examples", "1"],
+        ["experiments", "1"],
+        ["labels", "2"],
+        ["outputs", "2"],
+        ["scores", "2"],
+    ]
+    assert out.splitlines()[-1] == "nothing is erased yet: --yes erases these texts for good"
+    assert err.startswith("copies elsewhere stay: exports")
+
+
+def test_with_yes_the_texts_are_erased_once_and_the_second_time_says_so(store: Store, store_root: Path) -> None:
+    personal.fill(store)
+    code, out, _ = run("forget", "--example", "erna", "--dataset", "faq", "--yes")
+    assert code == 0 and out.splitlines()[-1].startswith("erased, as erasure-")
+    assert files_with(SECRET, store_root) == []
+    code, out, err = run("forget", "--example", "erna", "--dataset", "faq", "--yes")
+    first, second = out.splitlines()
+    assert (code, first, err) == (0, "nothing to erase", "") and second.startswith("erased before, at 20")
+
+
+def test_json_is_one_document(store: Store) -> None:
+    personal.fill_production(store)
+    code, out, _ = run("forget", "--user", USER, "--yes", "--format", "json")
+    ((one),) = json.loads(out)
+    assert code == 0 and one["rows"] == {"calls": 1, "observations": 3, "scores": 1}
+    ((by, kind, rows),) = Store().query("select erased_by, kind, rows ->> 'scores' from source.erasures")
+    assert (kind, rows) == ("user", "1") and by
+
+
+def test_what_is_shown_of_erased_texts_says_so(store: Store) -> None:
+    personal.fill(store)
+    run("forget", "--example", "erna", "--yes")
+    code, out, _ = run("sql", "select outputs from outputs where example_id = 'erna' and experiment_id = 'exp-1'")
+    assert code == 0 and "(erased 20" in out
+    code, out, _ = run("dataset", "show", "faq")
+    assert code == 0 and "(erased 20" in out and SECRET not in out
+    code, out, err = run("doctor")
+    assert code == 0 and "1 of 2 examples erased, last on 20" in out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "got nothing to erase"),
+        (("--dataset", "faq"), "got no example or field of metadata"),
+        (("--where", "customer"), "--where: got 'customer', wanted FIELD=VALUE"),
+        (("--where", '"=1'), "wanted FIELD=VALUE"),
+    ],
+)
+def test_what_names_nothing_is_an_error(store: Store, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run("forget", *arguments, "--yes")
+    assert (code, out, err.count("\n")) == (2, "", 1) and message in err
+
+
+def test_a_name_that_nobody_has_erases_nothing(store: Store) -> None:
+    personal.fill(store)
+    odd = 'it\'s\n"me"'
+    for kind in ("example", "trace", "session", "user", "reviewer"):
+        assert run("forget", f"--{kind}", odd, "--yes")[:2] == (0, "nothing to erase\n")
+    assert run("forget", "--where", f"note={odd}", "--yes")[:2] == (0, "nothing to erase\n")
+
+
+def test_a_missing_store_stays_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "none"))
+    code, _, err = run("forget", "--example", "x", "--yes")
+    assert code == 2 and err.startswith("evalflows: no store at ") and not (tmp_path / "none").exists()
+
+
+def test_an_interrupted_erasure_is_finished(store: Store, store_root: Path) -> None:
+    personal.fill(store)
+    plan = new_plan("reviewer", "", None, written={"labels": store.query("select label_id from source.labels")})
+    keep_plan(store, plan)
+    (path,) = (store_root / "erasing").iterdir()
+    assert path.stat().st_mode & 0o077 == 0
+    assert "`evalflows forget --finish`" in run("doctor")[1]
+    assert run("forget", "--finish")[0] == 0
+    assert files_with(REVIEWER, store_root) == [] and not path.exists()
+    assert run("forget", "--finish")[:2] == (0, "nothing to erase\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_store_is_one_line(store: Store, store_root: Path) -> None:
+    personal.fill(store)
+    store_root.chmod(0o500)
+    try:
+        code, _, err = run("forget", "--example", "erna", "--yes")
+    finally:
+        store_root.chmod(0o700)
+    assert code == 4 and err.count("\n") == 1

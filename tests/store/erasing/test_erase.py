@@ -1,0 +1,388 @@
+"""Texts are erased everywhere, figures stay."""
+
+import io
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import personal
+import pyarrow.parquet as pq
+import pytest
+from personal import OTHER, REVIEWER, SECRET, USER, figures, files_with
+from production import trace_id
+from store_rows import make_row
+
+import evalflows.store.erasing.files
+import evalflows.store.packing
+import evalflows.store.parquet_files
+from evalflows.execution.resolve import recording_of
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.target import RecordedTarget
+from evalflows.store.catalog import connect, is_mart, view_files
+from evalflows.store.doctor import examine
+from evalflows.store.erased import is_erased
+from evalflows.store.erasing.erase import earlier, erase, finish, would_erase
+from evalflows.store.erasing.plan import keep_plan, new_plan, plans
+from evalflows.store.erasing.refused import refuse_erased
+from evalflows.store.erasing.selection import Selection
+from evalflows.store.ingest.datasets import load_dataset, merge_examples
+from evalflows.store.leases import object_lease
+from evalflows.store.leases.lease import leased
+from evalflows.store.packing import pack
+from evalflows.store.parquet import Store
+from evalflows.store.queries.shared_examples import shared_examples
+from evalflows.store.queries.trace_items import LATEST, Window, item_keys
+from evalflows.store.records import from_json, to_json
+from evalflows.store.snapshots import freeze, load_snapshot, to_examples
+from evalflows.store.spool import Spool, spool_folder
+from evalflows.targets.recorded import NoRecordedAnswerError
+
+ERNA = Selection(examples=["erna"], dataset="faq")
+
+
+def marts(store: Store) -> dict[str, Any]:
+    """The rows of all marts, without columns of texts."""
+    found = {}
+    with connect(store.layout.root) as catalog:
+        for path in view_files():
+            if is_mart(path):
+                columns = [name for name, *_ in catalog.execute(f"describe main.{path.stem}").fetchall()]
+                kept = [name for name in columns if name not in (*personal.TEXTS, *SHOWN)]
+                quoted = ", ".join(f'"{name}"' for name in kept)
+                found[path.stem] = catalog.execute(f"select {quoted} from main.{path.stem} order by all").fetchall()
+    return found
+
+
+SHOWN = (
+    *("input", "output", "user_id", "tags", "left_outputs", "right_outputs", "left_comment", "right_comment"),
+    *("baseline_comment", "people_comment", "text"),
+)
+"""Columns of marts with texts, besides those of the tables."""
+
+
+@pytest.fixture
+def roots(store_root: Path) -> tuple[Path, ...]:
+    return store_root, store_root.with_name("spool")
+
+
+@pytest.mark.parametrize("state", ["sealed", "open", "packed"])
+def test_an_examples_texts_are_gone_from_every_file_and_figures_stay(
+    store: Store, roots: tuple[Path, ...], state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    personal.fill(store, sealed=state != "open")
+    if state == "packed":
+        monkeypatch.setattr(evalflows.store.packing, "SETTLED_S", 0.0)
+        assert pack(store).n_owner_files
+    tables, views = figures(store), marts(store)
+    assert files_with(SECRET, *roots)
+    others = len(files_with(OTHER, *roots))
+    would = would_erase(store, ERNA)
+    done = erase(store, ERNA, "me")
+    assert files_with(SECRET, *roots) == []
+    assert len(files_with(OTHER, *roots)) == others
+    assert (
+        dict(would.rows)
+        == dict(done.rows)
+        == {
+            "calls": 7,
+            "checks": 1,
+            "comparison_sets": 1,
+            "comparisons": 1,
+            "examples": 1,
+            "experiments": 1,
+            "labels": 2,
+            "outputs": 2,
+            "scores": 2,
+        }
+    )
+    after = figures(store)
+    ((row, *_),) = (after.pop("erasures"),)
+    del tables["erasures"]
+    assert tables == after
+    assert marts(store) == views
+    assert row[0] == done.erasure_id and "erna" not in str(row)
+    assert examine(store).is_sound
+
+
+def test_erasing_again_changes_nothing_and_says_when_it_was(store: Store) -> None:
+    personal.fill(store)
+    first = erase(store, ERNA, None)
+    before = {path: path.stat().st_mtime_ns for path in Path(store.layout.root).rglob("rows.parquet")}
+    again = erase(store, ERNA, None)
+    assert (again.erasure_id, dict(again.rows)) == (None, {})
+    assert {path: path.stat().st_mtime_ns for path in Path(store.layout.root).rglob("rows.parquet")} == before
+    found = earlier(store, ERNA)
+    assert found is not None and found[0] == first.erasure_id
+    assert earlier(store, Selection(examples=["otto"], dataset="faq")) is None
+
+
+def test_an_interrupted_erasure_is_finished_by_the_next(
+    store: Store, roots: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    personal.fill(store)
+    tables, selection = figures(store), Selection(where={"customer_id": "0"})
+    write, k, broken = evalflows.store.erasing.files.write_file, 0, 0
+    while True:
+        written = [0]
+
+        def fail(*arguments: Any, written: list[int] = written, k: int = k, **options: Any) -> None:
+            if written[0] == k:
+                raise OSError(28, "No space left on device")
+            written[0] += 1
+            write(*arguments, **options)
+
+        monkeypatch.setattr(evalflows.store.erasing.files, "write_file", fail)
+        try:
+            erase(store, selection, None)
+            break
+        except StorageError as error:
+            assert "No space left" in str(error)
+            broken += 1
+            assert len(plans(store)) == 1 and files_with(SECRET, *roots)
+            assert any("plan of an erasure" in finding.problem for finding in examine(store).findings)
+        k += 1
+        if broken > 20:
+            pytest.fail("no end")
+        monkeypatch.setattr(evalflows.store.erasing.files, "write_file", write)
+        if broken == 1:
+            k = 1
+    assert broken >= 2
+    assert files_with(SECRET, *roots) == [] and plans(store) == []
+    after = figures(store)
+    assert len(after.pop("erasures")) == 1
+    assert after == {table: rows for table, rows in tables.items() if table != "erasures"}
+
+
+def test_a_user_and_what_was_made_of_the_traces_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill_production(store)
+    tables, views = figures(store), marts(store)
+    assert files_with(USER, *roots)
+    done = erase(store, Selection(users=[USER]), None)
+    assert (files_with(SECRET, *roots), files_with(USER, *roots)) == ([], [])
+    assert dict(done.rows) == {"calls": 1, "observations": 3, "scores": 1}
+    after = figures(store)
+    assert {**after, "erasures": []} == tables
+    assert marts(store) == views
+    with connect(store.layout.root) as catalog:
+        rows = catalog.sql(
+            "select input, user_id, tokens_in, cost_usd, session_id, version from traces order by 5, started_at"
+        ).fetchall()
+    assert [row[0][:10] for row in rows] == ["(erased 20", "(erased 20", f"{OTHER} "[:10]]
+    assert [row[1:] for row in rows] == [
+        (None, 12, 0.5, "erna", "1.4"),
+        (None, 12, 0.5, "erna", "1.4"),
+        ("otto", 12, 0.5, "otto", "1.4"),
+    ]
+
+
+def test_erased_traces_are_judged_no_more_and_become_no_examples(store: Store) -> None:
+    personal.fill_production(store)
+    window = Window(moment="recorded_at", until=LATEST)
+    assert len(item_keys(store, "traces", None, window, 10)) == 3
+    erase(store, Selection(sessions=["erna"]), None)
+    for scope in ("traces", "observations", "sessions"):
+        (key,) = item_keys(store, scope, None, window, 10)
+        assert key.trace_ids == (trace_id("c"),)
+
+
+def test_examples_made_of_an_erased_trace_are_erased(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill_production(store)
+    for number, origin in enumerate(({"trace_id": trace_id("a")}, {"trace_ids": [trace_id("b"), trace_id("c")]})):
+        row = {"id": f"e{number}", "inputs": {"question": SECRET}, "metadata": origin}
+        freeze(store, to_examples([(1, row)], "rows"), name=f"of-{number}", source="production")
+    done = erase(store, Selection(users=[USER]), None)
+    assert done.rows["examples"] == 2 and files_with(SECRET, *roots) == []
+
+
+def test_copies_of_an_example_are_erased_and_still_the_same_inputs(store: Store, roots: tuple[Path, ...]) -> None:
+    snapshots = []
+    for name, other in (("faq", "x"), ("copy", "y"), ("own", "z")):
+        words = "nobody's" if name == "own" else SECRET
+        rows = [{"id": "1", "inputs": {"question": words}}, {"id": "2", "inputs": {"question": other}}]
+        snapshots.append(freeze(store, to_examples(enumerate(rows, 1), "rows"), name=name, source="rows"))
+    assert erase(store, Selection(examples=["1"], dataset="faq"), None).rows["examples"] == 2
+    assert files_with(SECRET, *roots) == [] and files_with("nobody's", *roots) == ["rows.parquet"]
+    rows = [make_row("experiments", snapshot_id=snapshot) for snapshot in snapshots]
+    assert shared_examples(store, rows[:2]).examples.ids == ["1"]
+    assert not shared_examples(store, [rows[0], rows[2]]).examples
+
+
+def test_a_grown_dataset_leaves_erased_examples_out_and_rows_cannot_pretend(store: Store) -> None:
+    snapshot = personal.fill(store)
+    erase(store, ERNA, None)
+    old = load_snapshot(store, snapshot)
+    assert merge_examples(old, [], "here").ids == ["otto"]
+    with pytest.raises(InputError, match="here:1: got an erased example"):
+        to_examples([(1, {"id": "x", "inputs": from_json(old[0].inputs)})], "here")
+
+
+def test_what_was_erased_is_refused_where_models_would_get_it(store: Store) -> None:
+    snapshot = personal.fill(store)
+    refuse_erased(store, snapshot)
+    erase(store, ERNA, None)
+    with pytest.raises(InputError, match=r"got an erased example \(erna\), wanted texts"):
+        refuse_erased(store, snapshot)
+    loaded = load_dataset(store, DatasetSpec(name="faq", sample=1))
+    with pytest.raises(InputError, match="erased example") if "erna" in loaded.selected.ids else nullcontext():
+        loaded.keep(store)
+
+
+def test_a_snapshot_is_refused_from_the_moment_an_erasure_is_planned(store: Store) -> None:
+    snapshot = personal.fill(store)
+    plan = new_plan("example", "", None, snapshots=[snapshot])
+    keep_plan(store, plan)
+    with pytest.raises(InputError, match="are being erased; `evalflows forget --finish` finishes it"):
+        refuse_erased(store, snapshot)
+    finish(store)
+    refuse_erased(store, snapshot)
+    (Path(store.layout.root) / "erasing" / "torn.json").write_text("{")
+    with pytest.raises(StorageError, match=r"torn.json: cannot be read; delete it and erase again"):
+        finish(store)
+
+
+def test_the_row_groups_of_examples_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evalflows.store.parquet_files, "ROWS_PER_GROUP", 2)
+    rows = [{"id": str(i), "inputs": {"question": f"{SECRET} {i}"}} for i in range(7)]
+    snapshot = freeze(store, to_examples(enumerate(rows, 1), "rows"), name="faq", source="rows")
+    running = load_snapshot(store, snapshot)
+    assert running[0].example_id == "0"
+    monkeypatch.setattr(evalflows.store.parquet_files, "ROWS_PER_GROUP", 50_000)
+    erase(store, Selection(examples=["1", "6"]), None)
+    assert [row.example_id for row in running] == [str(i) for i in range(7)]
+    assert [is_erased(row.inputs) for row in running.select([5, 6])] == [False, True]
+
+
+def test_a_reviewer_becomes_a_pseudonym_and_labels_stay(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill(store)
+    erase(store, Selection(reviewers=[REVIEWER]), None)
+    assert files_with(REVIEWER, *roots) == []
+    rows = store.query("select distinct labeller, value, comment from source.labels")
+    ((name, value, comment),) = rows
+    assert name.startswith("person-") and value == 1.0 and comment.startswith("(erased ")
+
+
+def test_a_users_own_feedback_loses_the_id(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill_production(store)
+    label = {"subject_kind": "trace", "subject_id": trace_id("c"), "labeller": USER, "comment": SECRET, "value": 1.0}
+    store.publish("labels", "feedback", [make_row("labels", batch_id="feedback", **label)])
+    assert erase(store, Selection(users=[USER]), None).rows["labels"] == 1
+    assert (files_with(USER, *roots), files_with(SECRET, *roots)) == ([], [])
+
+
+def test_erased_answers_are_not_replayed(store: Store) -> None:
+    personal.fill(store)
+    erase(store, ERNA, None)
+    target = recording_of(RecordedTarget(kind="recorded", experiment="exp-1"), store)
+    assert target.call({"example_id": "otto", "repetition": 0}).outputs == {"answer": f"{OTHER} is answered"}
+    with pytest.raises(NoRecordedAnswerError, match="has no answer"):
+        target.call({"example_id": "erna", "repetition": 0})
+
+
+def test_fields_of_metadata_stay_if_asked_for(store: Store) -> None:
+    personal.fill(store)
+    erase(store, Selection(examples=["erna"], kept=["language"]), None)
+    rows = store.query("select metadata ->> 'language', metadata ->> 'note' from source.examples order by example_id")
+    assert rows == [("de", None), ("de", OTHER)]
+
+
+def test_what_a_killed_process_left_in_the_spool_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill(store, sealed=False)
+    row = store.read("outputs", "exp-1")[0]
+    with pytest.MonkeyPatch.context() as patch, Spool(store, "exp-1", "left") as spool:
+        spool.add("outputs", row)
+        (path,) = spool_folder(store).glob("exp-1/*.jsonl")
+        content = path.read_bytes()
+        patch.setattr(Store, "append", lambda *_: None)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.with_suffix(".damaged").write_text(f"torn {SECRET}")
+    assert SECRET in content.decode()
+    done = erase(store, ERNA, None)
+    assert done.set_aside == 1 and files_with(SECRET, *roots) == []
+
+
+def test_what_is_running_is_refused_and_nothing_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill(store)
+    before = files_with(SECRET, *roots)
+    for name in ("group-0", "cmp-1"):
+        with leased(store, name, "a run", wait=False), pytest.raises(InputError, match="in use by process"):
+            erase(store, ERNA, None)
+    assert files_with(SECRET, *roots) == before and plans(store) == []
+
+
+def test_a_damaged_file_is_named_and_nothing_erased(store: Store, roots: tuple[Path, ...]) -> None:
+    personal.fill(store)
+    path = Path(store.layout.sealed("outputs", "exp-2"))
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+    before = path.parent.parent.stat().st_mtime_ns
+    for attempt in (erase, lambda store, selection, _: would_erase(store, selection)):
+        with pytest.raises(StorageError, match="damaged: its content") as raised:
+            attempt(Store(store.layout.root), ERNA, None)
+        assert str(path) in str(raised.value)
+    assert path.parent.parent.stat().st_mtime_ns == before and plans(store) == []
+    assert store.query("select count(*) from source.erasures") == [(0,)]
+    path.unlink()
+    assert erase(Store(store.layout.root), ERNA, None).rows["scores"] == 2
+
+
+def test_a_reader_beside_it_fails_nowhere(store: Store) -> None:
+    personal.fill(store)
+    ended, read, errors = Event(), [0], list[BaseException]()
+
+    def loop() -> None:
+        while not ended.is_set():
+            try:
+                rows = store.query("select count(*), sum(value) from source.scores")
+                texts = store.query("select count(*) from source.outputs where outputs is not null")
+                assert rows == [(4, 2.0)] and texts == [(4,)]
+                read[0] += 1
+            except BaseException as error:
+                errors.append(error)
+                return
+
+    thread = Thread(target=loop)
+    thread.start()
+    try:
+        for name in personal.EXAMPLES:
+            erase(Store(store.layout.root), Selection(examples=[name]), None)
+            time.sleep(0.05)
+    finally:
+        ended.set()
+        thread.join()
+    assert errors == [] and read[0] > 0
+
+
+def test_an_object_store_is_erased_too(memory_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
+    store = Store(memory_root)
+    personal.fill(store)
+    personal.fill_production(store)
+    for selection in (ERNA, Selection(users=[USER])):
+        assert erase(store, selection, None).erasure_id is not None
+    fs = store.filesystem
+    for path in fs.find(memory_root):
+        texts = pq.read_table(io.BytesIO(fs.cat_file(path))) if path.endswith(".parquet") else fs.cat_file(path)
+        assert SECRET not in str(texts.to_pydict() if path.endswith(".parquet") else texts), path
+    assert plans(store) == [] and examine(store).is_sound
+
+
+def test_numbers_that_a_check_quotes_are_erased_and_what_it_counted_stays(store: Store) -> None:
+    snapshot = personal.fill(store)
+    of = {"subject_kind": "snapshot", "subject_id": snapshot}
+    for number, observed in enumerate(({"partial_unexpected_list": [4711]}, {"partial_unexpected_list": []}, [1])):
+        name = f"check-{number + 2}"
+        row = make_row("checks", check_id=name, batch_id=name, observed=to_json(observed), message="4711", **of)
+        store.publish("checks", name, [row])
+    assert erase(store, ERNA, None).rows["checks"] == 2
+    rows = store.query("select observed, message from source.checks order by check_id")
+    assert [(observed.count("erased"), message[:7]) for observed, message in rows] == [
+        (1, "(erased"),
+        (1, "(erased"),
+        (0, "4711"),
+        (0, "4711"),
+    ]

@@ -17,6 +17,7 @@ from evalflows.store.schemas import to_rows
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.taken_up import in_any_process
 
 OVERHEAD = 2000
 """Bytes of the objects of a run, besides its texts."""
@@ -28,6 +29,7 @@ OVERHEAD = 2000
     retry_condition_fn=only_transient,
     task_run_name="evaluate-{chunk.part}",
 )
+@in_any_process
 def evaluate_chunk(chunk: Chunk) -> Chunk:
     """Judge the runs of a chunk that have no judgement yet. Evaluators that ask for scores run last.
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture
 from rich.console import Console
 
 from evalflows.execution.interrupts import raise_if_pressed
@@ -15,6 +15,7 @@ from evalflows.llm.recorder import calls_made, cost_made
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
+from evalflows.tasks.engines import not_done
 from evalflows.tasks.server_watch import note_owners, raise_if_lost, reported_if_possible
 
 INTERVAL_S = 1.0
@@ -65,7 +66,7 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
-        pending = wait(list(steps), timeout=INTERVAL_S).not_done
+        pending = not_done(steps, INTERVAL_S)
         raise_if_pressed()
         raise_if_lost()
         progress = _progress(planned)

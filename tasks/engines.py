@@ -60,6 +60,18 @@ def not_done(steps: Steps, timeout: float) -> bool:
     return False
 
 
+def ended_work(steps: Steps) -> list[Any]:
+    """Return what the tasks returned that have ended in other processes: what they have done."""
+    ended = [step for step in steps if _is_elsewhere(step) and _has_ended(step)]
+    states = [getattr(step, "_final_state", None) or _waited(step) for step in ended]
+    return [state.result(raise_on_failure=False) for state in states if state is not None and state.is_completed()]
+
+
+def _waited(step: PrefectFuture[Any]) -> Any:
+    step.wait()
+    return getattr(step, "_final_state", None)
+
+
 def _is_elsewhere(step: PrefectFuture[Any]) -> bool:
     return type(step).__module__.partition(".")[0] in ("prefect_dask", "prefect_ray")
 

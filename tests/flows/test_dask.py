@@ -18,6 +18,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 
 from evalflows import compare, run
+from evalflows.reports.progress import Progress
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError
@@ -98,9 +99,11 @@ def running(spec: ExperimentSpec) -> Iterator[threading.Thread]:
 
 
 def test_the_rows_are_those_of_threads() -> None:
+    seen: list[Progress] = []
     with serving(Endpoint(latency_s=0.02)) as endpoint:
-        run(spec_of(endpoint, use_cache=False))
+        run(spec_of(endpoint, use_cache=False), watch=seen.append)
         assert (endpoint.calls, endpoint.repeated()) == (2 * ITEMS, 0)
+        assert {(one.answers, one.judgements) for one in seen} >= {(0, 0), (ITEMS, 2 * ITEMS)}
         run(spec_of(endpoint, name="threads", task_runner="threads", use_cache=False))
         assert endpoint.calls == 4 * ITEMS
         run(spec_of(endpoint, name="again"))

@@ -27,11 +27,12 @@ MIN_CHUNK_SIZE, MIN_QUICK_CHUNK_SIZE = 250, 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """What a chunk brings along to another process."""
+    """What a chunk brings along to another process, and back."""
 
     attempt: datetime  # `recorded_at` of its experiment or comparison: another for each start and resumption
     usd: float | None = None  # what the chunk may have spent in all, in USD and in calls
     calls: int | None = None
+    costs: tuple[float | None, ...] = ()  # of the model calls that were made, when it comes back
 
 
 @dataclass(frozen=True, slots=True)

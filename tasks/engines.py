@@ -3,6 +3,7 @@
 prefect-dask and prefect-ray are imported only here, and only if a spec asks for them.
 """
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -120,6 +121,7 @@ def _dask(spec: TaskRunnerSpec) -> Any:
         "threads_per_worker": CHUNKS_AT_ONCE,
         "memory_limit": 0,
         "dashboard_address": None,
+        "silence_logs": logging.CRITICAL,  # what fails is reported by the run, in one line
         "security": True,  # certificates of its own: else every user of this machine could run code as this one
     }
     return DaskTaskRunner(cluster_kwargs=here)

@@ -12,7 +12,7 @@ from evalflows.execution.chunks import Rounds
 from evalflows.execution.interrupts import raise_if_pressed
 from evalflows.execution.progress import Planned, tally
 from evalflows.llm.attempts import calls_waiting
-from evalflows.llm.recorder import calls_made, cost_made
+from evalflows.llm.recorder import calls_made, cost_made, note_calls_elsewhere
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
@@ -88,6 +88,8 @@ def _count_ended(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
     for work in ended_work(steps):
         for chunk in getattr(work, "chunks", ()):
             items = chunk.stop - chunk.start
+            if chunk.dispatch is not None:
+                note_calls_elsewhere((type(work), chunk), chunk.owner, chunk.dispatch.costs)
             if isinstance(work, Rounds):
                 tally.begin(chunk, "answers", items)
             elif planned.answers:

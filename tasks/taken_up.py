@@ -2,13 +2,14 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import wraps
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
-from evalflows.execution.chunks import Chunk
+from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.dispatch import budget_of_part
 from evalflows.execution.limiter_history import limit_rows
 from evalflows.execution.pair_chunks import PairChunk
@@ -30,6 +31,7 @@ from evalflows.llm import loop
 from evalflows.llm.divided_budget import divided
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
+from evalflows.store.queries.spent_parts import costs_of_part
 from evalflows.store.records import to_json
 from evalflows.store.spool import recover
 from evalflows.tasks.deployed_run import restrict_process
@@ -40,30 +42,40 @@ RECOVERY_S = 10.0
 Part = Chunk | PairChunk
 
 
-class _Work(Protocol):
-    @property
-    def chunks(self) -> Sequence[Part]: ...
-
-
-Work = TypeVar("Work", bound=_Work)
+Work = TypeVar("Work", Rounds, Chunk, PairChunk)
 
 
 def in_any_process(work: Callable[[Work], Work]) -> Callable[[Work], Work]:
-    """Let a task's function also work on chunks that were sent to this process by a run in another one."""
+    """Let a task's function also work on chunks that were sent to this process by a run in another one.
+
+    They come back with the costs of the calls that were made for them.
+    """
 
     @wraps(work)
     def in_this_process(given: Work) -> Work:
         sent = [chunk for chunk in given.chunks if chunk.dispatch is not None]
         if not sent:
             return work(given)
-        with _taken_up(sent):
-            return work(given)
+        with _taken_up(sent) as store:
+            before = {chunk: costs_of_part(store, chunk.owner, chunk.part) for chunk in sent}
+            work(given)
+            back: dict[Part, Any] = {chunk: _with_costs(store, chunk, before[chunk]) for chunk in sent}
+        if isinstance(given, Rounds):
+            return replace(given, chunks=tuple(back[chunk] for chunk in given.chunks))
+        return cast("Work", back[given])
 
     return in_this_process
 
 
+def _with_costs(store: Store, chunk: Part, before: Mapping[str, float | None]) -> Part:
+    """Return a chunk with what it brings back to the run: the costs of the calls made for it."""
+    costs = costs_of_part(store, chunk.owner, chunk.part)
+    made = tuple(cost for call, cost in costs.items() if call not in before)
+    return replace(chunk, dispatch=replace(chunk.dispatch, costs=made)) if chunk.dispatch else chunk
+
+
 @contextmanager
-def _taken_up(chunks: Sequence[Part]) -> Iterator[None]:
+def _taken_up(chunks: Sequence[Part]) -> Iterator[Store]:
     """Take up chunks, with what dead processes have left of them, their budgets, and the calls that others have paid.
 
     Raise InputError if this process has another store or other code than the run.
@@ -80,7 +92,7 @@ def _taken_up(chunks: Sequence[Part]) -> Iterator[None]:
         for ledger in {id(one.ledger): one.ledger for one in running}.values():
             ledger.refresh()
         try:
-            yield
+            yield store
         finally:
             for chunk, one in zip(chunks, running, strict=True):
                 endpoints = [*getattr(one, "answering_on", ()), *one.judging_on]

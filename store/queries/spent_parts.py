@@ -17,13 +17,17 @@ class Spent(NamedTuple):
     usd: float
 
 
-def spent_on_part(store: Store, owner: str, part: str) -> Spent:
-    """Return what one part of an open owner has paid; an answer of an HTTP application counts as one call.
+def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:
+    """Return the cost in USD of each model call of one part of an open owner; None if it is not known.
 
     What was sealed before the owner was reopened belongs to no part and is not counted.
     """
-    calls = {row["call_id"]: row["cost_usd"] for row in _rows(store, "calls", owner, part, ["call_id", "cost_usd"])}
-    answers = {}
+    return {row["call_id"]: row["cost_usd"] for row in _rows(store, "calls", owner, part, ["call_id", "cost_usd"])}
+
+
+def spent_on_part(store: Store, owner: str, part: str) -> Spent:
+    """Return what one part has paid for model calls, and for answers of an HTTP application, one call each."""
+    calls, answers = costs_of_part(store, owner, part), {}
     if _is_http(store, owner):
         for row in _rows(store, "outputs", owner, part, ["run_id", "status", "cost_usd"]):
             if row["status"] == "ok":

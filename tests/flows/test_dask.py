@@ -104,6 +104,7 @@ def test_the_rows_are_those_of_threads() -> None:
         run(spec_of(endpoint, use_cache=False), watch=seen.append)
         assert (endpoint.calls, endpoint.repeated()) == (2 * ITEMS, 0)
         assert {(one.answers, one.judgements) for one in seen} >= {(0, 0), (ITEMS, 2 * ITEMS)}
+        assert max(one.calls for one in seen) == 2 * ITEMS
         run(spec_of(endpoint, name="threads", task_runner="threads", use_cache=False))
         assert endpoint.calls == 4 * ITEMS
         run(spec_of(endpoint, name="again"))

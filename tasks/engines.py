@@ -79,6 +79,8 @@ def _is_elsewhere(step: PrefectFuture[Any]) -> bool:
 
 def _has_ended(step: PrefectFuture[Any]) -> bool:
     """Whether a step has ended. Prefect's own `wait` would add callbacks to the futures of a cluster at each call."""
+    if getattr(step, "_final_state", None) is not None:
+        return True
     is_done = getattr(getattr(step, "wrapped_future", None), "done", None)
     if is_done is not None:
         return bool(is_done())
@@ -132,9 +134,10 @@ def _ray(spec: TaskRunnerSpec) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from prefect_ray.task_runners import RayTaskRunner  # late: an extra
 
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if spec.address is not None:
-        return RayTaskRunner(address=spec.address, init_kwargs={"log_to_driver": False})
-    return RayTaskRunner(init_kwargs={"num_cpus": _processes(spec), "include_dashboard": False, "log_to_driver": False})
+        return RayTaskRunner(address=spec.address, init_kwargs=quiet)
+    return RayTaskRunner(init_kwargs=quiet | {"num_cpus": _processes(spec), "include_dashboard": False})
 
 
 def _processes(spec: TaskRunnerSpec) -> int:

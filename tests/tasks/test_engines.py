@@ -5,11 +5,9 @@ import sys
 
 import cloudpickle
 from prefect.utilities.callables import get_call_parameters
-from store_rows import make_row
 
-from evalflows.execution.chunks import MAX_CHUNKS, Chunk, Rounds, chunk_size, chunks_of
+from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.records import ExperimentRow
 from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.sent_tasks import chunk_task
 
@@ -41,17 +39,3 @@ print([name for name in ("dask", "distributed", "prefect_dask", "ray", "prefect_
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-def test_a_run_of_a_million_items_has_few_chunks() -> None:
-    """Each is two task runs, wherever it runs, so the server's work is bounded."""
-    for n_examples, repetitions in ((1_000_000, 1), (250_000, 4), (2_000, 3)):
-        row = _row(n_examples, repetitions)
-        assert len(list(chunks_of([row]))) <= MAX_CHUNKS + repetitions
-
-
-def _row(n_examples: int, repetitions: int) -> ExperimentRow:
-    size = chunk_size(n_examples, repetitions)
-    fields = {"n_examples": n_examples, "repetitions": repetitions, "chunk_size": size, "state": "running"}
-    row: ExperimentRow = make_row("experiments", **fields)
-    return row

@@ -137,6 +137,16 @@ def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
     assert not cluster_processes()
 
 
+def test_a_chunk_that_kills_its_processes_is_given_up() -> None:
+    with serving(Endpoint()) as endpoint:
+        targets = [{"kind": "python", "name": "deadly", "function": "deadly:dies"}]
+        dataset = {"rows": rows(iter(["q"]))}
+        with pytest.raises(IncompleteError, match=r"^a chunk was given up after .*: KilledWorker; finished calls are"):
+            run(spec_of(endpoint, targets=targets, dataset=dataset, evaluators=["contains"]))
+    assert asked("select state from experiments") == [("interrupted",)], "to be resumed"
+    assert not cluster_processes()
+
+
 def test_the_budget_holds_over_all_processes() -> None:
     with serving(Endpoint(latency_s=0.02)) as endpoint:
         with pytest.raises(IncompleteError, match="the budget is spent"):

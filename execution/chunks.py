@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import product
 from random import Random
 from typing import TypeVar
@@ -24,6 +25,16 @@ MIN_CHUNK_SIZE, MIN_QUICK_CHUNK_SIZE = 250, 5000
 """Fewest examples per chunk, also if no model is called: a task run takes as long as a rule for a thousand examples."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """What a chunk brings along to another process, and back."""
+
+    attempt: datetime  # `recorded_at` of its experiment or comparison: another for each start and resumption
+    usd: float | None = None  # what the chunk may have spent in all, in USD and in calls
+    calls: int | None = None
+    costs: tuple[float | None, ...] = ()  # of the model calls that were made, when it comes back
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Runs of one experiment: the examples from `start` up to `stop` (exclusive), in one repetition."""
@@ -32,6 +43,11 @@ class Chunk:
     repetition: int
     start: int
     stop: int
+    dispatch: Dispatch | None = None  # of a chunk that is sent to another process
+
+    @property
+    def chunks(self) -> "tuple[Chunk]":
+        return (self,)
 
     @property
     def owner(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeVar
 
-from evalflows.execution.chunks import MIN_CHUNK_SIZE
+from evalflows.execution.chunks import MIN_CHUNK_SIZE, Dispatch
 from evalflows.execution.progress import Planned
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
@@ -36,6 +36,11 @@ class PairChunk:
     repetition: int
     start: int
     stop: int
+    dispatch: Dispatch | None = None  # of a chunk that is sent to another process
+
+    @property
+    def chunks(self) -> "tuple[PairChunk]":
+        return (self,)
 
     @property
     def owner(self) -> str:

@@ -13,6 +13,7 @@ from evalflows.execution.running_experiment import EvaluatorFactory, RunnableEva
 from evalflows.execution.workers import Workers
 from evalflows.llm.budget import Budget
 from evalflows.llm.caller import Endpoint
+from evalflows.llm.divided_budget import DividedBudget, is_divided
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.parquet import Store
@@ -37,6 +38,7 @@ class RunningComparison:
     item_metrics: frozenset[str]  # names that no preference may have
     judging: Workers
     judging_on: Sequence[Endpoint]
+    ledger: Ledger
     made_at: datetime
 
 
@@ -60,6 +62,13 @@ def forget_comparison(comparison_id: str) -> RunningComparison | None:
     return ended
 
 
+def forget_earlier_comparison(comparison_id: str, attempt: datetime) -> None:
+    """Drop a comparison that was made before it was resumed."""
+    earlier = _running.get(comparison_id)
+    if earlier is not None and earlier.row.recorded_at != attempt:
+        forget_comparison(comparison_id)
+
+
 def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRow]:
     """Return the rows of experiments, in the given order."""
     return [store.read("experiments", identity)[0] for identity in identities]
@@ -71,7 +80,8 @@ def _make(comparison_id: str) -> RunningComparison:
     prepared = prepared_comparisons.of(comparison_spec(row))
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
-    factory = EvaluatorFactory(spec, Ledger(store, comparison_id, fresh=not spec.use_cache), _budget(store, row, spec))
+    ledger = Ledger(store, comparison_id, fresh=not spec.use_cache)
+    factory = EvaluatorFactory(spec, ledger, _budget(store, row, spec))
     evaluators = [factory.judge(evaluator) for evaluator in prepared.evaluators]
     return RunningComparison(
         row=row,
@@ -84,6 +94,7 @@ def _make(comparison_id: str) -> RunningComparison:
         item_metrics=frozenset(item_metrics(store, row.experiments)),
         judging=Workers(spec.max_concurrency),
         judging_on=endpoints_of(evaluators),
+        ledger=ledger,
         made_at=now(),
     )
 
@@ -97,6 +108,8 @@ def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, Outpu
 
 
 def _budget(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
-    """Return the budget, with what the comparison has already spent."""
+    """Return the budget, with what the comparison has already spent; in a process that chunks are sent to, divided."""
+    if is_divided():
+        return DividedBudget(row.comparison_id)
     calls, usd, unpriced = paid(store, row.comparison_id)
     return Budget(usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced)

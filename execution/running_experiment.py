@@ -18,6 +18,7 @@ from evalflows.execution.prepared import connections_of, prepared_experiments
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
 from evalflows.execution.quick_processes import QuickProcesses
 from evalflows.execution.resolve import make_target
+from evalflows.execution.run_group import answering_workers, budget_of, forget_group, judging_workers, ledger_of
 from evalflows.execution.secret_blocks import key_for
 from evalflows.execution.unrecorded_calls import evaluator_may_call_unrecorded, target_may_call_unrecorded
 from evalflows.execution.workers import Workers
@@ -39,13 +40,10 @@ from evalflows.specs.target import ChatTarget
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 from evalflows.store.examples import Examples
 from evalflows.store.parquet import Store
-from evalflows.store.queries.progress import spent_by_group
 from evalflows.store.records import ExampleRow, ExperimentRow, now
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.targets import Target
-
-MIN_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +117,12 @@ class RunningExperiment:
     answering_on: Sequence[Endpoint]  # endpoints of the target
     judging_on: Sequence[Endpoint]  # endpoints of the evaluators
     budget: Budget
+    ledger: Ledger
     made_at: datetime
     processes: QuickProcesses | None = None  # if its chunks are worked on in processes of their own
 
 
 _running: dict[str, RunningExperiment] = {}
-_budgets: dict[str, Budget] = {}  # by run group
-_ledgers: dict[str, Ledger] = {}
-_answering: dict[str, Workers] = {}  # by run group: its targets take turns
 _lock = threading.Lock()
 
 
@@ -138,6 +134,20 @@ def running_experiment(experiment_id: str) -> RunningExperiment:
         return _running[experiment_id]
 
 
+def forget_earlier(experiment_id: str, attempt: datetime) -> None:
+    """Drop the experiment if it was made before it was resumed: its spec, or what it has spent, has changed."""
+    earlier = _running.get(experiment_id)
+    if earlier is not None and earlier.row.recorded_at != attempt:
+        forget_experiment(experiment_id, earlier.row.run_group)
+
+
+def forget_ended(store: Store) -> None:
+    """Drop the experiments that have ended: a process of a cluster outlives the runs that send it chunks."""
+    for experiment_id, running in _running.copy().items():
+        if store.is_sealed("experiments", experiment_id):
+            forget_experiment(experiment_id, running.row.run_group)
+
+
 def is_running(experiment_id: str) -> bool:
     """Whether this process has worked on the experiment."""
     return experiment_id in _running
@@ -147,9 +157,7 @@ def forget_experiment(experiment_id: str, run_group: str) -> None:
     """Drop the experiment, after it has ended and before it starts: its spec may name other code then."""
     with _lock:
         ended = _running.pop(experiment_id, None)
-        _budgets.pop(run_group, None)
-        _ledgers.pop(run_group, None)
-        _answering.pop(run_group, None)
+        forget_group(run_group)
     close(ended.evaluators if ended else ())
 
 
@@ -161,32 +169,12 @@ def close(evaluators: Iterable[RunnableEvaluator]) -> None:
                 judge.isolated.close()
 
 
-def _answering_workers(row: ExperimentRow, spec: ExperimentSpec) -> Workers:
-    """Return the workers of the run group: as many as keep each connection full, and some per other target."""
-    if row.run_group not in _answering:
-        chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
-        others = sum(not isinstance(target, ChatTarget) for target in spec.targets)
-        width = sum(_width(name, spec) for name in chats) + others * MIN_WORKERS
-        _answering[row.run_group] = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
-    return _answering[row.run_group]
-
-
-def judging_workers(spec: ExperimentSpec | TraceEvaluationSpec, connections: set[str]) -> Workers:
-    """Return as many workers as keep the widest connection full."""
-    return Workers(spec.max_concurrency or max([MIN_WORKERS, *(_width(name, spec) for name in connections)]))
-
-
-def _width(connection: str, spec: ExperimentSpec | TraceEvaluationSpec) -> int:
-    """Return a quarter more than a connection's limit: some already wait for a slot while others process answers."""
-    return -(-5 * resolve(connection, spec.connections).max_in_flight // 4)
-
-
 def _make(experiment_id: str) -> RunningExperiment:
     store = Store()
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     prepared = prepared_experiments.of(experiment_spec(row))
     spec = prepared.spec
-    factory = EvaluatorFactory(spec, _ledger(store, row, spec), _budget(store, row, spec))
+    factory = EvaluatorFactory(spec, ledger_of(store, row, spec), budget_of(store, row, spec))
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
@@ -203,33 +191,15 @@ def _make(experiment_id: str) -> RunningExperiment:
         spec=spec,
         evaluators=evaluators,
         summary_evaluators=summaries,
-        answering=_answering_workers(row, spec),
+        answering=answering_workers(row, spec),
         judging=judging_workers(spec, connections_of(prepared.evaluators)),
         answering_on=_endpoints([complete]),
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=factory.budget,
+        ledger=factory.ledger,
         made_at=now(),
         processes=quick_processes.current() if quick_processes.pays(prepared, row.n_examples) else None,
     )
-
-
-def _ledger(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Ledger:
-    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each."""
-    if not spec.use_cache:
-        return Ledger(store, row.experiment_id, fresh=True)
-    if row.run_group not in _ledgers:
-        _ledgers[row.run_group] = Ledger(store, row.experiment_id)
-    return _ledgers[row.run_group]
-
-
-def _budget(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
-    """Return the budget of the run group, with what its experiments have already spent."""
-    if row.run_group not in _budgets:
-        calls, usd, unpriced = spent_by_group(store, row.run_group)
-        _budgets[row.run_group] = Budget(
-            usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced
-        )
-    return _budgets[row.run_group]
 
 
 def endpoints_of(evaluators: Iterable[RunnableEvaluator]) -> list[Endpoint]:

@@ -16,12 +16,12 @@ from evalflows.execution.preflight.prompt_files import with_all_prompts
 from evalflows.execution.prepared import SAMPLE, connections_of, described_evaluator
 from evalflows.execution.prepared_evaluator import PreparedEvaluator, prepare_evaluator
 from evalflows.execution.resolve import composite_version
+from evalflows.execution.run_group import judging_workers
 from evalflows.execution.running_experiment import (
     EvaluatorFactory,
     RunnableEvaluator,
     close,
     endpoints_of,
-    judging_workers,
 )
 from evalflows.execution.trace_runs import Mapper, load_mapper, mapper_version
 from evalflows.execution.workers import Workers

@@ -8,6 +8,8 @@ from evalflows.execution.pair_chunks import PairChunk, pair_chunks, planned_pair
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import compare_chunk
 from evalflows.tasks.deployed_run import restrict_deployed_run
+from evalflows.tasks.divided_budgets import pairs_short_of_budget, sent_pairs
+from evalflows.tasks.engines import chunks_on
 from evalflows.tasks.finish import calls_end_with_the_flow, raise_failures
 from evalflows.tasks.finish_comparison import finish_comparison
 from evalflows.tasks.leases import lease_of_comparison
@@ -15,7 +17,7 @@ from evalflows.tasks.progress import wait_with_progress
 from evalflows.tasks.publish_comparison import publish_comparison
 from evalflows.tasks.record_votes import record_votes
 from evalflows.tasks.resolve_comparison import resolve_comparison
-from evalflows.tasks.retries import retries_of
+from evalflows.tasks.sent_tasks import chunk_task
 from evalflows.tasks.start_comparison import start_comparison
 from evalflows.tasks.win_rates import compute_win_rates
 
@@ -38,10 +40,13 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         comparison = start_comparison(spec, resume)
         if spec.votes is not None:
             record_votes(comparison)
-        compare = compare_chunk.with_options(**retries_of(spec))
-        with calls_end_with_the_flow():
-            steps = [compare.submit(chunk) for chunk in pair_chunks(comparison)]
+        compare = chunk_task(compare_chunk, spec)
+        chunks = list(pair_chunks(comparison))
+        with calls_end_with_the_flow(), chunks_on(spec.task_runner):
+            steps = [compare.submit(chunk) for chunk in sent_pairs(spec, comparison, chunks)]
             wait_with_progress(steps, planned_pairs(comparison))
+            for chunk in pairs_short_of_budget(spec, comparison, chunks):
+                compare(chunk)
         lease.check()
         lacking = finish_comparison(comparison)
         compute_win_rates(comparison)

@@ -13,6 +13,8 @@ from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.decide import decide, why_gates_stop
 from evalflows.tasks.deployed_run import restrict_deployed_run
 from evalflows.tasks.differences import compute_differences
+from evalflows.tasks.divided_budgets import items_of, sent_rounds, short_of_budget
+from evalflows.tasks.engines import chunks_on
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, raise_failures
@@ -21,7 +23,7 @@ from evalflows.tasks.leases import lease_of_run
 from evalflows.tasks.progress import planned_of, wait_with_progress
 from evalflows.tasks.publish import publish_results
 from evalflows.tasks.resolve_comparison import comparison_of
-from evalflows.tasks.retries import retries_of
+from evalflows.tasks.sent_tasks import chunk_task
 from evalflows.tasks.snapshot import freeze_dataset
 from evalflows.tasks.start import start_experiments
 from evalflows.tasks.validate_snapshot import validate_snapshot
@@ -46,20 +48,24 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         validate_snapshot(spec)
     with lease_of_run(spec, resume) as lease:
         experiments = start_experiments(spec, resume)
-        execute = execute_rounds.with_options(**retries_of(spec))
-        evaluate = evaluate_chunk.with_options(**retries_of(spec))
+        execute = chunk_task(execute_rounds, spec)
+        evaluate = chunk_task(evaluate_chunk, spec)
         with calls_end_with_the_flow():
             steps: list[PrefectFuture[Any]] = [run_controls.submit(experiments)]
-            stopped = None
-            for wave in waves_of(spec, experiments):
-                for rounds in wave:
-                    answered = execute.submit(rounds)
-                    steps.append(answered)
-                    for chunk in rounds.chunks:
-                        steps.append(evaluate.submit(chunk, return_state=False, wait_for=[answered]))
-                wait_with_progress(steps, planned_of(experiments))
-                if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
-                    break
+            waves, stopped = list(waves_of(spec, experiments)), None
+            with chunks_on(spec.task_runner, after=steps):
+                for number, wave in enumerate(waves):
+                    for rounds in sent_rounds(spec, experiments, wave, items_of(waves[number:])):
+                        answered = execute.submit(rounds)
+                        steps.append(answered)
+                        for chunk in rounds.chunks:
+                            steps.append(evaluate.submit(chunk, return_state=False, wait_for=[answered]))
+                    wait_with_progress(steps, planned_of(experiments))
+                    for rounds in short_of_budget(spec, experiments, wave):
+                        for chunk in execute(rounds).chunks:
+                            evaluate(chunk)
+                    if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
+                        break
             combine_scores(experiments)
         lease.check()
         lacking = finish_experiments(experiments, stopped)

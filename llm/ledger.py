@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflows.llm import loop
 from evalflows.specs.errors import StorageError
 from evalflows.specs.safe_text import print_note
 from evalflows.store.parquet import Store
@@ -56,6 +57,15 @@ class Ledger:
         """Add a call that has just finished."""
         if row.reusable:
             self._rows[row.call_key] = _lean(row)
+
+    def refresh(self) -> None:
+        """Take in the calls that other processes have recorded since. Call it from another thread than the loop's."""
+        index = self._index()
+        loop.call(self._take_in, index)
+
+    def _take_in(self, index: "tuple[NDArray[np.uint64], NDArray[np.int32], list[str]]") -> None:
+        self._keys, self._payer_of, self._payers = index
+        self._read.clear()  # what was read is kept; a payer whose calls are needed has more by now
 
     def _index(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], list[str]]:
         """Return the first 64 bits of every key (sorted), the index of each call's payer, and the payers."""

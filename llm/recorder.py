@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable, Iterable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -37,9 +37,7 @@ class Recorder:
         """Write the row of a call to disk, before its answer is used, and count it."""
         self.keep(row)
         with _lock:
-            _made[row.experiment_id] += 1
-            _costs[row.experiment_id] += row.cost_usd or 0.0
-            _unpriced[row.experiment_id] += row.cost_usd is None
+            _count(row.experiment_id, row.cost_usd)
 
     def check_can_keep(self) -> None:
         """Raise StorageError if the row of a call that is made now could not be written."""
@@ -81,17 +79,35 @@ class Recorder:
 _made: Counter[str | None] = Counter()
 _costs: defaultdict[str | None, float] = defaultdict(float)
 _unpriced: Counter[str | None] = Counter()
+_elsewhere: set[Hashable] = set()
 _lock = threading.Lock()
 
 
+def _count(payer: str | None, cost_usd: float | None) -> None:
+    _made[payer] += 1
+    _costs[payer] += cost_usd or 0.0
+    _unpriced[payer] += cost_usd is None
+
+
+def note_calls_elsewhere(work: Hashable, payer: str, costs: Iterable[float | None]) -> None:
+    """Count the calls that another process has made for this one, given their costs in USD; each work only once."""
+    with _lock:
+        if work not in _elsewhere:
+            _elsewhere.add(work)
+            for cost in costs:
+                _count(payer, cost)
+
+
 def calls_made() -> Counter[str | None]:
-    """Return the number of calls that this process has made so far, by the experiment or comparison that paid."""
+    """Return the number of calls that this process has made so far, or had others make, by the experiment or
+    comparison that paid.
+    """
     with _lock:
         return _made.copy()
 
 
 def cost_made(owners: Collection[str]) -> float | None:
-    """Return the cost in USD of these owners' calls in this process; None if that of a call is unknown."""
+    """Return the cost in USD of the same calls of these owners; None if that of a call is unknown."""
     with _lock:
         return None if any(_unpriced[owner] for owner in owners) else sum(_costs[owner] for owner in owners)
 

@@ -21,9 +21,11 @@ from evalflows.specs.running import (
     MaxCalls,
     Metadata,
     RunKey,
+    TaskRunner,
     UseCache,
 )
 from evalflows.specs.spec_file import load_spec
+from evalflows.specs.task_runner import TaskRunnerSpec
 from evalflows.specs.votes import OrderRule, RatingsSpec, VotesSpec
 
 FailedOutput = Literal["loses", "left_out"]
@@ -128,6 +130,7 @@ class ComparisonSpec(CompareSpec, _Compared):
     breaker_pause_s: BreakerPause = 10.0
     run_key: RunKey = None
     use_cache: UseCache = True
+    task_runner: TaskRunner = TaskRunnerSpec()
 
     @model_validator(mode="after")
     def _has_verdicts(self) -> "ComparisonSpec":

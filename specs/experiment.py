@@ -26,11 +26,13 @@ from evalflows.specs.running import (
     MaxCalls,
     Metadata,
     RunKey,
+    TaskRunner,
     UseCache,
 )
 from evalflows.specs.score_config import ScoreConfigSpec
 from evalflows.specs.spec_file import change_spec, load_spec
 from evalflows.specs.target import TargetSpec
+from evalflows.specs.task_runner import TaskRunnerSpec
 
 
 def _as_list(value: object) -> object:
@@ -92,6 +94,7 @@ class ExperimentSpec(BaseModel):
     breaker_pause_s: BreakerPause = 10.0
     run_key: RunKey = None
     use_cache: UseCache = True
+    task_runner: TaskRunner = TaskRunnerSpec()
     compare: CompareSpec | None = Field(
         None, description="Compare the targets' answers in pairs once all are complete; requires at least two targets"
     )

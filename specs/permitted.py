@@ -40,6 +40,11 @@ def restrict(folder: Path) -> None:
     _limits = _Limits(folder.absolute(), _listed_modules(folder / "pyproject.toml"))
 
 
+def restricted_folder() -> Path | None:
+    """Return the folder that specs in this process are restricted to; None if they are not restricted."""
+    return None if _limits is None else _limits.folder
+
+
 def check_module(reference: str, module: str) -> None:
     """Raise InputError if a spec may not name code of this module. The module is not imported."""
     if _limits is None or _is_listed(module, _limits) or _is_within(module, OURS):

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflows.specs.connection import ConnectionSpec
 from evalflows.specs.gate import Adjustment
+from evalflows.specs.task_runner import TaskRunnerSpec, as_task_runner
 
 ConfidenceLevel = Annotated[float, Field(gt=0.5, lt=1, description="Confidence level of the intervals")]
 Adjusted = Annotated[
@@ -48,6 +49,12 @@ UseCache = Annotated[
     Field(
         description="Reuse identical model calls of other runs from the ledger; if false, make and pay for every call"
     ),
+]
+
+TaskRunner = Annotated[
+    TaskRunnerSpec,
+    BeforeValidator(as_task_runner),
+    Field(description="The engine that runs the chunks: threads of this process, or processes of dask or ray"),
 ]
 
 

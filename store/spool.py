@@ -180,8 +180,8 @@ class Spool:
             self._path.parent.rmdir()
 
 
-def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
-    """Write the spooled rows of dead processes for an owner as parts. Return the number of rows.
+def recover(store: Store, owner: str, wait_s: float = 0.0, part: str = "*") -> int:
+    """Write the spooled rows of dead processes for an owner, or for one part of it, as parts. Return their number.
 
     A spool that a process still has open is skipped after `wait_s` seconds: who has the owner's lease waits, since the
     process that had it before may still be ending.
@@ -190,7 +190,7 @@ def recover(store: Store, owner: str, wait_s: float = 0.0) -> int:
     """
     _failures.pop(spool_folder(store), None)
     recovered, deadline = 0, time.monotonic() + wait_s
-    for path in sorted((spool_folder(store) / owner).glob("*.jsonl")):
+    for path in sorted((spool_folder(store) / owner).glob(f"{part}.*.jsonl")):
         if (file := open_left_behind(path, deadline)) is None:
             continue
         with file:

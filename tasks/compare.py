@@ -33,6 +33,7 @@ from evalflows.store.records import ComparisonRow, OutputRow, derived_id
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.taken_up import in_any_process
 
 FAILED_OUTPUT = "failed_output"
 """`decided_by` of a pair with a failed run, for which no evaluator is called."""
@@ -44,6 +45,7 @@ FAILED_OUTPUT = "failed_output"
     retry_condition_fn=only_transient,
     task_run_name="compare-{chunk.part}",
 )
+@in_any_process
 def compare_chunk(chunk: PairChunk) -> PairChunk:
     """Judge the pairs of a chunk that have no judgement yet.
 

@@ -21,14 +21,24 @@ def restrict_deployed_run(spec: ExperimentSpec | ComparisonSpec | TraceEvaluatio
     the rest of the process, which a worker starts for each flow run. Raise InputError if the spec names the file of a
     model elsewhere: later it holds the shared connections too, whose files are the user's choice.
     """
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None or context.flow_run.deployment_id is None:
+    if not restrict_process():
         return
-    permitted.restrict(Path.cwd())
-    permitted_environment.restrict(Path.cwd(), addresses_of_keys())
     for name, connection in spec.connections.items():
         if isinstance(connection, LocalConnection) and connection.gguf is not None:
             try:
                 located(connection.gguf)
             except InputError as error:
                 raise InputError(f"connection {name!r}: gguf: {error}") from error
+
+
+def restrict_process() -> bool:
+    """Restrict this process if the current flow run is one of a deployment. Return whether it is.
+
+    A process that chunks are sent to stays restricted too.
+    """
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or context.flow_run.deployment_id is None:
+        return False
+    permitted.restrict(Path.cwd())
+    permitted_environment.restrict(Path.cwd(), addresses_of_keys())
+    return True

@@ -10,6 +10,7 @@ from evalflows.execution.running_experiment import running_experiment
 from evalflows.execution.workers import in_turn
 from evalflows.tasks.provider_limit import within_provider_limits
 from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.taken_up import in_any_process
 
 
 @task(
@@ -18,6 +19,7 @@ from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transi
     retry_condition_fn=only_transient,
     task_run_name="evaluate-{chunk.part}",
 )
+@in_any_process
 def evaluate_chunk(chunk: Chunk) -> Chunk:
     """Judge the runs of a chunk that have no judgement yet. Evaluators that ask for scores run last.
 

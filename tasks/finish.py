@@ -70,7 +70,8 @@ def raise_failures(
 ) -> None:
     """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking."""
     for step in steps:
-        step.wait()  # or its state is read from the server
+        if getattr(step, "_final_state", None) is None:  # a cluster that has ended cannot be asked again
+            step.wait()  # or its state is read from the server
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:

@@ -5,16 +5,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture
 from rich.console import Console
 
+from evalflows.execution.chunks import Rounds
 from evalflows.execution.interrupts import raise_if_pressed
 from evalflows.execution.progress import Planned, tally
 from evalflows.llm.attempts import calls_waiting
-from evalflows.llm.recorder import calls_made, cost_made
+from evalflows.llm.recorder import calls_made, cost_made, note_calls_elsewhere
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
+from evalflows.tasks.engines import ended_work, not_done
 from evalflows.tasks.server_watch import note_owners, raise_if_lost, reported_if_possible
 
 INTERVAL_S = 1.0
@@ -65,9 +67,10 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
-        pending = wait(list(steps), timeout=INTERVAL_S).not_done
+        pending = not_done(steps, INTERVAL_S)
         raise_if_pressed()
         raise_if_lost()
+        _count_ended(steps, planned)
         progress = _progress(planned)
         for watch in _watching:
             watch(progress)
@@ -78,6 +81,21 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
                 shown = percent
         if not pending:
             return
+
+
+def _count_ended(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+    """Count the chunks that have ended in other processes, whose items this one cannot count one by one."""
+    for work in ended_work(steps):
+        for chunk in getattr(work, "chunks", ()):
+            items = chunk.stop - chunk.start
+            if chunk.dispatch is not None:
+                note_calls_elsewhere((type(work), chunk), chunk.owner, chunk.dispatch.costs)
+            if isinstance(work, Rounds):
+                tally.begin(chunk, "answers", items)
+            elif planned.answers:
+                tally.begin(chunk, "judgements", items * planned.judgements // planned.answers)
+            else:
+                tally.begin(chunk, "judgements", planned.judgements // len(steps))
 
 
 def _progress(planned: Planned) -> Progress:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.execution.preflight.check_engine import check_engine
 from evalflows.execution.preflight.check_spec import check_pairwise
 from evalflows.execution.prepared import PreparedComparison, prepare_comparison, prepared_comparisons
 from evalflows.execution.running_comparison import experiments_of
@@ -67,6 +68,7 @@ def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> ComparisonSpec:
 
 _SHARED_FIELDS = (
     *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
+    "task_runner",
 )
 """Fields that the comparison takes over from the experiment's spec."""
 
@@ -113,6 +115,7 @@ def _baseline(store: Store, spec: ComparisonSpec, rows: Sequence[ExperimentRow])
 
 
 def _check(store: Store, prepared: PreparedComparison, rows: Sequence[ExperimentRow]) -> None:
+    check_engine(prepared.spec.task_runner, (), prepared.evaluators)
     shared = shared_examples(store, rows)
     names = " and ".join(row.name for row in rows)
     if not shared.examples:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from postgres_server import binaries, postgres_server
 from prefect_server import prefect_server
 from store_copies import StoreCopies
 from store_rows import make_row
@@ -152,6 +153,18 @@ def prefect_api(prefect_environment: dict[str, str], prefect_settings: Any) -> I
     settings = prefect_settings.model_copy(deep=True)  # made anew they take 50 ms
     with SettingsContext(profile=get_settings_context().profile, settings=settings):
         yield prefect_environment
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a PostgreSQL server. Skips where none is installed, fails where one has to be."""
+    programs = binaries()
+    if programs is None:
+        give_up = pytest.fail if os.environ.get("EVALFLOWS_REQUIRE_POSTGRES") == "1" else pytest.skip
+        give_up("no PostgreSQL server here: apt-get install postgresql")
+    assert programs is not None
+    with postgres_server(programs) as url:
+        yield url
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from evalflows.execution.evaluator_sample import draw
 from evalflows.execution.isolation.process import check_picklable
+from evalflows.execution.preflight.check_engine import check_engine
 from evalflows.execution.preflight.check_settings import check_settings
 from evalflows.execution.preflight.loaded_code import check_loaded
 from evalflows.execution.prepared import PreparedExperiment
@@ -39,6 +40,7 @@ Spec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
 def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], store: Store) -> None:
     """Raise InputError, in one line, for the first part of a spec that cannot work on these examples."""
     spec = prepared.spec
+    check_engine(spec.task_runner, spec.targets, [*prepared.evaluators, *prepared.pairwise])
     for example in examples:
         _inputs(example)
     for target in spec.targets:

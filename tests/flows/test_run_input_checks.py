@@ -7,7 +7,7 @@ from catalog_rows import rows
 from endpoint import Endpoint, serving
 from planted_difference import ROWS, N, always, number, spec, targets
 
-from evalflows import run
+from evalflows import evaluate, run
 from evalflows.specs import InputError
 from evalflows.store import Store
 
@@ -119,3 +119,24 @@ def test_bad_input_is_refused_before_anything_is_written(changes: dict[str, Any]
         run(spec(**changes))
     assert "\n" not in str(caught.value)
     assert rows("select count(*) from snapshots") == [(0,)]
+
+
+def test_functions_of_this_process_are_refused_for_an_engine_with_others() -> None:
+    """Each is named in one line, before a cluster is started or anything is called."""
+    called: list[str] = []
+
+    def target(question: str) -> str:
+        called.append(question)
+        return question
+
+    def short(outputs: dict[str, Any]) -> bool:
+        return len(str(outputs)) < 9
+
+    rest = r"got a function that only this process has; with task_runner dask wanted 'module:name', which its .* import"
+    with pytest.raises(InputError, match=rf"^target 'target': {rest}$"):
+        evaluate(target, ROWS, ["contains"], task_runner="dask")
+    chat = {"kind": "python", "name": "up", "function": "judges:upper"}
+    with pytest.raises(InputError, match=rf"^evaluator 'short': {rest}$"):
+        evaluate(chat, ROWS, ["contains", short], task_runner={"kind": "dask", "processes": 2})
+    assert called == []
+    assert rows("select count(*) from experiments") == [(0,)]

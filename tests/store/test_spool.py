@@ -214,6 +214,15 @@ def test_files_of_several_parts_come_back_under_their_parts(store: Store, output
     assert [row.run_id for row in store.read("outputs", OWNER, ["r0-10-20"])] == ["r0-10-20"]
 
 
+def test_only_the_files_of_one_part_are_taken_up_if_it_is_named(store: Store, output: Make) -> None:
+    """A process of a cluster takes up a chunk that was another's; what other chunks have is not its business."""
+    for part in ("r0-0-10", "r0-0-100"):
+        leave_behind(part, content_of(store, ("outputs", output(part))))
+    assert recover(store, OWNER, part="r0-0-10") == 1
+    assert [row.run_id for row in store.read("outputs", OWNER)] == ["r0-0-10"]
+    assert len(spooled()) == 1
+
+
 def test_recovering_twice_doubles_nothing(store: Store, output: Make) -> None:
     content = content_of(store, ("outputs", output("a")), ("outputs", output("b")))
     for _ in range(2):  # as if killed after the part was written and before the file was removed

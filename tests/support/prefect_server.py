@@ -54,14 +54,16 @@ def _one_certificate(folder: Path) -> Path:
 def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start that server, in a process group of its own, and wait until it answers."""
     url = environment["PREFECT_API_URL"]
-    port = str(urlsplit(url).port)
-    give_database(folder)
+    port, has_own_database = str(urlsplit(url).port), "PREFECT_API_DATABASE_CONNECTION_URL" in environment
+    if not has_own_database:
+        give_database(folder)
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
     try:
         _wait_for(f"{url}/health", server, folder / "server.log")
-        keep_database(folder)
+        if not has_own_database:
+            keep_database(folder)
     except BaseException:
         end_server(server)
         raise

@@ -76,7 +76,7 @@ class Up:
 
     def left(self) -> list[int]:
         """The processes that it started, and theirs, which still live."""
-        return sorted(_marked(self.mark) - {self.process.pid})
+        return sorted(marked(self.mark) - {self.process.pid})
 
 
 def prefect_yaml(name: str, pool: str = "evalflows", changes: str | None = None) -> str:
@@ -103,7 +103,7 @@ def running_up(
         with suppress(subprocess.TimeoutExpired):
             if process.poll() is None:
                 one.interrupt()
-        for pid in _marked(mark):
+        for pid in marked(mark):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -135,7 +135,7 @@ def ask(url: str, path: str, secret: str | None = None, /, **content: Any) -> An
     raise AssertionError(f"{path}: the server answered 503 for 20 s")
 
 
-def _marked(mark: str) -> set[int]:
+def marked(mark: str) -> set[int]:
     """The processes that bear a mark in their environment."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/environ"):

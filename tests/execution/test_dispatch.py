@@ -1,0 +1,90 @@
+"""The parts of a budget that chunks bring along to other processes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalflows.execution.chunks import Chunk, Dispatch
+from evalflows.execution.dispatch import Left, budget_of_part, dispatched, left_of
+from evalflows.specs.errors import CallError
+from evalflows.store.parquet import Store
+from evalflows.store.queries.spent_parts import Spent, spent_on_part, was_over_budget
+from evalflows.store.records import now
+
+Make = Callable[..., Any]
+FIRST, SECOND = Chunk("e1", 0, 0, 30), Chunk("e1", 0, 30, 40)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=20), st.integers(0, 1000), st.floats(0, 1000))
+def test_the_parts_add_up_to_the_whole(sizes: list[int], calls: int, usd: float) -> None:
+    left, total, before = Left(usd=usd, calls=calls), sum(sizes), 0
+    parts = []
+    for size in sizes:
+        parts.append(left.part(before, before + size, total))
+        before += size
+    assert sum(part.calls or 0 for part in parts) == calls
+    assert sum(part.usd or 0.0 for part in parts) == pytest.approx(usd)
+    assert all(abs((part.calls or 0) - calls * size / total) < 1 for part, size in zip(parts, sizes, strict=True))
+
+
+def test_a_limit_that_is_overspent_leaves_nothing() -> None:
+    assert left_of(1.0, 10, Spent(12, 1.5)) == Left(usd=0.0, calls=0)
+    assert left_of(None, None, Spent(12, 1.5)) == Left(usd=None, calls=None)
+    assert Left(usd=None, calls=0).is_spent and not Left(usd=None, calls=None).is_spent
+
+
+def test_a_chunk_brings_along_its_part_and_what_it_has_spent(store: Store, make: Make) -> None:
+    paid = [make("calls", call_id=f"c{n}", experiment_id="e1", cost_usd=0.5) for n in range(3)]
+    store.append("calls", "e1", SECOND.part, paid)
+    sent = dispatched(store, [FIRST, SECOND], {"e1": now()}, Left(usd=8.0, calls=8), items=80)
+    assert [(one.dispatch.usd, one.dispatch.calls) for one in sent if one.dispatch] == [(3.0, 3), (1.0 + 1.5, 1 + 3)]
+    assert [one.part for one in sent] == [FIRST.part, SECOND.part]
+
+
+def test_without_limits_nothing_is_counted(store: Store) -> None:
+    (sent,) = dispatched(store, [FIRST], {"e1": now()}, Left(usd=None, calls=None), items=30)
+    assert sent.dispatch is not None and (sent.dispatch.usd, sent.dispatch.calls) == (None, None)
+    assert (budget_of_part(store, sent).usd, budget_of_part(store, sent).calls) == (None, None)
+
+
+def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> None:
+    """The process that takes up its chunk has only the rest."""
+    store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
+    chunk = Chunk("e1", 0, 0, 30, Dispatch(attempt=now(), usd=1.0, calls=2))
+    budget = budget_of_part(store, chunk)
+    budget.reserve_now()
+    with pytest.raises(CallError, match="2 of 2 calls"):
+        budget.reserve_now()
+
+
+def test_calls_sealed_before_a_resumption_belong_to_no_part(store: Store, make: Make) -> None:
+    store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
+    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5)
+    store.seal("e1", ["calls"])
+    store.reopen("e1", ["calls"])
+    assert spent_on_part(store, "e1", FIRST.part) == (0, 0.0)
+
+
+def test_a_call_that_was_stored_twice_counts_once(store: Store, make: Make) -> None:
+    for _ in range(2):
+        store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
+    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5)
+
+
+def test_an_answer_of_an_application_is_a_call(store: Store, make: Make) -> None:
+    store.append("experiments", "e1", "start", [make("experiments", experiment_id="e1", target_kind="http")])
+    answers = [
+        make("outputs", run_id="r1", experiment_id="e1", status="ok", cost_usd=0.25),
+        make("outputs", run_id="r2", experiment_id="e1", status="failed", error="down", cost_usd=None),
+    ]
+    store.append("outputs", "e1", FIRST.part, answers)
+    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.25)
+
+
+def test_a_part_that_was_short_of_budget_is_found(store: Store, make: Make) -> None:
+    row = make("scores", experiment_id="e1", status="not_attempted", error_kind="over_budget", error="spent")
+    store.append("scores", "e1", SECOND.part, [row])
+    assert [was_over_budget(store, "e1", chunk.part) for chunk in (FIRST, SECOND)] == [False, True]

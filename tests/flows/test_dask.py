@@ -1,0 +1,231 @@
+"""Chunks on the processes of a Dask cluster: the same rows as on threads, and nothing paid twice."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+from endpoint import Endpoint, serving
+from matched import asked
+from pairwise_runs import answered, by_length
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+
+from evalflows import compare, run
+from evalflows.reports.progress import Progress
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.errors import IncompleteError, InputError
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_api", "importable_judges")]
+
+ITEMS, CHUNK, IN_FLIGHT = 100, 25, 8
+ROWS = """
+select example_id, repetition, metric, value, label, status, output_status, outputs::varchar
+from item_scores where experiment = ? order by all
+"""
+ON_DASK = {"kind": "dask", "processes": 2}
+
+
+@pytest.fixture
+def importable_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of a cluster find `judges` as this one does."""
+    support = str(Path(__file__).parent.parent / "support")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [support, os.environ.get("PYTHONPATH")])))
+
+
+def spec_of(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
+    connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "max_in_flight": IN_FLIGHT}
+    fields = {
+        "name": "spread",
+        "dataset": {"rows": rows(f"q{i}" for i in range(ITEMS))},
+        "targets": [{"kind": "chat", "connection": "mock", "user": "{question}"}],
+        "evaluators": [{"use": "judges:says_correct", "connection": "mock"}, "contains"],
+        "connections": {"mock": connection | changes.pop("connection", {})},
+        "chunk_size": CHUNK,
+        "task_runner": ON_DASK,
+    }
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def rows(questions: Iterator[str]) -> list[dict[str, Any]]:
+    return [
+        {"id": f"e{n}", "inputs": {"question": question}, "outputs": {"a": "b"}} for n, question in enumerate(questions)
+    ]
+
+
+def stored(name: str) -> list[Any]:
+    """All of an experiment but ids and times."""
+    return asked(ROWS, name)
+
+
+def cluster_processes() -> set[int]:
+    """The processes of the clusters that this one has started."""
+    found = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                command = (folder / "cmdline").read_text()
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if "multiprocessing.spawn" in command and int(parent) == os.getpid():
+                found.add(int(folder.name))
+    return found
+
+
+@contextmanager
+def running(spec: ExperimentSpec) -> Iterator[threading.Thread]:
+    """Run a spec in a thread, and wait for it at the end."""
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run(spec)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(work,))
+    thread.start()
+    yield thread
+    thread.join(120)
+    assert not thread.is_alive() and errors == []
+
+
+def test_the_rows_are_those_of_threads() -> None:
+    seen: list[Progress] = []
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        run(spec_of(endpoint, use_cache=False), watch=seen.append)
+        assert (endpoint.calls, endpoint.repeated()) == (2 * ITEMS, 0)
+        assert {(one.answers, one.judgements) for one in seen} >= {(0, 0), (ITEMS, 2 * ITEMS)}
+        assert max(one.calls for one in seen) == 2 * ITEMS
+        run(spec_of(endpoint, name="threads", task_runner="threads", use_cache=False))
+        assert endpoint.calls == 4 * ITEMS
+        run(spec_of(endpoint, name="again"))
+        assert endpoint.calls == 4 * ITEMS, "the ledger has all calls, whoever paid them"
+    states = asked("select name, state, reason, calls from experiments order by 1")
+    assert states == [
+        (name, "completed", None, calls)
+        for name, calls in [("again", 0), ("spread", 2 * ITEMS), ("threads", 2 * ITEMS)]
+    ]
+    assert stored("spread") == stored("threads") == stored("again")
+    assert len(stored("spread")) == 2 * ITEMS
+    query = """select count(distinct process) > 1 from limits join experiments using (experiment_id)
+               where name = 'spread'"""
+    assert asked(query) == [(True,)], "the history of the limiters in all processes is kept"
+
+
+def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
+    with serving(Endpoint(latency_s=0.1)) as endpoint:
+        with running(spec_of(endpoint, use_cache=False, name="killed")) as thread:
+            while endpoint.calls < ITEMS:
+                assert thread.is_alive()
+                time.sleep(0.005)
+            os.kill(min(cluster_processes()), signal.SIGKILL)
+        repeated = endpoint.repeated()
+        assert endpoint.calls - repeated == 2 * ITEMS
+        assert repeated <= IN_FLIGHT, "the calls of one process"
+        run(spec_of(endpoint, name="unbroken", task_runner="threads"))
+    assert asked("select state, reason from experiments where name = 'killed'") == [("completed", None)]
+    assert stored("killed") == stored("unbroken")
+    assert not cluster_processes()
+
+
+def test_a_chunk_that_kills_its_processes_is_given_up() -> None:
+    with serving(Endpoint()) as endpoint:
+        targets = [{"kind": "python", "name": "deadly", "function": "deadly:dies"}]
+        dataset = {"rows": rows(iter(["q"]))}
+        with pytest.raises(IncompleteError, match=r"^a chunk was given up after .*: KilledWorker; finished calls are"):
+            run(spec_of(endpoint, targets=targets, dataset=dataset, evaluators=["contains"]))
+    assert asked("select state from experiments") == [("interrupted",)], "to be resumed"
+    assert not cluster_processes()
+
+
+def test_the_budget_holds_over_all_processes() -> None:
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        with pytest.raises(IncompleteError, match="the budget is spent"):
+            run(spec_of(endpoint, max_calls=70, run_key="budget"))
+        assert endpoint.calls == 70
+        run(spec_of(endpoint, max_calls=2 * ITEMS, run_key="budget"))
+        assert (endpoint.calls, endpoint.repeated()) == (2 * ITEMS, 0)
+    assert asked("select state, calls from experiments") == [("completed", 2 * ITEMS)]
+
+
+def test_what_chunks_leave_over_of_the_budget_goes_to_others() -> None:
+    """Half of the items ask the same; the parts of the others are too small by themselves."""
+    questions = ["the same"] * (ITEMS // 2) + [f"q{n}" for n in range(ITEMS // 2)]
+    needed = 2 * (ITEMS // 2 + 1)
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        dataset = {"rows": rows(iter(questions))}
+        most = needed + 2  # two processes may ask the same at once
+        run(spec_of(endpoint, dataset=dataset, max_calls=most))
+        assert needed <= endpoint.calls <= most
+    assert asked("select state, reason from experiments") == [("completed", None)]
+
+
+def test_a_budget_in_usd_holds_over_all_processes() -> None:
+    prices = {"usd_per_million_input_tokens": 1000.0, "usd_per_million_output_tokens": 2000.0}  # 0.02 a call
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        limits = {"budget_usd": 2.0, "targets": [{"kind": "chat", "connection": "mock", "max_tokens": 5}]}
+        with pytest.raises(IncompleteError, match="the budget is spent"):
+            run(spec_of(endpoint, connection=prices, **limits))
+        assert 0 < endpoint.calls * 0.02 <= 2.0
+
+
+def test_a_provider_limit_holds_over_all_processes() -> None:
+    with get_client(sync_client=True) as client:
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name="over-dask", limit=6))
+    with serving(Endpoint(latency_s=0.02)) as endpoint:
+        run(spec_of(endpoint, connection={"provider_limit": "over-dask"}))
+        assert (endpoint.calls, endpoint.peak <= 6) == (2 * ITEMS, True)
+
+
+def test_a_comparison_has_the_rows_of_threads() -> None:
+    query = """select example_id, metric, outcome, shown_first, status from pair_outcomes
+               join comparison_sets using (comparison_id) where name = ? order by all"""
+    with serving(Endpoint(latency_s=0.02, answer=by_length)) as endpoint:
+        fields = {
+            "experiments": answered("old", "new", n=ITEMS),
+            "evaluators": [{"use": "pairwise_preference", "connection": "mock"}],
+            "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
+            "chunk_size": 20,
+            "use_cache": False,
+            "max_calls": ITEMS,
+        }
+        for name, runner in (("spread", ON_DASK), ("threads", "threads")):
+            compare(ComparisonSpec.model_validate(fields | {"name": name, "task_runner": runner}))
+        assert endpoint.calls == 2 * ITEMS
+    assert len(asked(query, "spread")) == ITEMS
+    assert asked(query, "spread") == asked(query, "threads")
+
+
+def test_a_running_cluster_is_joined_and_must_have_the_store_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster:
+        runner = {"kind": "dask", "address": cluster.scheduler_address}
+        with serving(Endpoint(latency_s=0.02)) as endpoint:
+            run(spec_of(endpoint, task_runner=runner))
+            assert (endpoint.calls, endpoint.repeated()) == (2 * ITEMS, 0)
+            monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "elsewhere"))
+            wanted = r"wanted EVALFLOWS_STORE of that process to name the store of the run"
+            with pytest.raises(InputError, match=wanted):
+                run(spec_of(endpoint, task_runner=runner))
+            assert endpoint.calls == 2 * ITEMS
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalflows.tasks.engines.CONNECTED_WITHIN_S", 1)
+    with serving(Endpoint()) as endpoint:
+        runner = {"kind": "dask", "address": "tcp://127.0.0.1:9"}
+        with pytest.raises(InputError, match=r"^task_runner: dask at tcp://127\.0\.0\.1:9: "):
+            run(spec_of(endpoint, task_runner=runner))
+        assert endpoint.calls == 0

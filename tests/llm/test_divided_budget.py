@@ -1,0 +1,56 @@
+"""A budget that is divided among chunks."""
+
+import asyncio
+
+import pytest
+
+from evalflows.llm.budget import Budget
+from evalflows.llm.divided_budget import DividedBudget, divided, is_divided
+from evalflows.specs.errors import CallError
+
+
+def test_each_chunk_spends_its_own_part() -> None:
+    budget, parts = DividedBudget("e1"), [Budget(calls=1), Budget(calls=2)]
+
+    async def spend(part: Budget) -> int:
+        made = 0
+        with divided({"e1": part}):
+            while True:
+                try:
+                    number = await budget.reserve(None)
+                except CallError:
+                    return made
+                await asyncio.sleep(0)  # the other chunk's turn
+                budget.settle(number, 0.5)
+                made += 1
+
+    async def spend_all() -> list[int]:
+        return await asyncio.gather(*map(spend, parts))
+
+    assert asyncio.run(spend_all()) == [1, 2]
+    assert [(part.spent_calls, part.spent_usd) for part in parts] == [(1, 0.5), (2, 1.0)]
+    assert not is_divided()
+
+
+def test_experiments_of_one_round_have_their_own_parts() -> None:
+    with divided({"e1": Budget(calls=0), "e2": Budget(calls=1)}):
+        assert is_divided()
+        DividedBudget("e2").reserve_now()
+        with pytest.raises(CallError, match="0 of 0 calls"):
+            DividedBudget("e1").reserve_now()
+
+
+def test_the_longest_answer_is_known_to_all_chunks() -> None:
+    """Estimates rest on it."""
+    budget = DividedBudget("e1")
+    for tokens in (700, 300):
+        with divided({"e1": Budget(usd=1.0)}):
+            number = budget.reserve_now()
+            budget.set_aside(number, 0.5)
+            budget.settle(number, 0.1, tokens_out=tokens)
+    assert budget.most_tokens_out == 700
+
+
+def test_outside_of_a_chunk_nothing_can_be_spent() -> None:
+    with pytest.raises(RuntimeError):
+        DividedBudget("e1").reserve_now()

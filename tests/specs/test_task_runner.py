@@ -1,0 +1,63 @@
+"""Which engine runs the chunks."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from evalflows.specs import permitted, task_runner
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
+
+
+def spec(**changes: object) -> ExperimentSpec:
+    fields = {"name": "x", "dataset": {"name": "d"}, "targets": [{"kind": "recorded", "column": "a"}]}
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def test_threads_are_the_default() -> None:
+    assert spec().task_runner == TaskRunnerSpec(kind="threads") == spec(task_runner="threads").task_runner
+    assert not spec().task_runner.is_elsewhere
+
+
+def test_an_engine_may_be_given_by_its_kind() -> None:
+    assert spec(task_runner="dask").task_runner == TaskRunnerSpec(kind="dask")
+    given = {"kind": "ray", "processes": 3}
+    assert spec(task_runner=given).task_runner == TaskRunnerSpec(kind="ray", processes=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("spark", "'threads', 'dask' or 'ray'"),
+        ({"kind": "threads", "processes": 2}, "got threads with processes or an address"),
+        ({"kind": "dask", "processes": 2, "address": "tcp://h:1"}, "got processes and an address"),
+        ({"kind": "dask", "processes": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: object, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        spec(task_runner=given)
+
+
+def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_runner, "find_spec", lambda _: None)
+    check_task_runner(TaskRunnerSpec())
+    message = r"^task_runner: ray needs the package prefect-ray: pip install 'evalflows\[ray\]'$"
+    with pytest.raises(InputError, match=message):
+        check_task_runner(TaskRunnerSpec(kind="ray"))
+
+
+def test_a_deployment_may_name_only_clusters_of_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a scheduler can run code where chunks are, and where the run is."""
+    monkeypatch.setattr(permitted, "_limits", None)
+    given = TaskRunnerSpec(kind="dask", address="tcp://cluster:8786")
+    check_task_runner(given)
+    permitted.restrict(tmp_path)
+    check_task_runner(TaskRunnerSpec(kind="dask", processes=2))
+    message = r"^task_runner: address: got 'tcp://cluster:8786', .* allowed_clusters of \[tool.evalflows\] in "
+    with pytest.raises(InputError, match=message):
+        check_task_runner(given)
+    (tmp_path / "pyproject.toml").write_text('[tool.evalflows]\nallowed_clusters = ["tcp://cluster:8786"]\n')
+    check_task_runner(given)

@@ -7,6 +7,7 @@ import duckdb
 from evalflows.store.catalog import ask
 from evalflows.store.layout import files
 from evalflows.store.parquet import Store
+from evalflows.store.roots import readable_paths
 
 Counts = dict[str, tuple[int, int]]
 """The answered and the failed runs, by experiment id."""
@@ -29,7 +30,7 @@ def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
 
 
 def _of_files(store: Store, sealed: Mapping[str, str]) -> Counts:
-    query = _COUNTS.format(source=files(sorted({*sealed.values()})))
+    query = _COUNTS.format(source=files(readable_paths(store.filesystem, sorted({*sealed.values()}))))
     with store.cursor() as connection:
         return _by_experiment(connection.execute(query, [[*sealed]]).fetchall())
 

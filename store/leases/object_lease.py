@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from evalflows.specs.errors import StorageError
-from evalflows.store.leases.holder import Holder, from_bytes, this_process, to_bytes
+from evalflows.store.leases.holder import UNKNOWN, Holder, from_bytes, has_ended, this_process, to_bytes
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.parquet_files import storage_errors
 from evalflows.store.records import now
@@ -44,6 +44,10 @@ class _Written(NamedTuple):
         renewed_at: datetime | None = from_bytes(self.body)[1]
         return renewed_at is not None and abs((now() - renewed_at).total_seconds()) < EXPIRY_S
 
+    @property
+    def has_ended(self) -> bool:
+        return has_ended(self.body)
+
 
 class ObjectLease:
     """A lease that is an object."""
@@ -61,17 +65,18 @@ class ObjectLease:
     def take(self) -> Holder | None:
         """Take the lease. Return None, or who has it. Raise StorageError if it cannot be read or written.
 
-        A lease that has expired by this clock is watched first, in case its holder has another clock.
+        A lease that has expired by this clock is watched first, in case its holder has another clock; one whose holder
+        was a process of this machine that has ended is free.
         """
         own = this_process()
         with storage_errors(self._path):
             before = self._read()
-            if before is not None and (before.is_fresh or self._is_renewed(before)):
+            if before is not None and not before.has_ended and (before.is_fresh or self._is_renewed(before)):
                 return before.holder
             self._version = before.version if before is not None else None
             if not self._write(own):
                 there = self._read()
-                return there.holder if there is not None else (before and before.holder) or own
+                return there.holder if there is not None else UNKNOWN
         self._own = own
         self._thread = threading.Thread(target=self._renew, args=(own,), name="evalflows-lease", daemon=True)
         self._thread.start()
@@ -81,7 +86,7 @@ class ObjectLease:
         """Return who has the lease, without taking it; None if it is free or has expired."""
         with storage_errors(self._path):
             there = self._read()
-        return there.holder if there is not None and there.is_fresh else None
+        return there.holder if there is not None and there.is_fresh and not there.has_ended else None
 
     def check(self) -> None:
         """Raise StorageError if the lease was lost: nobody renewed it in time, and another process may work now."""

@@ -159,6 +159,31 @@ def test_an_expired_lease_is_taken_over(objects: Store, changes: dict[str, Any])
     refuse_if_in_use(objects, NAME, WORK)
 
 
+def test_the_lease_of_a_process_of_this_machine_that_has_ended_is_free(
+    objects: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, also as long as nobody has asked how it ended."""
+    monkeypatch.setattr(object_lease, "EXPIRY_S", 60.0)
+    with leased(objects, NAME, WORK, wait=False):
+        here = json.loads(objects.filesystem.cat_file(objects.layout.lease(NAME)))["machine"]
+    process = subprocess.Popen(["sleep", "60"])
+    running = {"pid": process.pid, "renewed_at": now().isoformat()}
+    for machine in (here, "elsewhere"):
+        left_behind(objects, **running, machine=machine)
+        with pytest.raises(InputError, match="in use by process"):
+            refuse_if_in_use(objects, NAME, WORK)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(InputError, match="in use by process"):
+        refuse_if_in_use(objects, NAME, WORK)
+    for _ in range(2):
+        left_behind(objects, **running, machine=here)
+        refuse_if_in_use(objects, NAME, WORK)
+        with leased(objects, NAME, WORK, wait=False):
+            pass
+        process.wait()
+
+
 def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:
     with leased(objects, NAME, WORK, wait=False):
         time.sleep(0.7)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -251,11 +252,16 @@ def one_line_errors(path: str) -> Iterator[None]:
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, _first_line(error), path) from error
+        raise PermissionError(errno.EACCES, _one_line(error), path) from error
     except (exceptions.BaseError, ValueError) as error:  # nothing is known of the file, so it is no OSError of its own
-        raise StorageError(f"{path}: {_first_line(error)}") from error
+        raise StorageError(f"{path}: {_one_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    line, *_ = str(error).splitlines() or [type(error).__name__]
-    return line[:200]
+def _one_line(error: Exception) -> str:
+    """Return what happened, the server's own word for it, and which server it was."""
+    text, _, _ = str(error).partition("\n\nDebug source")
+    what, *_ = text.rpartition(" - ")[2].splitlines() or [type(error).__name__]
+    code, server = re.search(r"<Code>(\w+)</Code>", text), re.search(r"https?://[^/\s]+", text)
+    what = what.partition("<")[0].strip(" :")[:200]
+    beside = ", ".join([*(code.groups() if code else ()), *([server[0]] if server else ())])
+    return f"{what} ({beside})" if beside else what

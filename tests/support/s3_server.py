@@ -11,6 +11,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore.store import S3Store
 
 BUCKET = "evals"
 KEYS = {"AWS_ACCESS_KEY_ID": "key-of-tests", "AWS_SECRET_ACCESS_KEY": "secret-of-tests"}
@@ -30,6 +34,10 @@ class S3Server:
         """What a client needs."""
         url = f"http://127.0.0.1:{self._ports['s3']}"
         return KEYS | {"AWS_ENDPOINT_URL": url, "AWS_REGION": "us-east-1"}
+
+    @property
+    def client_settings(self) -> Any:
+        return {name.lower(): value for name, value in self.environment.items()}
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -66,11 +74,13 @@ _OPTIONS = (
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3Server]:
-    """Yield a server; buckets come into being with their first object."""
+    """Yield a server with a bucket."""
     folder.mkdir(parents=True, exist_ok=True)
     server = S3Server(folder)
     try:
         server.start()
+        client = S3Store(BUCKET, client_options={"allow_http": True}, config=server.client_settings)
+        obstore.put(client, "made", b"")
         yield server
     finally:
         server.kill()

@@ -9,6 +9,7 @@ an earlier state of the store.
 import atexit
 import fcntl
 import hashlib
+import math
 import os
 import re
 import secrets
@@ -31,8 +32,12 @@ DOWNLOADS = 16
 LIMIT = "EVALFLOWS_MIRROR_GB"
 DEFAULT_GB = 50.0
 """The size of all mirrors together, beyond which those that were not used for the longest time are removed."""
+LOOK_S = 60.0
+"""Seconds after which a process that downloads looks again how large the other mirrors are."""
 LEFT_S = 86_400.0
 """The age of a temporary file of which its process has died."""
+
+_looked: dict[Path, float] = {}
 
 
 class Version(NamedTuple):
@@ -80,7 +85,7 @@ class Mirror:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of the mirror, alone among threads and processes."""
-        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_home()
         with self._lock_file.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             os.utime(file.fileno())
@@ -89,7 +94,8 @@ class Mirror:
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """Yield the path of a file that is removed at the end, unless it was renamed."""
-        self._temporaries.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_home()
+        self._temporaries.mkdir(mode=0o700, exist_ok=True)
         path = self._temporaries / secrets.token_hex(8)
         try:
             yield path
@@ -140,6 +146,9 @@ class Mirror:
         if pid in (None, os.getpid()):
             shutil.rmtree(self.folder.parent, ignore_errors=True)
 
+    def _make_home(self) -> None:
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def _has(self, key: str, version: Version) -> bool:
         with suppress(OSError):
             stat = (self.folder / key).stat()
@@ -162,6 +171,9 @@ class Mirror:
         if size > limit:
             needed = f"the copy of the store needs {size / 1e9:.1f} GB, {LIMIT} allows {limit / 1e9:g}"
             raise StorageError(f"{self.name}: {needed}")
+        if time.monotonic() < _looked.get(self.folder, -math.inf) + LOOK_S:
+            return
+        _looked[self.folder] = time.monotonic()
         for path in self._temporaries.glob("*"):
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > LEFT_S:

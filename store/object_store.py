@@ -218,7 +218,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _version(entry: Mapping[str, Any]) -> Version:
-        return Version(entry["size"], entry.get("ETag") or str(entry.get("modified")))
+        return Version(entry["size"], str(entry.get("ETag") or entry.get("modified")).strip('"'))
 
     def _download(self, key: str, target: Path) -> Version:
         self.n_downloads += 1

@@ -1,9 +1,9 @@
 """The store: Parquet files in a folder or an object store.
 
 `<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; store/packs.py has those of many owners.
-`<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. If an owner has
-a sealed file, its open parts are ignored, so sealing and reopening take one rename per table. DuckDB lists the files
-separately, so a query may miss an owner that is sealed meanwhile: `Store.query` detects this, a connection does not.
+`<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. Open parts are
+ignored if the owner has a sealed file. DuckDB lists files separately, so a query may miss an owner that is sealed
+meanwhile: `Store.query` detects this, a connection does not.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -81,10 +81,10 @@ class Store:
 
     def open_parts(self, table: str, owner: str) -> dict[str, int]:
         """Return the files of an open owner, each with its size in bytes."""
-        sizes = {}
+        sizes: dict[str, int] = {}
         for path in self._open_files(table, owner):
             with suppress(FileNotFoundError):  # merged or sealed meanwhile
-                sizes[path] = int(self._fs.size(path))
+                sizes[path] = self._fs.size(path)
         return sizes
 
     def merge_parts(self, table: str, owner: str, part: str, paths: list[str]) -> None:
@@ -154,8 +154,9 @@ class Store:
         With `prepare`, it is restricted to the store's files after that has created its views. It may be one without
         packed files as long as there are none.
         """
-        self._states(follow=True)
         folder = readable(self.layout, self._fs)
+        if not self.layout.is_local:
+            self.steady(lambda: None)  # the mirror has one state of the store then
         while True:
             version = self._damages.version
             try:
@@ -269,8 +270,7 @@ class Store:
             yield from merged(connection, self.layout, self._fs, table, paths, columns)
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
-        found = self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")
-        paths = [path for path in sorted(found) if StoredFile.at(path)]
+        paths = [*filter(StoredFile.at, sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")))]
         if parts is not None:
             paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return paths

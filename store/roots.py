@@ -32,7 +32,7 @@ def files_at(layout: Layout) -> Any:
     """Return the file system of a store, in fsspec's terms. Raise ValueError for a root of an unknown kind."""
     if layout.is_local:
         return fsspec.filesystem("file")
-    key = (os.getpid(), layout.root, *(os.environ.get(name) for name in _ENDPOINT))
+    key = (os.getpid(), layout.root, *(os.environ.get(name) for name in (*_ENDPOINTS, "AWS_ACCESS_KEY_ID")))
     with _opening:
         if key not in _opened:
             _opened[key] = _object_files(layout.root)
@@ -49,6 +49,12 @@ def readable_paths(fs: Any, paths: Iterable[str]) -> list[str]:
     return [*map(str, map(fs.local, paths))] if isinstance(fs, ObjectFiles) else [*paths]
 
 
+def follow(fs: Any) -> None:
+    """Bring an object store's mirror to its present state."""
+    if isinstance(fs, ObjectFiles):
+        fs.follow()
+
+
 @contextmanager
 def noting_downloads(fs: Any, note: Callable[[], object]) -> Iterator[None]:
     """Call `note` at the end of a block in which files of the mirror were downloaded."""
@@ -58,7 +64,7 @@ def noting_downloads(fs: Any, note: Callable[[], object]) -> Iterator[None]:
         note()
 
 
-_ENDPOINT = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _opened: dict[tuple[object, ...], ObjectFiles] = {}
 _opening = threading.Lock()
 
@@ -76,7 +82,7 @@ def _object_files(root: str) -> ObjectFiles:
         raise ValueError(f"got {root!r}, wanted a folder or s3://bucket/prefix")
     if scheme == MEMORY:
         return ObjectFiles(root, MemoryStore(), Mirror.temporary_of(root))
-    endpoint = next((url for name in _ENDPOINT[:2] if (url := os.environ.get(name))), "")
+    endpoint = next((url for name in _ENDPOINTS if (url := os.environ.get(name))), "")
     is_local = urlsplit(endpoint).hostname in _THIS_MACHINE
     if endpoint.startswith("http://") and not is_local and not os.environ.get("AWS_ALLOW_HTTP"):
         raise ValueError(f"AWS_ENDPOINT_URL: got {endpoint}, wanted https://, or AWS_ALLOW_HTTP=true beside it")

@@ -19,7 +19,9 @@ from evalflows.store.leases import object_lease, one_writer
 from evalflows.store.leases.lease import leased
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.parquet import Store
+from evalflows.store.queries.answer_counts import answer_counts
 from evalflows.store.roots import files_at, readable
+from evalflows.store.small_tables import small_tables
 
 Make = Callable[..., Any]
 OWNER = "exp-1"
@@ -31,6 +33,14 @@ def objects(memory_root: str, output: Make) -> Store:
     """A store with the rows a and b of a sealed owner."""
     store = Store(memory_root)
     store.publish("outputs", OWNER, [output("a"), output("b")])
+    return store
+
+
+@pytest.fixture
+def elsewhere(objects: Store) -> Store:
+    """The same store, as a process on another machine has it."""
+    store = Store(objects.layout.root)
+    store._fs = ObjectFiles(store.layout.root, objects.filesystem._objects, mirror.Mirror.temporary_of("elsewhere"))
     return store
 
 
@@ -88,6 +98,30 @@ def test_what_has_gone_from_the_store_leaves_the_mirror(objects: Store, output: 
     assert copy_of(objects, part).exists()
     assert runs(objects) == ["a", "b"]
     assert not copy_of(objects, part).exists()
+
+
+def test_what_another_machine_writes_is_seen_by_the_next_reading(
+    objects: Store, elsewhere: Store, make: Make, output: Make
+) -> None:
+    of_two = [make("experiments", experiment_id=f"exp-{number}", name=f"name {number}") for number in range(2)]
+    names = "select name from staging.experiments order by 1"
+    for number, row in enumerate(of_two):
+        elsewhere.publish("experiments", row.experiment_id, [row])
+        elsewhere.publish("outputs", f"other-{number}", [output(f"c{number}", experiment_id=f"other-{number}")])
+        wanted = [(f"name {i}",) for i in range(number + 1)]
+        with small_tables(objects) as ask:
+            assert ask(names, ()) == wanted
+        assert select_from(objects, names).fetchall() == wanted
+        with closing(connect(objects.layout.root)) as catalog:
+            assert catalog.execute(names).fetchall() == wanted
+        assert answer_counts(objects, [f"other-{number}"]) == {f"other-{number}": (1, 0)}
+        assert runs(objects) == ["a", "b", *(f"c{i}" for i in range(number + 1))]
+    elsewhere.reopen("other-1", ["outputs"])
+    elsewhere.append("outputs", "other-1", "p", [output("d", experiment_id="other-1")])
+    assert sorted(row.run_id for row in objects.read("outputs", "other-1")) == ["c1", "d"]
+    elsewhere.seal("other-1", ["outputs"])
+    assert sorted(row.run_id for row in objects.read("outputs", "other-1")) == ["c1", "d"]
+    assert runs(objects) == ["a", "b", "c0", "c1", "d"]
 
 
 def test_a_reopened_owner_is_read_in_its_new_version(objects: Store, output: Make) -> None:

@@ -18,6 +18,7 @@ from obstore.store import MemoryStore, from_url
 from evalflows.store.layout import Layout
 from evalflows.store.mirror import Mirror
 from evalflows.store.object_store import ObjectFiles, one_line_errors
+from evalflows.store.parquet_files import storage_errors
 
 MEMORY = "memory"
 SCHEMES = ("s3", MEMORY)
@@ -45,8 +46,13 @@ def readable(layout: Layout, fs: Any) -> Layout:
 
 
 def readable_paths(fs: Any, paths: Iterable[str]) -> list[str]:
-    """Return the paths at which DuckDB reads files."""
-    return [*map(str, map(fs.local, paths))] if isinstance(fs, ObjectFiles) else [*paths]
+    """Return the paths at which DuckDB reads files. Raise StorageError for an object that has gone."""
+    return [_copy(fs, path) if isinstance(fs, ObjectFiles) else path for path in paths]
+
+
+def _copy(fs: ObjectFiles, path: str) -> str:
+    with storage_errors(path):
+        return str(fs.local(path))
 
 
 def follow(fs: Any) -> None:

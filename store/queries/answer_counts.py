@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.catalog import ask
 from evalflows.store.layout import files
 from evalflows.store.parquet import Store
@@ -21,7 +22,7 @@ def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
     if sealed:
         try:
             counts |= _of_files(store, sealed)
-        except duckdb.Error:  # reopened meanwhile, or damaged
+        except (duckdb.Error, StorageError):  # reopened meanwhile, or damaged
             others = list(experiments)
     if others:
         (rows,) = ask(store, (_COUNTS.format(source="outputs"), [others]))

@@ -188,7 +188,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         try:
             refused = [self.put_if(path, b"2", None), self.put_if(path, b"2", _NO_VERSION)] == [None, None]
             return refused and self.put_if(path, b"2", self.read(path)[1]) is not None
-        except (OSError, StorageError):  # the server knows no conditions
+        except (OSError, StorageError):
+            self.read(path)  # if it answers this, it knows no conditions
             return False
         finally:
             self.rm(path)

@@ -60,6 +60,7 @@ bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.moving_cap
 	$(BIN)/python -m benchmarks.receiver
 	$(BIN)/python -m benchmarks.production
+	$(BIN)/python -m benchmarks.object_store
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.marts
 	$(BIN)/python -m benchmarks.compare_page

@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("evalflows", "evaluations").addoption(
         "--evalflows-store",
         metavar="PATH",
-        help="store for experiments: a folder or an fsspec URL, or `tmp` for a folder that is removed at the end. "
+        help="store for experiments: a folder or s3://bucket/prefix, or `tmp` for a folder that is removed at the end. "
         "Default: EVALFLOWS_STORE, else data/store in the current folder",
     )
 

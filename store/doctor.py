@@ -16,6 +16,7 @@ from evalflows.store.erasing.files import ERASED_KEY
 from evalflows.store.erasing.plan import FOLDER as PLANS
 from evalflows.store.file_states import states_of
 from evalflows.store.layout import StoredFile
+from evalflows.store.object_store import ObjectFiles
 from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
@@ -81,6 +82,8 @@ class _Examiner:
         self.n_files += 1
         problem = None
         try:
+            if isinstance(self._fs, ObjectFiles):
+                self._fs.renew(file.path)  # the object itself, not the mirror's copy
             with self._fs.open(file.path, "rb") as opened:
                 problem = damage_of(opened)
                 self.n_without_checksum += not has_checksum(opened)

@@ -5,18 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-import fsspec
-
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
+from evalflows.store.roots import files_at
 from evalflows.store.schemas import TABLES
 
 
 def is_store(layout: Layout) -> bool:
     """Whether there is a store, even if it has lost its marker. Raise InputError if its root cannot be read."""
     try:
-        fs, _ = fsspec.core.url_to_fs(layout.root)
+        fs = files_at(layout)
         return bool(fs.exists(layout.marker)) or any(fs.exists(f"{layout.root}/{table}") for table in TABLES)
     except (OSError, ValueError, ImportError) as error:
         raise InputError(f"store {layout.root!r}: {error}") from error

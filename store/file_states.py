@@ -3,28 +3,23 @@
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from evalflows.store.layout import SEALED, Layout, StoredFile
 from evalflows.store.schemas import TABLES
 
-_SINCE = ("mtime", "LastModified", "updated", "created", "ETag")  # names of the modification time in file systems
 
+def states_of(
+    layout: Layout, fs: Any, tables: Collection[str] | None = None, *, follow: bool = False
+) -> dict[str, object]:
+    """Return the store's Parquet files, each with its state: size and modification time, or an object's version.
 
-def states_of(layout: Layout, fs: Any, tables: Collection[str] | None = None) -> dict[str, object]:
-    """Return the store's Parquet files, each with its state: size and modification time, None if unknown.
-
-    `tables`: only those of these tables.
+    `tables`: only those of these tables. With `follow`, an object store's mirror is brought to this state.
     """
     if layout.is_local:
         return _local_states(layout.root, tables)
-    fs.invalidate_cache()
-    details: dict[str, Any] = {}
-    for table in ("*",) if tables is None else tables:
-        details |= fs.glob(f"{layout.root}/{table}/*/*/*.parquet", detail=True)
-    return {path: _remote_state(info) for path, info in details.items()}
+    return dict(fs.follow() if follow else fs.states(tables))
 
 
 def owner_states(layout: Layout, fs: Any, table: str) -> dict[str, object]:
@@ -45,9 +40,8 @@ def packed_states(layout: Layout, fs: Any, table: str) -> dict[str, object]:
     """Return a table's packed files, each with its state."""
     folder = layout.packed_folder(table)
     if not layout.is_local:
-        fs.invalidate_cache()
-        found = fs.glob(f"{folder}/*.parquet", detail=True)
-        return {path: _remote_state(info) for path, info in found.items() if StoredFile.at(path)}
+        states = states_of(layout, fs, (f"{table}/packed",))
+        return {path: state for path, state in states.items() if StoredFile.at(path)}
     while Path(folder).is_dir():
         with suppress(FileNotFoundError):  # a file was removed meanwhile: list again
             return {entry.path: _local_state(entry.stat()) for entry in _entries(folder) if StoredFile.at(entry.path)}
@@ -69,7 +63,7 @@ def _lasting(states: Mapping[str, object]) -> dict[str, object]:
 def state_of(layout: Layout, fs: Any, path: str) -> object:
     """Return the state of one file, None if it is unknown or the file has gone."""
     with suppress(FileNotFoundError):
-        return _local_state(Path(path).stat()) if layout.is_local else _remote_state(fs.info(path))
+        return _local_state(Path(path).stat()) if layout.is_local else fs.state(path)
     return None
 
 
@@ -115,10 +109,3 @@ def _entries(folder: "str | os.DirEntry[str]") -> "list[os.DirEntry[str]]":
 
 def _local_state(stat: os.stat_result) -> object:
     return stat.st_size, stat.st_mtime_ns, stat.st_ino
-
-
-def _remote_state(info: Mapping[str, Any]) -> object:
-    since = next((info[key] for key in _SINCE if key in info), None)
-    if isinstance(since, datetime):  # as file systems tell it of one file, and a number in lists
-        since = since.timestamp()
-    return None if since is None else (info.get("size"), since)

@@ -20,7 +20,6 @@ def last_recorded(store: Store, table: str) -> datetime | None:
     Files that are damaged do not count: queries leave them out.
     """
     fs = store.filesystem
-    fs.invalidate_cache()
     paths = (path for path in fs.glob(f"{store.layout.root}/{table}/*/*/*.parquet") if StoredFile.at(path))
     return max(filter(None, (_newest(store, path) for path in paths)), default=None)
 

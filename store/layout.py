@@ -23,7 +23,7 @@ _OWNERS = {table.owner for table in TABLES.values()}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths under one root: a folder, or an fsspec URL such as `s3://bucket/evals`."""
+    """Paths under one root: a folder, or an object store such as `s3://bucket/evals`."""
 
     root: str
 

@@ -46,7 +46,6 @@ def _mark(number: int) -> bytes:
 
 def _marker_of(layout: Layout, fs: Any) -> bytes | None:
     """Return the marker of a store; None if there is none. Raise ValueError for a store of another format."""
-    fs.invalidate_cache()
     if not fs.exists(layout.marker):
         return None
     mark = bytes(fs.cat_file(layout.marker))

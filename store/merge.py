@@ -16,6 +16,7 @@ from evalflows.specs.errors import StorageError
 from evalflows.store.file_states import state_of
 from evalflows.store.layout import Layout, files, latest_first, quoted
 from evalflows.store.parquet_files import storage_errors
+from evalflows.store.roots import readable_paths
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import verify
 
@@ -43,7 +44,7 @@ def merged(
             for path in paths:
                 yield from row_groups(fs, path, table, columns)
         else:
-            for path, numbers in _kept(connection, table, paths):
+            for path, numbers in _kept(connection, fs, table, paths):
                 yield from row_groups(fs, path, table, columns, numbers)
     except (duckdb.Error, pa.ArrowException) as error:  # files from before checksums, or removed meanwhile
         raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
@@ -108,7 +109,7 @@ def last_recorded(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -
 
 
 def _kept(
-    connection: duckdb.DuckDBPyConnection, table: str, paths: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, fs: Any, table: str, paths: Sequence[str]
 ) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Yield each part with the numbers of its rows that no later row replaces, in order.
 
@@ -116,7 +117,8 @@ def _kept(
     """
     if not paths:
         return
-    listed = ", ".join(map(quoted, paths))
+    read = readable_paths(fs, paths)
+    listed = ", ".join(map(quoted, read))
     found = connection.sql(
         f"""select filename, file_row_number from (
                 select * from read_parquet([{listed}], filename = true, file_row_number = true,
@@ -124,7 +126,7 @@ def _kept(
             qualify row_number() over ({latest_first(table)}, filename desc, file_row_number desc) = 1"""
     ).fetchnumpy()
     names, numbers = np.asarray(found["filename"], dtype=object), np.asarray(found["file_row_number"])
-    for path in paths:
-        of_path = np.sort(numbers[names == path])
+    for path, name in zip(paths, read, strict=True):
+        of_path = np.sort(numbers[names == name])
         if len(of_path):
             yield path, of_path

@@ -6,8 +6,8 @@ store's marker is written last.
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
-import fsspec
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
@@ -17,6 +17,7 @@ from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, storage_errors, write_file
+from evalflows.store.roots import files_at
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.verification import read_verified
 
@@ -37,7 +38,7 @@ def migrate(root: str | os.PathLike[str] | None = None) -> tuple[int, int]:
     version, or if rows of an interrupted run are still in its spool.
     """
     layout = Layout.at(root)
-    fs, _ = fsspec.core.url_to_fs(layout.root)
+    fs = files_at(layout)
     if not fs.exists(layout.marker):
         raise InputError(no_store(layout))
     try:
@@ -55,7 +56,7 @@ def migrate(root: str | os.PathLike[str] | None = None) -> tuple[int, int]:
     return written, rewritten
 
 
-def _check_spool(layout: Layout, fs: fsspec.AbstractFileSystem) -> None:
+def _check_spool(layout: Layout, fs: Any) -> None:
     spooled = fs.glob(f"{layout.root}/spool/*/*.jsonl")
     if spooled:
         owner = spooled[0].split("/")[-2]
@@ -65,7 +66,7 @@ def _check_spool(layout: Layout, fs: fsspec.AbstractFileSystem) -> None:
         )
 
 
-def _migrate_file(layout: Layout, fs: fsspec.AbstractFileSystem, path: str, written: int) -> bool:
+def _migrate_file(layout: Layout, fs: Any, path: str, written: int) -> bool:
     """Rewrite one file; copies and foreign files stay as they are. Return whether it was necessary.
 
     Raise StorageError for a damaged file.

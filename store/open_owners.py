@@ -16,7 +16,6 @@ def last_owner(store: Store, table: str) -> str | None:
 
 def _owners(store: Store, table: str, state: str, prefix: str = "") -> list[str]:
     column, fs = TABLES[table].owner, store.filesystem
-    fs.invalidate_cache()
     paths = fs.glob(f"{store.layout.root}/{table}/{state}/{column}={prefix}*")
     names = (str(path).rstrip("/").rpartition("=")[2] for path in paths)
     return sorted(name for name in names if name and name != "_")

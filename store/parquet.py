@@ -1,9 +1,9 @@
 """The store: Parquet files in a folder or an object store.
 
 `<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; store/packs.py has those of many owners.
-`<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. If an owner has
-a sealed file, its open parts are ignored, so sealing and reopening take one rename per table. DuckDB lists the files
-separately, so a query may miss an owner that is sealed meanwhile: `Store.query` detects this, a connection does not.
+`<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. Open parts are
+ignored if the owner has a sealed file. DuckDB lists files separately, so a query may miss an owner that is sealed
+meanwhile: `Store.query` detects this, a connection does not.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import duckdb
-import fsspec
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
@@ -30,6 +29,7 @@ from evalflows.store.merge import last_recorded, merged
 from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.restricted import restrict
+from evalflows.store.roots import files_at, noting_downloads, readable, readable_paths
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
 from evalflows.store.source import connect_source, shared
 from evalflows.store.verification import texts_in, verify
@@ -48,16 +48,13 @@ class Store:
         self._steady: ContextVar[dict[str, object] | None] = ContextVar("evalflows_steady", default=None)
         self._damages = damages_of(self.layout)
         try:
-            self._fs, _ = fsspec.core.url_to_fs(self.layout.root)
+            self._fs = files_at(self.layout)
             prepare(self.layout, self._fs)
         except (OSError, ValueError, ImportError) as error:
             raise InputError(f"store {self.layout.root!r}: {error}") from error
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
-        """Write and seal all rows of an owner in a table.
-
-        Raise ValueError for a row of another owner, and StorageError if they cannot be written.
-        """
+        """Write and seal all rows of an owner in a table. Raise ValueError for a row of another, and StorageError."""
         self.publish_tables(table, owner, [owned(table, owner, rows)])
 
     def publish_tables(self, table: str, owner: str, tables: Iterable[pa.Table]) -> None:
@@ -76,15 +73,15 @@ class Store:
         if data.num_rows:
             if TABLES[table].settled and (earlier := self._open_files(table, owner, [part])):
                 with self.cursor() as connection:
-                    data = recorded_after(data, last_recorded(connection, earlier))
+                    data = recorded_after(data, last_recorded(connection, readable_paths(self._fs, earlier)))
             self._write(table, f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", [data])
 
     def open_parts(self, table: str, owner: str) -> dict[str, int]:
         """Return the files of an open owner, each with its size in bytes."""
-        sizes = {}
+        sizes: dict[str, int] = {}
         for path in self._open_files(table, owner):
             with suppress(FileNotFoundError):  # merged or sealed meanwhile
-                sizes[path] = int(self._fs.size(path))
+                sizes[path] = self._fs.size(path)
         return sizes
 
     def merge_parts(self, table: str, owner: str, part: str, paths: list[str]) -> None:
@@ -154,13 +151,16 @@ class Store:
         With `prepare`, it is restricted to the store's files after that has created its views. It may be one without
         packed files as long as there are none.
         """
+        folder = readable(self.layout, self._fs)
+        if not self.layout.is_local:
+            self.steady(lambda: None)  # the mirror has one state of the store then
         while True:
             version = self._damages.version
             try:
-                connection = connect_source(self.layout, self._fs, self._damages, prepare is not None, with_packed)
+                connection = connect_source(folder, self._damages, with_packed)
                 if prepare is not None:
                     prepare(connection)
-                    restrict(connection, self.layout, self._fs)
+                    restrict(connection, folder)
                 return connection
             except duckdb.Error:
                 if not self.mend(since=version):
@@ -168,8 +168,8 @@ class Store:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to this process's database, with the catalog's views once they were used."""
-        packed = is_packed(self.layout, self._fs)
-        return shared.cursor(self.layout, self._damages, packed, partial(self.connect, with_packed=packed))
+        folder, packed = readable(self.layout, self._fs), is_packed(self.layout, self._fs)
+        return shared.cursor(folder, self._damages, packed, partial(self.connect, with_packed=packed))
 
     def mend(self, since: int | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.
@@ -178,7 +178,7 @@ class Store:
         """
         version = self._damages.version if since is None else since
         self._check_marker()
-        with storage_errors(self.layout.root):
+        with storage_errors(self.layout.root), noting_downloads(self._fs, self._damages.note_change):
             if restore_empties(self.layout, self._fs):
                 self._damages.note_change()
             else:
@@ -248,7 +248,7 @@ class Store:
         if self._steady.get() is not None:
             return read()
         while True:
-            before, version = self._states(), self._damages.version
+            before, version = self._states(follow=True), self._damages.version
             self._damages.forget_changed(before)
             token = self._steady.set(before)
             try:
@@ -268,19 +268,18 @@ class Store:
             yield from merged(connection, self.layout, self._fs, table, paths, columns)
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
-        self._fs.invalidate_cache()
-        found = sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet"))
-        paths = [path for path in found if StoredFile.at(path)]
+        paths = [*filter(StoredFile.at, sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")))]
         if parts is not None:
             paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
-        return [self._fs.unstrip_protocol(path) if not self.layout.is_local else path for path in paths]
+        return paths
 
-    def _states(self) -> dict[str, object]:
-        return states_of(self.layout, self._fs)
+    def _states(self, *, follow: bool = False) -> dict[str, object]:
+        with storage_errors(self.layout.root):
+            return states_of(self.layout, self._fs, follow=follow)
 
     def _exists(self, path: str) -> bool:
-        self._fs.invalidate_cache()
-        return bool(self._fs.exists(path))
+        with storage_errors(path):
+            return bool(self._fs.exists(path))
 
     def _remove_open(self, table: str, owner: str) -> None:
         folder = self.layout.open_folder(table, owner)

@@ -1,6 +1,5 @@
 """Parquet files with the store's format: written whole or not at all, and errors of the disk named with their path."""
 
-import io
 import json
 import os
 import secrets
@@ -9,9 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -63,7 +61,7 @@ def format_of(marker: bytes) -> int:
 
 def write_file(
     layout: Layout,
-    fs: fsspec.AbstractFileSystem,
+    fs: Any,
     path: str,
     schema: pa.Schema,
     tables: Iterable[pa.Table],
@@ -79,10 +77,7 @@ def write_file(
     if layout.is_local:
         _write_durably(Path(path), write, file_mode(Path(layout.root)))
     else:
-        sink = io.BytesIO()
-        write(sink)
-        put_checksum(sink)
-        fs.pipe_file(path, sink.getvalue())
+        fs.write(path, partial(_write_with_checksum, write))
 
 
 def _write_parquet(
@@ -95,6 +90,12 @@ def _write_parquet(
             writer.write_table(group, row_group_size=group.num_rows)
         if metadata:
             writer.add_key_value_metadata(dict(metadata))  # those of the schema are written twice
+
+
+def _write_with_checksum(write: Callable[[IO[bytes]], None], file: IO[bytes]) -> None:
+    write(file)
+    put_checksum(file)
+    file.flush()
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -134,9 +135,7 @@ def _write_durably(target: Path, write: Callable[[IO[bytes]], None], mode: int) 
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "w+b") as file:
-            write(file)
-            put_checksum(file)
-            file.flush()
+            _write_with_checksum(write, file)
             os.fsync(file.fileno())
         temporary.replace(target)
     except BaseException:

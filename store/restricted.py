@@ -7,10 +7,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import duckdb
-from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError
 from evalflows.store.layout import Layout, quoted
@@ -19,16 +17,13 @@ MEMORY_SHARE = 0.5
 """The share of the machine's memory that a restricted query may use."""
 
 
-def restrict(connection: duckdb.DuckDBPyConnection, layout: Layout, filesystem: Any) -> None:
-    """Allow a connection to access only what is below the store's root, for good: the settings are locked.
+def restrict(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
+    """Allow a connection to access only what is below a folder, for good: the settings are locked.
 
     The views must exist already. It has no temporary folder, so a query that needs more memory fails.
     """
-    roots = {layout.root}
-    if not layout.is_local:  # in the form in which the file system lists its files, too
-        roots.add(filesystem.unstrip_protocol(filesystem._strip_protocol(layout.root)))
     for setting in (
-        f"allowed_directories = [{', '.join(map(quoted, sorted(roots)))}]",
+        f"allowed_directories = [{quoted(layout.root)}]",
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "allow_community_extensions = false",
@@ -38,33 +33,6 @@ def restrict(connection: duckdb.DuckDBPyConnection, layout: Layout, filesystem: 
         "lock_configuration = true",
     ):
         connection.execute(f"set {setting}")
-
-
-class WithoutParents(AbstractFileSystem):  # type: ignore[misc]
-    """A file system that refuses paths with `..`: DuckDB compares the paths of object stores as text."""
-
-    cachable = False
-
-    def __init__(self, filesystem: Any) -> None:
-        super().__init__()
-        self.protocol, self._filesystem = filesystem.protocol, filesystem
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _PASSED_ON:
-            return _checked(getattr(self._filesystem, name))
-        return super().__getattribute__(name)
-
-
-_PASSED_ON = {"open", "glob", "exists", "isdir", "isfile", "info", "ls", "modified", "size"}
-
-
-def _checked(method: Any) -> Any:
-    def call(path: str, *arguments: Any, **options: Any) -> Any:
-        if ".." in path.split("/"):
-            raise PermissionError(f"{path}: got .., wanted a path in the store")
-        return method(path, *arguments, **options)
-
-    return call
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from evalflows.store.file_states import owner_states
 from evalflows.store.layout import quoted
 from evalflows.store.packs import packed_owners
 from evalflows.store.parquet import Store
+from evalflows.store.roots import follow
 from evalflows.store.schemas import TABLES
 
 SMALL = ("experiments", "estimates", "verdicts", "decisions")
@@ -80,6 +81,7 @@ class _Copy:
                 note_leases(store, self._database)
                 return self._database
             try:
+                follow(store.filesystem)  # after the owners were listed: what is newer is read again the next time
                 self._read(store, self._database, owners)
             except duckdb.Error:
                 self._database = None  # some tables may have been read

@@ -8,13 +8,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import duckdb
 
 from evalflows.store.damage import Damages
 from evalflows.store.layout import Layout, quoted
-from evalflows.store.restricted import WithoutParents
 from evalflows.store.schemas import TABLES
 
 MAX_DATABASES = 4
@@ -23,29 +21,16 @@ LITTLE, AS_DUCKDB = "160MB", "80%"
 _FIND_STAGING = "set search_path = 'main,staging'"
 
 
-def open_duckdb(layout: Layout, filesystem: Any, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB that can read the store's files; `filesystem` is the object store's in fsspec.
+def connect_source(layout: Layout, damages: Damages, with_packed: bool) -> duckdb.DuckDBPyConnection:
+    """Return an in-memory DuckDB with the schema `source` over a folder, without the owners of damaged files.
 
-    `restricted` prepares it for `restrict`.
+    The schema `staging` is for the catalog's views of the tables; queries find them by their names.
     """
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(f'{tempfile.gettempdir()}/evalflows-duckdb-{os.getpid()}')}")
-    if layout.is_local:  # the system caches its files; DuckDB's own cache would grow to most of the memory
-        connection.execute("set enable_external_file_cache = false")
-    else:
-        connection.register_filesystem(WithoutParents(filesystem) if restricted else filesystem)
-    return connection
-
-
-def connect_source(
-    layout: Layout, filesystem: Any, damages: Damages, restricted: bool, with_packed: bool
-) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB with the schema `source`, without the owners of damaged files.
-
-    The schema `staging` is for the catalog's views of the tables; queries find them by their names.
-    """
-    connection = open_duckdb(layout, filesystem, restricted=restricted)
+    # the system caches files; DuckDB's own cache would grow to most of the memory
+    connection.execute("set enable_external_file_cache = false")
     connection.execute("create schema source; create schema staging")
     connection.execute(_FIND_STAGING)
     for name, table in TABLES.items():

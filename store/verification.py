@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from evalflows.specs.errors import StorageError
 from evalflows.store.checksums import damage_of
+from evalflows.store.object_store import ObjectFiles
 from evalflows.store.parquet_files import storage_errors
 
 _sound: dict[str, object] = {}
@@ -21,16 +22,23 @@ def file_damage(fs: Any, path: str, state: object = None, *, thoroughly: bool = 
     """
     if state is not None and _sound.get(path) == state:
         return None
+    damage = _damage(fs, path, thoroughly)
+    if damage is not None and isinstance(fs, ObjectFiles):  # it may be the mirror's copy only
+        fs.renew(path)
+        damage = _damage(fs, path, thoroughly)
+    if damage is None and thoroughly and state is not None:
+        _sound[path] = state
+    return damage
+
+
+def _damage(fs: Any, path: str, thoroughly: bool) -> str | None:
     try:
         with fs.open(path, "rb") as file:
-            damage = damage_of(file, thoroughly=thoroughly)
+            return damage_of(file, thoroughly=thoroughly)
     except FileNotFoundError:
         return None
     except OSError as error:
         return error.strerror or str(error)
-    if damage is None and thoroughly and state is not None:
-        _sound[path] = state
-    return damage
 
 
 def verify(fs: Any, path: str, state: object) -> None:

@@ -1,6 +1,7 @@
 """Every test has a store and a spool of its own; those of one worker that run flows share one Prefect server."""
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import settings
 from postgres_server import binaries, postgres_server
 from prefect_server import prefect_server
+from s3_server import BUCKET, S3Server, s3_server
 from store_copies import StoreCopies
 from store_rows import make_row
 from view_copies import ViewCopies
@@ -111,6 +113,22 @@ def store_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def store(store_root: Path) -> Store:
     """An empty store in a folder."""
     return Store(store_root)
+
+
+@pytest.fixture(scope="session")
+def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that lasts as long as the tests."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_root(s3_service: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty root on that server, which `Store()` and `connect()` use, also in processes."""
+    root = f"s3://{BUCKET}/{secrets.token_hex(6)}"
+    for name, value in {**s3_service.environment, "EVALFLOWS_STORE": root}.items():
+        monkeypatch.setenv(name, value)
+    return root
 
 
 @pytest.fixture(scope="session")

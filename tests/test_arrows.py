@@ -68,6 +68,7 @@ ONLY_IN = {
     "prefect": ("flows", "tasks", "execution.secret_blocks", "execution.server"),
     "duckdb": ("store",),
     "pyarrow": ("store",),
+    "obstore": ("store",),
     "asyncpg": ("store",),
     "openai": ("llm", "compat"),
     "scipy": ("stats",),

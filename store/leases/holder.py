@@ -4,8 +4,11 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -42,7 +45,29 @@ def this_process() -> Holder:
 
 
 def to_bytes(holder: Holder) -> bytes:
-    return orjson.dumps(asdict(holder) | {"renewed_at": now()})
+    return orjson.dumps(asdict(holder) | {"renewed_at": now(), "machine": _machine()})
+
+
+def has_ended(body: bytes) -> bool:
+    """Whether the holder was a process of this machine that is no longer there; False if that cannot be told."""
+    try:
+        entry, here = orjson.loads(body), _machine()
+        if here is None or entry.get("machine") != here:
+            return False
+        stat = Path(f"/proc/{int(entry['pid'])}/stat").read_bytes()
+    except FileNotFoundError:
+        return True
+    except (ValueError, AttributeError, TypeError, OSError):
+        return False
+    return stat.rpartition(b")")[2].split()[:1] == [b"Z"]  # killed, and nobody has asked how it ended
+
+
+@cache
+def _machine() -> str | None:
+    """Return what tells this boot of this machine apart, and containers with process ids of their own."""
+    with suppress(OSError):
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
+    return None
 
 
 def from_bytes(body: bytes) -> tuple[Holder, datetime | None]:

@@ -7,13 +7,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-import fsspec
-
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.safe_text import print_note
 from evalflows.store.leases.file_lease import FileLease
 from evalflows.store.leases.holder import Holder
 from evalflows.store.leases.object_lease import ObjectLease
+from evalflows.store.leases.one_writer import NAME, claim
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
 
@@ -60,6 +59,8 @@ def leased(
 
     Raise StorageError if the store cannot be written, or if the block failed because the lease was lost.
     """
+    if not store.layout.is_local:
+        claim(store.filesystem, store.layout.lease(NAME))
     lease = _lease(store, name, on_loss)
     try:
         if (holder := lease.take()) is not None:
@@ -93,8 +94,7 @@ def holder_of(store: Store, name: str) -> Holder | None:
 def held_leases(store: Store) -> list[str]:
     """Return the names of the leases that a process has, and of those whose file cannot be read."""
     folder, ending = store.layout.lease_files
-    fs, _ = fsspec.core.url_to_fs(store.layout.root)
-    fs.invalidate_cache()
+    fs = store.filesystem
     paths: list[str] = []
     with storage_errors(folder), suppress(FileNotFoundError):
         paths = [path for path in fs.ls(folder, detail=False) if path.endswith(ending)]
@@ -125,5 +125,4 @@ def _lease(store: Store, name: str, on_loss: Callable[[], object] = lambda: None
 def _lease_at(store: Store, path: str, on_loss: Callable[[], object] = lambda: None) -> Lease:
     if store.layout.is_local:
         return FileLease(Path(path))
-    fs, _ = fsspec.core.url_to_fs(store.layout.root)
-    return ObjectLease(fs, path, on_loss)
+    return ObjectLease(store.filesystem, path, on_loss)

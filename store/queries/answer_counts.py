@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.catalog import ask
 from evalflows.store.layout import files
 from evalflows.store.parquet import Store
+from evalflows.store.roots import readable_paths
 
 Counts = dict[str, tuple[int, int]]
 """The answered and the failed runs, by experiment id."""
@@ -20,7 +22,7 @@ def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
     if sealed:
         try:
             counts |= _of_files(store, sealed)
-        except duckdb.Error:  # reopened meanwhile, or damaged
+        except (duckdb.Error, StorageError):  # reopened meanwhile, or damaged
             others = list(experiments)
     if others:
         (rows,) = ask(store, (_COUNTS.format(source="outputs"), [others]))
@@ -29,7 +31,7 @@ def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
 
 
 def _of_files(store: Store, sealed: Mapping[str, str]) -> Counts:
-    query = _COUNTS.format(source=files(sorted({*sealed.values()})))
+    query = _COUNTS.format(source=files(readable_paths(store.filesystem, sorted({*sealed.values()}))))
     with store.cursor() as connection:
         return _by_experiment(connection.execute(query, [[*sealed]]).fetchall())
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import duckdb
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from full_store import Filler
 from open_store import OWNER
 
 from evalflows.store.catalog import connect
 from evalflows.store.parquet import Store
+from evalflows.store.roots import forget_memory
 
 
 @pytest.fixture
 def memory_root() -> Iterator[str]:
-    """An empty root in fsspec's memory, in place of an object store."""
-    _forget_memory()
+    """An empty root in obstore's memory, in place of an object store."""
+    forget_memory()
     yield "memory://evals"
-    _forget_memory()
+    forget_memory()
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -53,8 +53,3 @@ def output(make: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def score(make: Callable[..., Any]) -> Callable[..., Any]:
     return lambda score_id, **fields: make("scores", **{"score_id": score_id, "experiment_id": OWNER} | fields)
-
-
-def _forget_memory() -> None:
-    MemoryFileSystem.store.clear()
-    MemoryFileSystem.pseudo_dirs[:] = [""]

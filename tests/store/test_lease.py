@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,13 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from clock import set_clock_back
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.leases import object_lease
+from evalflows.store.leases import object_lease, one_writer
 from evalflows.store.leases.lease import leased, refuse_if_in_use
+from evalflows.store.object_store import ObjectFiles
 from evalflows.store.parquet import Store
 from evalflows.store.records import now
 
@@ -61,17 +60,16 @@ def holding(store: Store, request: pytest.FixtureRequest) -> Iterator[subprocess
     process.communicate()
 
 
-def left_behind(store: Store, **changes: Any) -> fsspec.AbstractFileSystem:
+def left_behind(store: Store, **changes: Any) -> None:
     """Write the lease of a process that died a second ago."""
-    fs, _ = fsspec.core.url_to_fs(store.layout.root)
+    fs = store.filesystem
     at = (now() - timedelta(seconds=1)).isoformat()
     body = {"host": "elsewhere", "pid": 7, "since": at, "token": "dead", "renewed_at": at} | changes
     fs.pipe_file(store.layout.lease(NAME), json.dumps(body).encode())
-    return fs
 
 
 def token(store: Store) -> str:
-    fs, _ = fsspec.core.url_to_fs(store.layout.root)
+    fs = store.filesystem
     return str(json.loads(fs.cat_file(store.layout.lease(NAME)))["token"])
 
 
@@ -161,6 +159,31 @@ def test_an_expired_lease_is_taken_over(objects: Store, changes: dict[str, Any])
     refuse_if_in_use(objects, NAME, WORK)
 
 
+def test_the_lease_of_a_process_of_this_machine_that_has_ended_is_free(
+    objects: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, also as long as nobody has asked how it ended."""
+    monkeypatch.setattr(object_lease, "EXPIRY_S", 60.0)
+    with leased(objects, NAME, WORK, wait=False):
+        here = json.loads(objects.filesystem.cat_file(objects.layout.lease(NAME)))["machine"]
+    process = subprocess.Popen(["sleep", "60"])
+    running = {"pid": process.pid, "renewed_at": now().isoformat()}
+    for machine in (here, "elsewhere"):
+        left_behind(objects, **running, machine=machine)
+        with pytest.raises(InputError, match="in use by process"):
+            refuse_if_in_use(objects, NAME, WORK)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(InputError, match="in use by process"):
+        refuse_if_in_use(objects, NAME, WORK)
+    for _ in range(2):
+        left_behind(objects, **running, machine=here)
+        refuse_if_in_use(objects, NAME, WORK)
+        with leased(objects, NAME, WORK, wait=False):
+            pass
+        process.wait()
+
+
 def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:
     with leased(objects, NAME, WORK, wait=False):
         time.sleep(0.7)
@@ -207,18 +230,14 @@ def test_who_loses_the_lease_stops(objects: Store) -> None:
     assert token(objects) == "dead", "the other one keeps it"
 
 
-def test_of_several_that_create_it_at_once_one_has_it(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the file system cannot create an object only once."""
-    fs, _ = fsspec.core.url_to_fs(objects.layout.root)
-    plain = type(fs).pipe_file
-
-    def unconditional(self: Any, path: str, value: bytes, **options: Any) -> None:
-        if options:
-            raise TypeError(re.escape("got an unexpected keyword argument"))
-        plain(self, path, value)
-
-    monkeypatch.setattr(type(fs), "pipe_file", unconditional)
+@pytest.mark.parametrize("conditions", [True, False])
+def test_of_several_that_create_it_at_once_one_has_it(
+    objects: Store, monkeypatch: pytest.MonkeyPatch, conditions: bool
+) -> None:
+    """Also if the server ignores conditions: the one that wrote last."""
+    monkeypatch.setattr(ObjectFiles, "honours_conditions", lambda self: conditions)
     monkeypatch.setattr(object_lease, "SETTLE_S", 0.1)
+    monkeypatch.setattr(one_writer, "_held", {})
     barrier, has = threading.Barrier(3), []
 
     def take() -> None:

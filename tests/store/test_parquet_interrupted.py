@@ -12,14 +12,13 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from open_store import OWNER, Make, open_parts, runs, seen
 
 import evalflows.store.parquet_files
 from evalflows.specs.errors import StorageError
+from evalflows.store.object_store import ObjectFiles
 from evalflows.store.parquet import REOPENED, Store
 
 # Broken off
@@ -187,21 +186,6 @@ def test_readers_see_each_row_once_while_another_seals_and_reopens(store: Store,
     assert set(found) == {(25, 25)}  # query() asks again where a file was sealed meanwhile; a bare view may not see it
 
 
-def at_listing(monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[], None]) -> None:
-    """Have `change` happen right after the given one (the first is 1) of the listings that come from now on."""
-    listings: list[str] = []
-    glob = MemoryFileSystem.glob
-
-    def listing(self: MemoryFileSystem, path: str, **options: Any) -> Any:
-        found = glob(self, path, **options)
-        listings.append(path)
-        if len(listings) == moment:
-            change()
-        return found
-
-    monkeypatch.setattr(MemoryFileSystem, "glob", listing)
-
-
 def changes(store: Store, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
     return {
         "seal": lambda: store.seal(OWNER, ["outputs"]),
@@ -222,24 +206,23 @@ def changing(
     return store, changes(store, monkeypatch)[request.param]
 
 
-MOMENTS = pytest.mark.parametrize("moment", [1, 2, 3])
-"""A view lists files more than once: the sealed ones, the open ones, and which owners have sealed ones."""
-
-
-@MOMENTS
+@pytest.mark.parametrize("is_followed", [True, False])
 def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
-    changing: tuple[Store, Callable[[], None]], monkeypatch: pytest.MonkeyPatch, moment: int
+    changing: tuple[Store, Callable[[], None]], monkeypatch: pytest.MonkeyPatch, is_followed: bool
 ) -> None:
+    """Right after the mirror was brought up to date; also if another process has its mirror follow at once."""
     store, change = changing
-    plain_connect = Store.connect
+    follow = ObjectFiles.follow
 
-    def connect_then_change(self: Store, **options: Any) -> duckdb.DuckDBPyConnection:
-        connection = plain_connect(self, **options)
-        monkeypatch.setattr(Store, "connect", plain_connect)
-        at_listing(monkeypatch, moment, change)
-        return connection
+    def follow_then_change(self: ObjectFiles) -> dict[str, object]:
+        states = follow(self)
+        monkeypatch.setattr(ObjectFiles, "follow", follow)
+        change()
+        if is_followed:
+            follow(self)
+        return states
 
-    monkeypatch.setattr(Store, "connect", connect_then_change)
+    monkeypatch.setattr(ObjectFiles, "follow", follow_then_change)
     assert seen(store) == ["a", "b"]
 
 

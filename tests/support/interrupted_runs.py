@@ -39,11 +39,11 @@ def write_spec(folder: Path, base_url: str, items: int = ITEMS) -> Path:
     return path
 
 
-def start(folder: Path, environment: dict[str, str], store: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    own = {
-        "EVALFLOWS_STORE": str(store),
-        "EVALFLOWS_SPOOL": str(store) + "-spool",
-        "PYTHONPATH": str(Path(__file__).parent),
+def start(folder: Path, environment: dict[str, str], store: Path | None, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start the command on a store, else on that of the environment."""
+    places = {} if store is None else {"EVALFLOWS_STORE": str(store), "EVALFLOWS_SPOOL": f"{store}-spool"}
+    own = places | {
+        "PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))),
     }
     return subprocess.Popen(
         [str(Path(sys.executable).with_name("evalflows")), *arguments],
@@ -59,7 +59,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, output.decode()
 
 
-def rows_of(store: Path) -> list[Any]:
+def rows_of(store: Path | str) -> list[Any]:
     with connect(store) as catalog:
         return catalog.execute(ROWS).fetchall()
 

@@ -1,0 +1,313 @@
+"""Object stores: their files, their mirror, and servers that know no conditions."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_s3 import FakeS3, fake_s3
+
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store import doctor, mirror, roots
+from evalflows.store.catalog import connect, select_from
+from evalflows.store.leases import object_lease, one_writer
+from evalflows.store.leases.lease import leased
+from evalflows.store.object_store import ObjectFiles
+from evalflows.store.parquet import Store
+from evalflows.store.queries.answer_counts import answer_counts
+from evalflows.store.roots import files_at, readable
+from evalflows.store.small_tables import small_tables
+
+Make = Callable[..., Any]
+OWNER = "exp-1"
+IGNORES = "its server ignores If-None-Match and If-Match, so one process at a time may write to it"
+
+
+@pytest.fixture
+def objects(memory_root: str, output: Make) -> Store:
+    """A store with the rows a and b of a sealed owner."""
+    store = Store(memory_root)
+    store.publish("outputs", OWNER, [output("a"), output("b")])
+    return store
+
+
+@pytest.fixture
+def elsewhere(objects: Store) -> Store:
+    """The same store, as a process on another machine has it."""
+    store = Store(objects.layout.root)
+    store._fs = ObjectFiles(store.layout.root, objects.filesystem._objects, mirror.Mirror.temporary_of("elsewhere"))
+    return store
+
+
+def runs(store: Store) -> list[str]:
+    return [run for (run,) in store.query("select run_id from source.outputs order by 1")]
+
+
+def copy_of(store: Store, path: str) -> Path:
+    folder = readable(store.layout, store.filesystem).root
+    return Path(path.replace(store.layout.root, folder))
+
+
+# The mirror
+
+
+@pytest.mark.parametrize("change", ["altered", "same length", "empty", "removed", "all removed"])
+def test_a_copy_that_was_changed_is_downloaded_again(objects: Store, change: str) -> None:
+    copy = copy_of(objects, objects.layout.sealed("outputs", OWNER))
+    assert runs(objects) == ["a", "b"]
+    body = copy.read_bytes()
+    if change == "removed":
+        copy.unlink()
+    elif change == "all removed":
+        objects.filesystem.mirror.folder.rename(copy.parents[4] / "elsewhere")
+    else:
+        copy.write_bytes({"altered": b"x" + body, "same length": b"x" * len(body), "empty": b""}[change])
+    assert runs(objects) == ["a", "b"]
+    assert copy.read_bytes() == body
+    assert not objects.left_out()
+
+
+def test_bits_that_flipped_on_the_local_disk_are_no_damage_of_the_store(objects: Store) -> None:
+    """The file has its size and its time, so only its content tells."""
+    copy = copy_of(objects, path := objects.layout.sealed("outputs", OWNER))
+    assert runs(objects) == ["a", "b"]
+    stat, body = copy.stat(), copy.read_bytes()
+    copy.write_bytes(b"x" * len(body))
+    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert runs(objects) == ["a", "b"]
+    assert copy.read_bytes() == body and not objects.left_out()
+    assert doctor.examine(objects).is_sound
+    objects.filesystem.pipe_file(path, b"x" * len(body))
+    assert runs(objects) == []
+    (damage,) = objects.left_out()
+    assert str(damage.error).startswith(f"{path}: damaged: ")
+    (finding,) = [one for one in doctor.examine(objects).findings if one.severity == "damaged"]
+    assert finding.path == path
+
+
+def test_what_has_gone_from_the_store_leaves_the_mirror(objects: Store, output: Make) -> None:
+    objects.append("outputs", "exp-2", "p", [output("c", experiment_id="exp-2")])
+    assert runs(objects) == ["a", "b", "c"]
+    (part,) = objects.open_parts("outputs", "exp-2")
+    objects.filesystem.rm_file(part)
+    assert copy_of(objects, part).exists()
+    assert runs(objects) == ["a", "b"]
+    assert not copy_of(objects, part).exists()
+
+
+def test_what_another_machine_writes_is_seen_by_the_next_reading(
+    objects: Store, elsewhere: Store, make: Make, output: Make
+) -> None:
+    of_two = [make("experiments", experiment_id=f"exp-{number}", name=f"name {number}") for number in range(2)]
+    names = "select name from staging.experiments order by 1"
+    for number, row in enumerate(of_two):
+        elsewhere.publish("experiments", row.experiment_id, [row])
+        elsewhere.publish("outputs", f"other-{number}", [output(f"c{number}", experiment_id=f"other-{number}")])
+        wanted = [(f"name {i}",) for i in range(number + 1)]
+        with small_tables(objects) as ask:
+            assert ask(names, ()) == wanted
+        assert select_from(objects, names).fetchall() == wanted
+        with closing(connect(objects.layout.root)) as catalog:
+            assert catalog.execute(names).fetchall() == wanted
+        assert answer_counts(objects, [f"other-{number}"]) == {f"other-{number}": (1, 0)}
+        assert runs(objects) == ["a", "b", *(f"c{i}" for i in range(number + 1))]
+    elsewhere.reopen("other-1", ["outputs"])
+    elsewhere.append("outputs", "other-1", "p", [output("d", experiment_id="other-1")])
+    assert sorted(row.run_id for row in objects.read("outputs", "other-1")) == ["c1", "d"]
+    elsewhere.seal("other-1", ["outputs"])
+    assert sorted(row.run_id for row in objects.read("outputs", "other-1")) == ["c1", "d"]
+    assert runs(objects) == ["a", "b", "c0", "c1", "d"]
+
+
+def test_a_reopened_owner_is_read_in_its_new_version(objects: Store, output: Make) -> None:
+    for number in range(3):
+        objects.reopen(OWNER, ["outputs"])
+        assert runs(objects) == ["a", "b", *(f"n{i}" for i in range(number))]
+        objects.append("outputs", OWNER, "p", [output(f"n{number}")])
+        objects.seal(OWNER, ["outputs"])
+        assert runs(objects) == ["a", "b", *(f"n{i}" for i in range(number + 1))]
+        assert objects.open_parts("outputs", OWNER) == {}
+
+
+@pytest.mark.parametrize("last", ["cp_file", "rm"])
+def test_a_reopening_that_breaks_off_loses_nothing(
+    objects: Store, output: Make, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """Object stores rename nothing: the sealed file is copied, then deleted."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectFiles, last, _broken)
+        with pytest.raises(StorageError, match="broken"):
+            objects.reopen(OWNER, ["outputs"])
+    assert runs(objects) == ["a", "b"]
+    assert objects.is_sealed("outputs", OWNER)
+    objects.reopen(OWNER, ["outputs"])
+    assert not objects.is_sealed("outputs", OWNER) and len(objects.open_parts("outputs", OWNER)) == 1
+    assert runs(objects) == ["a", "b"]
+
+
+def _broken(*_: object, **__: object) -> None:
+    raise OSError("broken")
+
+
+def test_own_files_are_not_downloaded(objects: Store) -> None:
+    before = objects.filesystem.n_downloads
+    assert runs(objects) == ["a", "b"]
+    assert objects.filesystem.n_downloads == before
+
+
+def test_a_restricted_query_reads_the_mirror_only(objects: Store, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("key")
+    assert select_from(objects, "select count(*) from outputs").fetchall() == [(2,)]
+    folder = objects.filesystem.mirror.folder
+    for path in (tmp_path / "secret", folder.parent / "store.lock", folder / ".." / "store.lock"):
+        with pytest.raises(InputError, match=r"^sql: .*[Pp]ermission"):
+            select_from(objects, f"from read_text('{path}')")
+
+
+def test_a_store_beyond_the_limit_is_refused(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects.filesystem.mirror.remove()
+    monkeypatch.setenv("EVALFLOWS_MIRROR_GB", "0.00001")
+    with pytest.raises(StorageError, match=r"memory://evals: the copy of the store needs .* GB, EVALFLOWS_MIRROR_GB"):
+        runs(objects)
+
+
+def test_mirrors_that_were_not_used_for_the_longest_time_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path))
+    monkeypatch.setenv("EVALFLOWS_MIRROR_GB", "0.00000035")
+    version = mirror.Version(100, "v")
+
+    def download(key: str, path: Path) -> mirror.Version:
+        path.write_bytes(b"x" * 100)
+        return version
+
+    names = ("old", "used", "third", "fourth")
+    mirrors = {name: mirror.Mirror.of(f"s3://bucket/{name}", "") for name in names}
+    for number, one in enumerate(mirrors.values()):
+        with one.locked():
+            one.follow({"a/b": version}, download)
+        os.utime(one._lock_file, (number, number if one is not mirrors["old"] else 1000))
+    there = [name for name, one in mirrors.items() if (one.folder / "a/b").exists()]
+    assert there == ["old", "third", "fourth"], "`used` was not used for the longest time"
+    assert (tmp_path / "mirrors").stat().st_mode & 0o077 == 0
+
+
+# Roots
+
+
+@pytest.mark.parametrize("root", ["gs://bucket/x", "sftp://host/x", "s3://", "memory://"])
+def test_another_root_is_refused_in_one_line(root: str) -> None:
+    with pytest.raises(InputError, match=r"wanted a folder or s3://bucket/prefix$"):
+        Store(root)
+
+
+def test_a_plain_connection_to_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://example.invalid:9000")
+    with pytest.raises(InputError, match=r"AWS_ENDPOINT_URL: got http://example.invalid:9000, wanted https://"):
+        Store("s3://bucket/x")
+
+
+def test_a_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "RETRY_S", 0.1)
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "very",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StorageError) as raised:
+        Store("s3://bucket/x")
+    assert re.fullmatch(r"s3://bucket/x/evalflows.json: .* \(http://127.0.0.1:9\)", str(raised.value))
+    assert "secret" not in str(raised.value) and "very" not in str(raised.value)
+
+
+# Servers that know no conditions
+
+WRITES = """
+import sys
+from evalflows.store.leases.lease import leased
+from evalflows.store.parquet import Store
+with leased(Store(), "group-2", "work", wait=False):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["ignores", "refuses"])
+def unconditional(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
+    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
+    monkeypatch.setattr(one_writer, "_held", {})
+    monkeypatch.setattr(roots, "RETRY_S", 0.1)
+    with fake_s3(refuses=request.param) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        monkeypatch.setenv("EVALFLOWS_STORE", "s3://evals/x")
+        yield server
+
+
+def test_without_conditions_one_process_may_write(
+    unconditional: FakeS3, output: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = Store()
+    store.append("outputs", OWNER, "p", [output("a")])
+    assert runs(store) == ["a"]
+    assert capfd.readouterr().err == "", "reading and writing a part need no probe"
+    with leased(store, "group-1", "work", wait=False):
+        assert capfd.readouterr().err == f"evalflows: store s3://evals/x: {IGNORES}\n"
+        with leased(store, "group-3", "work", wait=False):
+            store.append("outputs", OWNER, "p", [output("b")])
+        assert not [key for key in unconditional.objects if "probe" in key]
+        second = subprocess.run([sys.executable, "-c", WRITES], capture_output=True, text=True, input="\n")
+        assert "held" not in second.stdout
+        line = second.stderr.splitlines()[-1]
+        assert re.search(
+            rf"InputError: store s3://evals/x: {IGNORES}: process {os.getpid()} on \S+, since .* does; stop", line
+        )
+    assert runs(store) == ["a", "b"]
+    assert capfd.readouterr().err == "", "it is said once"
+    for lease in one_writer._held.values():
+        lease.release()
+    assert not [key for key in unconditional.objects if "/leases/" in key]
+
+
+def test_with_conditions_nothing_is_said_and_nothing_stays(memory_root: str, capfd: pytest.CaptureFixture[str]) -> None:
+    store = Store(memory_root)
+    with leased(store, "group-1", "work", wait=False):
+        assert [*store.filesystem.find(f"{memory_root}/leases")] == [store.layout.lease("group-1")]
+    assert store.filesystem.find(f"{memory_root}/leases") == []
+    assert capfd.readouterr().err == ""
+
+
+# Files
+
+
+def test_files_are_listed_as_fsspec_does(memory_root: str) -> None:
+    fs = files_at(Store(memory_root).layout)
+    for name in ("t/a=1/x", "t/a=2/x", "t/b", "t2/c"):
+        fs.pipe_file(f"{memory_root}/{name}", b"123")
+    names = [path.removeprefix(f"{memory_root}/") for path in fs.glob(f"{memory_root}/t/*")]
+    assert names == ["t/a=1", "t/a=2", "t/b"]
+    assert [*fs.glob(f"{memory_root}/t/a=*/*")] == [f"{memory_root}/t/a={i}/x" for i in (1, 2)]
+    assert fs.exists(f"{memory_root}/t/a=1") and not fs.exists(f"{memory_root}/t/a")
+    assert [*fs.ls(f"{memory_root}/t2", detail=False)] == [f"{memory_root}/t2/c"]
+    with pytest.raises(FileNotFoundError):
+        fs.ls(f"{memory_root}/absent")
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{memory_root}/absent", "rb")
+    with pytest.raises(ValueError, match="wanted 'rb'"):
+        fs.open(f"{memory_root}/t/b", "wb")
+    fs.rm(f"{memory_root}/t", recursive=True)
+    assert fs.glob(f"{memory_root}/t*/*") == [f"{memory_root}/t2/c"]
+
+
+def test_a_connection_sees_what_the_mirror_has(objects: Store, output: Make) -> None:
+    with closing(connect(objects.layout.root)) as catalog:
+        objects.append("outputs", "exp-2", "p", [output("c", experiment_id="exp-2")])
+        assert catalog.execute("select count(*) from outputs").fetchall() == [(3,)], "this process wrote it"

@@ -1,0 +1,204 @@
+"""Stores on a real S3 server."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from full_store import (
+    Filler,
+    fill_comparison,
+    fill_decisions,
+    fill_labels,
+    fill_sealed,
+    fill_unfinished,
+    freeze_questions,
+)
+from s3_server import S3Server
+
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store import doctor, packing, roots
+from evalflows.store.catalog import connect, view_files
+from evalflows.store.leases import object_lease
+from evalflows.store.leases.lease import leased, refuse_if_in_use
+from evalflows.store.parquet import Store
+
+pytestmark = pytest.mark.slow
+Make = Callable[..., Any]
+HOLDS = """
+import sys
+from evalflows.store.leases.lease import leased
+from evalflows.store.parquet import Store
+with leased(Store(), "group-1", "work", wait=True):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def filled(store: Store, make: Make) -> Store:
+    filler = Filler(store, make)
+    snapshot, examples = freeze_questions(store, "questions", 3)
+    for identity, version in (("exp-1", "v1"), ("exp-2", "v2")):
+        fill_sealed(filler, identity, version, snapshot, examples)
+    fill_unfinished(filler, "exp-3", freeze_questions(store, "more", 4)[0])
+    fill_decisions(store, make)
+    fill_comparison(store, make)
+    fill_labels(store, make)
+    return store
+
+
+def contents(store: Store) -> dict[str, list[str]]:
+    """Return the rows of all views, without their times, and without ids that are drawn."""
+    with connect(store.layout.root) as catalog:
+        found = {}
+        for path in view_files():
+            described = catalog.execute(f"describe from {path.stem}").fetchall()
+            kept = [name for name, kind, *_ in described if "TIME" not in kind and name not in DRAWN]
+            if kept:
+                rows = catalog.execute(f"select {', '.join(kept)} from {path.stem}").fetchall()
+                found[path.stem] = sorted(map(repr, rows))
+        return found
+
+
+DRAWN = {"dataset_version_id", "recorded_at"}
+
+
+@pytest.fixture
+def on_s3(s3_root: str, make: Make) -> Store:
+    return filled(Store(s3_root), make)
+
+
+def test_all_views_are_those_of_the_same_store_in_a_folder(
+    on_s3: Store, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = contents(in_folder := filled(Store(tmp_path / "folder"), make))
+    assert contents(on_s3) == wanted
+    assert sum(map(len, wanted.values())) > 200
+    assert doctor.examine(on_s3).is_sound
+    monkeypatch.setattr(packing, "SETTLED_S", -5.0)  # the clock of the server has whole seconds
+    for store in (on_s3, in_folder):
+        assert packing.pack(store).n_packed_files > 5
+        assert contents(store) == wanted
+        store.reopen("exp-1", ["outputs", "scores"])
+        store.seal("exp-1", ["outputs", "scores"])
+        assert contents(store) == wanted
+    found = doctor.examine(on_s3)
+    assert found.is_sound and found.n_without_checksum == 0
+    assert not [path for path in on_s3.filesystem.find(on_s3.layout.root) if "probe" in path or "leases/" in path]
+
+
+@pytest.fixture
+def holding(s3_root: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_of_two_processes_one_has_the_lease(holding: subprocess.Popen[str]) -> None:
+    store = Store()
+    line = rf"work: in use by process {holding.pid} on "
+    with pytest.raises(InputError, match=line), leased(store, "group-1", "work", wait=False):
+        pytest.fail("two had it")
+    second = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(3)
+    holding.communicate("\n", timeout=30)
+    assert second.stdout and second.stdout.readline() == "held\n"
+    second.communicate("\n", timeout=30)
+    refuse_if_in_use(store, "group-1", "work")
+
+
+def test_the_lease_of_a_killed_process_is_free(holding: subprocess.Popen[str]) -> None:
+    holding.send_signal(signal.SIGKILL)
+    holding.wait()
+    with leased(Store(), "group-1", "work", wait=False):
+        pass
+
+
+def test_many_processes_that_want_one_lease_have_it_one_after_another(s3_root: str, tmp_path: Path) -> None:
+    """Each adds a line to a file while it has the lease, and sees whether another is in between."""
+    log = tmp_path / "log"
+    program = f"""
+import os, time
+from pathlib import Path
+from evalflows.store.leases import object_lease
+object_lease.ObjectLease.poll_s = 0.05
+from evalflows.store.leases.lease import leased
+from evalflows.store.parquet import Store
+log = Path({str(log)!r})
+store = Store()
+for _ in range(5):
+    with leased(store, "group-1", "work", wait=True, patience_s=60), log.open("a") as file:
+        file.write(f"{{os.getpid()}} "); file.flush(); time.sleep(0.02); file.write(f"{{os.getpid()}}\\n")
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
+    assert [process.wait(100) for process in processes] == [0, 0, 0]
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert len(lines) == 15 and all(first == second for first, second in lines)
+
+
+def test_a_large_file_is_uploaded_in_pieces(s3_root: str, make: Make) -> None:
+    store = Store()
+    rows = [make("outputs", run_id=f"r{i}", experiment_id="exp-1", outputs=_noise(i)) for i in range(24)]
+    store.publish("outputs", "exp-1", rows)
+    assert store.filesystem.size(store.layout.sealed("outputs", "exp-1")) > 12 << 20
+    assert [row.outputs for row in store.read("outputs", "exp-1")] == [row.outputs for row in rows]
+    store.filesystem.mirror.remove()
+    assert [row.outputs for row in store.read("outputs", "exp-1")] == [row.outputs for row in rows]
+
+
+def _noise(seed: int) -> str:
+    return f'"{random.Random(seed).randbytes(1 << 19).hex()}"'
+
+
+def test_a_server_that_is_away_for_a_moment_is_waited_for(
+    s3_root: str, s3_service: S3Server, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store()
+    store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
+    s3_service.kill()
+    try:
+        monkeypatch.setattr(roots, "RETRY_S", 0.2)
+        monkeypatch.setattr(roots, "_opened", {})
+        with pytest.raises(StorageError, match=r"^s3://evals/\w+/evalflows.json: .*error"):
+            Store()
+    finally:
+        s3_service.start()
+    assert store.query("select run_id from source.outputs") == [("a",)]
+
+
+COUNTS = """
+from evalflows.store.parquet import Store
+for _ in range(10):
+    print(Store().query("select count(*) from source.outputs")[0], flush=True)
+"""
+
+
+def test_a_mirror_is_shared_by_processes(on_s3: Store) -> None:
+    """Both read while one of them deletes the mirror again and again."""
+    process = subprocess.Popen([sys.executable, "-c", COUNTS], stdout=subprocess.PIPE, text=True)
+    wanted = on_s3.query("select count(*) from source.outputs")
+    for _ in range(5):
+        for path in on_s3.filesystem.mirror.folder.rglob("rows.parquet"):
+            path.unlink(missing_ok=True)
+        assert on_s3.query("select count(*) from source.outputs") == wanted
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert output.splitlines() == [str(wanted[0])] * 10
+
+
+def test_a_lost_lease_is_noticed(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_lease, "RENEW_S", 0.05)
+    store = Store()
+    with pytest.raises(StorageError, match="the lease was lost"), leased(store, "group-1", "w", wait=False) as lease:
+        store.filesystem.pipe_file(store.layout.lease("group-1"), b"{}")
+        for _ in range(100):
+            lease.check()
+            time.sleep(0.05)

@@ -1,7 +1,8 @@
 """Processes that look up recorded answers and judge them by rules, so that each core has one.
 
 Rules hold the GIL, so that threads would take turns. A process gets chunks, which are ids, and reads and writes the
-store itself. It is used if all evaluators are ours: code of the user may depend on what its process has done before.
+store itself. Rules of the user are judged so only if the spec says so: they may depend on what their process has done
+before.
 """
 
 import os
@@ -18,6 +19,7 @@ from typing import Any, TypeVar, cast
 from evalflows.execution.chunks import CHUNKS_AT_ONCE
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.execution.prepared import PreparedExperiment
+from evalflows.specs.errors import InputError
 
 Result = TypeVar("Result")
 
@@ -29,15 +31,29 @@ LITTLE_MEMORY = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
 """Settings of glibc for the processes, which have one busy thread each: otherwise it keeps more of what was freed."""
 
 
-def pays(prepared: PreparedExperiment, n_examples: int) -> bool:
-    """Whether an experiment's chunks are better worked on in processes of their own."""
-    spec, judges = prepared.spec, [judge for evaluator in prepared.evaluators for judge in evaluator.all]
-    is_quick = all(target.kind == "recorded" for target in spec.targets) and not any(
+def is_quick(prepared: PreparedExperiment) -> bool:
+    """Whether all answers are recorded, and all evaluators are rules without a time limit."""
+    judges = [judge for evaluator in prepared.evaluators for judge in evaluator.all]
+    return all(target.kind == "recorded" for target in prepared.spec.targets) and not any(
         judge.connection or judge.bound.is_async or judge.spec.timeout_s for judge in judges
     )
+
+
+def pays(prepared: PreparedExperiment, n_examples: int) -> bool:
+    """Whether an experiment's chunks are worked on in processes: if its spec says so, or if it is faster and safe.
+
+    Raise InputError if the spec says so of an experiment that calls models.
+    """
+    spec = prepared.spec
+    if spec.task_runner.kind == "processes":
+        if not is_quick(prepared):
+            wanted = "wanted recorded answers and rules without models or time limits; or kind threads, dask or ray"
+            raise InputError(f"task_runner: got processes for an experiment with other targets or evaluators, {wanted}")
+        return True
     judgements = n_examples * spec.repetitions * len(spec.targets) * len(prepared.evaluators)
     is_ours = all(evaluator.is_ours for evaluator in prepared.evaluators)
-    return is_quick and is_ours and judgements >= MANY_JUDGEMENTS and _cores() > 1
+    is_faster = is_quick(prepared) and judgements >= MANY_JUDGEMENTS and _cores() > 1
+    return is_faster and is_ours and spec.task_runner.kind == "threads"
 
 
 def _cores() -> int:
@@ -75,10 +91,10 @@ class _Process:
 
 
 class QuickProcesses:
-    """As many processes as there are cores, and at most as many as there are chunks at once."""
+    """Some processes, by default one per core, at most as many as there are chunks at once."""
 
-    def __init__(self) -> None:
-        self._all = [_Process() for _ in range(min(_cores(), CHUNKS_AT_ONCE))]
+    def __init__(self, count: int | None = None) -> None:
+        self._all = [_Process() for _ in range(count or min(_cores(), CHUNKS_AT_ONCE))]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         self._has_ended = False
         for process in self._all:
@@ -114,11 +130,11 @@ _current: QuickProcesses | None = None
 _lock = threading.Lock()
 
 
-def begin() -> None:
+def begin(count: int | None = None) -> None:
     """Start the processes without waiting, if this process has none."""
     global _current
     with _lock:
-        _current = _current or QuickProcesses()
+        _current = _current or QuickProcesses(count)
 
 
 def current() -> QuickProcesses | None:

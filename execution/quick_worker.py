@@ -5,12 +5,16 @@ The pipes are for messages, so what is printed goes to stderr, and stdin is empt
 
 import os
 import sys
+from functools import cache
 from typing import IO, Any
 
 # What the first chunk needs, while the run's process still prepares.
 from evalflows.execution import answering, chunk_judging  # noqa: F401
+from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.execution.rare_collection import collect_rarely
+from evalflows.execution.running_experiment import running_experiment
+from evalflows.execution.same_code import check_code_of_experiment
 from evalflows.specs.errors import describe
 
 
@@ -26,9 +30,16 @@ def main() -> None:
 
 def _reply_to(function: Any, work: tuple[object, ...]) -> tuple[Any, BaseException | None]:
     try:
+        for chunk in work[0].chunks if work and isinstance(work[0], Chunk | Rounds) else ():
+            _check_code(chunk.experiment_id)
         return function(*work), None
     except BaseException as error:
         return None, error
+
+
+@cache
+def _check_code(experiment_id: str) -> None:
+    check_code_of_experiment(running_experiment(experiment_id))
 
 
 def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:

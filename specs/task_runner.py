@@ -1,4 +1,4 @@
-"""Which engine runs the chunks of a run: threads of its own process, or the processes of Dask or Ray."""
+"""Which engine runs the chunks of a run: threads of its own process, processes beside it, or those of Dask or Ray."""
 
 from importlib.util import find_spec
 from typing import Literal
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from evalflows.specs.errors import InputError
 from evalflows.specs.permitted import own_settings, restricted_folder
 
-Engine = Literal["threads", "dask", "ray"]
+Engine = Literal["threads", "processes", "dask", "ray"]
 
 PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
 
@@ -21,7 +21,11 @@ class TaskRunnerSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Engine = Field("threads", description="threads of the run's own process, or processes of dask or ray")
+    kind: Engine = Field(
+        "threads",
+        description="threads of the run's own process, processes beside it for recorded answers that rules judge, or "
+        "processes of dask or ray",
+    )
     processes: int | None = Field(
         None, ge=1, le=1024, description="Number of processes of a cluster on this machine; default: one per core"
     )
@@ -33,13 +37,20 @@ class TaskRunnerSpec(BaseModel):
     def _fits(self) -> "TaskRunnerSpec":
         if self.kind == "threads" and (self.processes is not None or self.address is not None):
             raise ValueError("task_runner: got threads with processes or an address, wanted kind dask or ray")
+        if self.kind == "processes" and self.address is not None:
+            raise ValueError("task_runner: got processes with an address, wanted kind dask or ray")
         if self.processes is not None and self.address is not None:
             raise ValueError("task_runner: got processes and an address, wanted one of them")
         return self
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether chunks run in other processes than that of the run."""
+        """Whether tasks run in other processes than that of the run."""
+        return self.kind in PACKAGES
+
+    @property
+    def imports_code(self) -> bool:
+        """Whether other processes import what chunks call."""
         return self.kind != "threads"
 
 

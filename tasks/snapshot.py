@@ -41,7 +41,7 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
     check_spec(prepared, loaded.selected, store)
     if quick_processes.pays(prepared, len(loaded.selected)):
-        quick_processes.begin()
+        quick_processes.begin(prepared.spec.task_runner.processes)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
     prepared_experiments.keep(prepared)

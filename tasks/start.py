@@ -15,6 +15,7 @@ from evalflows.execution.identity import (
     without_live_references,
 )
 from evalflows.execution.prepared import prepared_experiments
+from evalflows.execution.quick_processes import is_quick
 from evalflows.execution.resolve import said_version, target_code, target_version
 from evalflows.execution.running_experiment import forget_experiment
 from evalflows.execution.unrecorded_calls import unlimited
@@ -120,11 +121,8 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
 
 def _chunk_size(spec: ExperimentSpec, n_examples: int) -> int:
     """Return the number of examples per chunk, more if all answers are recorded and all evaluators are rules."""
-    judges = [judge for evaluator in prepared_experiments.of(spec).evaluators for judge in evaluator.all]
-    is_quick = all(target.kind == "recorded" for target in spec.targets) and not any(
-        judge.connection or judge.bound.is_async for judge in judges
-    )
-    return chunk_size(n_examples, spec.repetitions, MIN_QUICK_CHUNK_SIZE if is_quick else MIN_CHUNK_SIZE)
+    least = MIN_QUICK_CHUNK_SIZE if is_quick(prepared_experiments.of(spec)) else MIN_CHUNK_SIZE
+    return chunk_size(n_examples, spec.repetitions, least)
 
 
 def _n_examples(store: Store, spec: ExperimentSpec) -> int:

@@ -13,8 +13,7 @@ from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.dispatch import budget_of_part
 from evalflows.execution.limiter_history import limit_rows
 from evalflows.execution.pair_chunks import PairChunk
-from evalflows.execution.prepared import prepared_comparisons, prepared_experiments
-from evalflows.execution.resolve import target_version
+from evalflows.execution.prepared import prepared_comparisons
 from evalflows.execution.running_comparison import (
     RunningComparison,
     forget_earlier_comparison,
@@ -27,6 +26,7 @@ from evalflows.execution.running_experiment import (
     is_running,
     running_experiment,
 )
+from evalflows.execution.same_code import check_code, check_code_of_experiment
 from evalflows.llm import loop
 from evalflows.llm.divided_budget import divided
 from evalflows.specs.errors import InputError
@@ -122,20 +122,8 @@ def _running(chunk: Part) -> RunningExperiment | RunningComparison:
     if isinstance(chunk, PairChunk):
         comparison = running_comparison(chunk.comparison_id)
         described = to_json(prepared_comparisons.of(comparison.spec).described)
-        _check_code(chunk, "evaluators", comparison.row.evaluators, described)
+        check_code(chunk.owner, "evaluators", comparison.row.evaluators, described)
         return comparison
     experiment = running_experiment(chunk.experiment_id)
-    spec, row = experiment.spec, experiment.row
-    target = next(target for target in spec.targets if target.name == row.target)
-    _check_code(chunk, f"target {target.name!r}", row.target_version, target_version(target, spec.connections))
-    described = to_json([*prepared_experiments.of(spec).described.values()])
-    _check_code(chunk, "evaluators", row.evaluators, described)
+    check_code_of_experiment(experiment)
     return experiment
-
-
-def _check_code(chunk: Part, what: str, of_run: str, here: str) -> None:
-    if of_run != here:
-        raise InputError(
-            f"{socket.gethostname()}: the {what} of {chunk.owner} differ from those of the run, wanted the same files "
-            "and packages; restart the processes of the cluster after a change"
-        )

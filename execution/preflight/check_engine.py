@@ -16,7 +16,7 @@ def check_engine(
 ) -> None:
     """Raise InputError for an engine that is not installed, and for a function that only this process has."""
     check_task_runner(runner)
-    if not runner.is_elsewhere:
+    if not runner.imports_code:
         return
     for who, reference in _functions(targets, evaluators):
         if reference.startswith("live:"):

@@ -30,7 +30,7 @@ def test_an_engine_may_be_given_by_its_kind() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("spark", "'threads', 'dask' or 'ray'"),
+        ("spark", "'threads', 'processes', 'dask' or 'ray'"),
         ({"kind": "threads", "processes": 2}, "got threads with processes or an address"),
         ({"kind": "dask", "processes": 2, "address": "tcp://h:1"}, "got processes and an address"),
         ({"kind": "dask", "processes": 0}, "greater than or equal to 1"),

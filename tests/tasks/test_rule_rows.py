@@ -4,11 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mixed_rules import CONFIGS, EVALUATORS, EXAMPLES, METRICS
 from rule_rows import comparable, stored
 
+from evalflows.execution import quick_processes
 from evalflows.execution.chunks import waves_of
 from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import InputError
+from evalflows.specs.reference import refer
 from evalflows.store.records import ExperimentRow
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds
@@ -19,7 +23,10 @@ KEPT = Path(__file__).parent / "rule_rows.json"
 """The rows as version 0.1 made them, with what differs between runs left out."""
 
 
-def judge(*more: Any, repetitions: int = 2) -> ExperimentRow:
+TWO = {"kind": "processes", "processes": 2}
+
+
+def judge(*more: Any, repetitions: int = 2, **changes: Any) -> ExperimentRow:
     """Answer and judge the examples, without a flow."""
     spec = ExperimentSpec.model_validate(
         {
@@ -32,6 +39,7 @@ def judge(*more: Any, repetitions: int = 2) -> ExperimentRow:
             "repetitions": repetitions,
             "chunk_size": 5,
         }
+        | changes
     )
     experiments = start_experiments.fn(check_and_freeze(spec))
     for wave in waves_of(spec, experiments):
@@ -45,3 +53,25 @@ def judge(*more: Any, repetitions: int = 2) -> ExperimentRow:
 def test_the_rows_are_those_that_were_made_one_by_one() -> None:
     found = {table: comparable(rows) for table, rows in stored(judge()).items()}
     assert found == json.loads(KEPT.read_text(encoding="utf-8"))
+
+
+def test_processes_make_the_same_rows() -> None:
+    asynchronous = "mixed_rules:awaited"
+    evaluators = [evaluator for evaluator in EVALUATORS if evaluator != asynchronous]
+    try:
+        found = {
+            table: comparable(rows) for table, rows in stored(judge(evaluators=evaluators, task_runner=TWO)).items()
+        }
+    finally:
+        quick_processes.end()
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    kept["scores"] = [row for row in kept["scores"] if row["evaluator"] != "awaited"]
+    assert found == kept
+
+
+def test_processes_are_for_rules_and_recorded_answers_only() -> None:
+    wanted = "task_runner: got processes for an experiment with other targets or evaluators, wanted recorded answers"
+    with pytest.raises(InputError, match=wanted):
+        judge(task_runner=TWO)
+    with pytest.raises(InputError, match="evaluator 'mine': got a function that only this process has"):
+        judge(evaluators=[{"use": refer(lambda outputs: True), "name": "mine"}], task_runner="processes")

@@ -136,6 +136,7 @@ def ours(path: Path, rules: Rules) -> None:
                 "columns": {"inputs": ["question"], "reference_outputs": {"answer": "reference"}, "metadata": ["said"]},
             },
             "targets": [{"kind": "recorded", "column": "said"}],
+            "task_runner": "processes",
             "evaluators": [{"use": name, "args": settings} for name, settings in rules.items()],
         }
     )

@@ -170,6 +170,11 @@ class _Column(Sequence[Value]):
         return found.to_pylist() if isinstance(number, slice) else found.as_py()  # type: ignore[no-any-return]
 
 
+def _indices(numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
+    """Return whole numbers as Arrow. Its own conversion would import pandas."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
 class _File:
     """A file of examples. The row groups read last stay in memory, since stages and targets read the same chunk."""
 
@@ -193,8 +198,8 @@ class _File:
         for start, stop in pairwise(changes):  # one or more places in one row group
             if start < stop:
                 group = int(groups[start])
-                within = pa.array(numbers[start:stop] - self._starts[group])
-                yield from to_rows("examples", self._group(group).take(within))
+                within = np.ascontiguousarray(numbers[start:stop] - self._starts[group])
+                yield from to_rows("examples", self._group(group).take(_indices(within)))
 
     def _group(self, group: int) -> pa.Table:
         with self._lock:

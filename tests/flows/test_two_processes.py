@@ -16,6 +16,7 @@ from endpoint import Endpoint, echo, serving
 from matched import asked
 from pairwise_runs import answered, by_length
 from progress_lines import is_progress, without_progress
+from trials import REPEATS
 
 from evalflows import run
 from evalflows.specs import ExperimentSpec
@@ -143,6 +144,22 @@ def test_a_run_with_the_same_run_key_waits_and_pays_nothing(
         assert [ended(first), ended(second)] == [(0, ""), (0, "")]
         assert (endpoint.calls, endpoint.repeated()) == (TOTAL, 0)
     case.check_completed()
+
+
+@pytest.mark.slow
+@BOTH
+def test_two_that_start_at_once_pay_once(kind: str, tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    with serving(Endpoint(latency_s=0.01)) as endpoint:
+        case = Case(kind, tmp_path, endpoint)
+        for number in range(1, REPEATS + 1):
+            case.write(run_key=f"nightly {number}", use_cache=False)
+            both = [started(tmp_path, prefect_environment, *case.command) for _ in range(2)]
+            ends = [ended(process) for process in both]
+            assert [code for code, _ in ends] == [0, 0], ends
+            assert endpoint.calls == number * TOTAL
+            assert asked(case.query) == [("completed", None)] * number
+        rows = "item_scores where experiment = 'shared'" if kind == "experiment" else "comparisons"
+        assert asked(f"select count(*) from {rows}") == [(REPEATS * TOTAL,)]
 
 
 @pytest.mark.slow

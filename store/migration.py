@@ -82,7 +82,7 @@ def _migrate_file(layout: Layout, fs: Any, path: str, written: int) -> bool:
     for number in range(since, FORMAT):
         rows = STEPS.get(number, {}).get(name, _unchanged)(rows)
     with storage_errors(path):
-        write_file(layout, fs, path, schema_of(TABLES[name].record), [_conformed(name, rows)], stays)
+        write_file(layout, fs, path, schema_of(TABLES[name].record), [_conformed(name, rows)], stays, replaces=True)
     return True
 
 

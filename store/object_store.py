@@ -135,13 +135,16 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         self._put(path, value)
 
-    def write(self, path: str, write: Callable[[IO[bytes]], None]) -> None:
-        """Write a file whole, and keep its copy in the mirror. A part, whose name is new, is only created."""
+    def write(self, path: str, write: Callable[[IO[bytes]], None], *, replaces: bool = False) -> None:
+        """Write a file whole, and keep its copy in the mirror.
+
+        A part, whose name is new, is only created, unless it `replaces` one.
+        """
         file = StoredFile.at(path)
         with self.mirror.temporary() as copy:
             with copy.open("w+b") as sink:
                 write(sink)
-            is_new = file is not None and file.state == "open" and copy.stat().st_size <= CREATED_BYTES
+            is_new = not replaces and file is not None and file.state == "open" and copy.stat().st_size <= CREATED_BYTES
             if not (is_new and self._is_conditional):
                 self._put(path, copy)
             elif self.put_if(path, data := copy.read_bytes(), None) is None and self.read(path)[0] != data:

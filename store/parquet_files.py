@@ -68,16 +68,17 @@ def write_file(
     metadata: Mapping[bytes, bytes] = MappingProxyType({}),
     *,
     regroup: bool = True,
+    replaces: bool = False,
 ) -> None:
     """Write one Parquet file from tables atomically; on a local disk, also durably. `metadata` are added to its own.
 
-    Unless `regroup`, each table is a row group.
+    Unless `regroup`, each table is a row group. In an object store, a part may have the name of one that it `replaces`.
     """
     write = partial(_write_parquet, schema, _row_groups(tables) if regroup else tables, metadata=metadata)
     if layout.is_local:
         _write_durably(Path(path), write, file_mode(Path(layout.root)))
     else:
-        fs.write(path, partial(_write_with_checksum, write))
+        fs.write(path, partial(_write_with_checksum, write), replaces=replaces)
 
 
 def _write_parquet(

@@ -68,7 +68,9 @@ class FileEraser:
             schema = schema_of(TABLES[file.table].record)
             with storage_errors(file.path):
                 # readers of examples know where the row groups begin
-                write_file(layout, fs, file.path, schema, groups, metadata, regroup=file.table != "examples")
+                write_file(
+                    layout, fs, file.path, schema, groups, metadata, regroup=file.table != "examples", replaces=True
+                )
 
     def _groups(self, parquet: pq.ParquetFile, file: StoredFile) -> Iterator[tuple[pa.Table, np.ndarray[Any, Any]]]:
         """Yield the row groups of a file without texts, and which of their rows this changes."""

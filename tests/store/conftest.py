@@ -3,6 +3,7 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from evalflows.store.catalog import connect
 from evalflows.store.parquet import Store
 from evalflows.store.roots import forget_memory
 
+_numbers = count()
+
 
 @pytest.fixture
 def memory_root() -> Iterator[str]:
-    """An empty root in obstore's memory, in place of an object store."""
+    """An empty root in obstore's memory, in place of an object store; a new one, as a process remembers sound files."""
     forget_memory()
-    yield "memory://evals"
+    yield f"memory://evals{next(_numbers)}"
     forget_memory()
 
 

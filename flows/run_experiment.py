@@ -7,7 +7,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.execution.chunks import CHUNKS_AT_ONCE, waves_of
-from evalflows.execution.dataset_checks.process import checks_end_here
+from evalflows.execution.data_checks.process import checks_end_here
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.decide import decide, why_gates_stop

@@ -7,8 +7,8 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.execution.dataset_checks.process import checks_of
-from evalflows.execution.dataset_checks.request import CheckRequest
+from evalflows.execution.data_checks.process import checks_of
+from evalflows.execution.data_checks.request import CheckRequest
 from evalflows.reports.markdown import code, escaped
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from evalflows.execution.dataset_checks.check_rows import check_row, merged
-from evalflows.execution.dataset_checks.frames import (
+from evalflows.execution.data_checks.check_rows import check_row, merged
+from evalflows.execution.data_checks.frames import (
     TEXTS,
     UNIQUE,
     Overview,

@@ -12,13 +12,13 @@ from contextvars import ContextVar
 from tempfile import TemporaryFile
 from typing import IO
 
-from evalflows.execution.dataset_checks.request import CheckRequest
+from evalflows.execution.data_checks.request import CheckRequest
 from evalflows.specs.errors import IncompleteError, InputError, StorageError
 from evalflows.specs.safe_text import last_line
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow
 
-COMMAND = (sys.executable, "-P", "-m", "evalflows.execution.dataset_checks.worker")
+COMMAND = (sys.executable, "-P", "-m", "evalflows.execution.data_checks.worker")
 ERRORS: dict[str, type[Exception]] = {error.__name__: error for error in (InputError, StorageError)}
 
 

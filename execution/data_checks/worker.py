@@ -9,7 +9,7 @@ import sys
 import threading
 from dataclasses import fields
 
-from evalflows.execution.dataset_checks.request import CheckRequest
+from evalflows.execution.data_checks.request import CheckRequest
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow
@@ -36,7 +36,7 @@ def _end_with_stdin() -> None:
 
 def answer(request: str) -> str:
     """Return the checks that a request asks for, or the error for which there are none, as JSON."""
-    from evalflows.execution.dataset_checks.expectations import run_expectations  # late: the request is read first
+    from evalflows.execution.data_checks.expectations import run_expectations  # late: the request is read first
 
     try:
         wanted = CheckRequest.from_json(request)

@@ -69,7 +69,7 @@ def test_a_process_that_dies_stops_the_run_before_anything_is_called(
     with monkeypatch.context() as patch, pytest.raises(IncompleteError) as caught:
         patch.setattr(process, "COMMAND", (sys.executable, "-c", "raise MemoryError('no room')"))
         run(asked)
-    assert str(caught.value) == "dataset checks: their process ended with exit code 1: MemoryError: no room"
+    assert str(caught.value) == "data checks: their process ended with exit code 1: MemoryError: no room"
     assert asked == []
     assert rows("select count(*) from checks") == rows("select count(*) from experiments") == [(0,)]
     run(asked, "warning")

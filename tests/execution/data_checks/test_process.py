@@ -81,7 +81,7 @@ def test_a_process_that_dies_is_one_line(store: Store, runs: Any, program: str, 
     for request in (of(store), of(store, long)):
         with pytest.raises(IncompleteError) as caught:
             checks_of(request)
-        assert str(caught.value) == f"dataset checks: their process ended with {told}"
+        assert str(caught.value) == f"data checks: their process ended with {told}"
 
 
 def test_it_is_begun_once_and_ends_with_the_block(store: Store, runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
-.PHONY: help demo test test-slow check format bench simulate clean
+.PHONY: help demo test test-slow check format bench bench-peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow   the slow tests: several seconds each, or in a browser"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
+	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
 	@echo "make simulate    simulated coverage of intervals and error rates of tests: half an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -66,8 +67,17 @@ bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.compare_page
 	$(BIN)/python -m benchmarks.pages
 
+PEERS := .venv-peers
+$(PEERS)/.installed: benchmarks/peers.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/pip install --quiet --requirement benchmarks/peers.txt
+	touch $@
+
+bench-peers: $(INSTALLED_DEV) $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
+
 simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate
 
 clean:
-	rm -rf $(VENV) data/store data/spool
+	rm -rf $(VENV) $(PEERS) data/store data/spool

@@ -15,6 +15,10 @@ COMMANDS = {
         "experiments:show",
         "Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.",
     ),
+    "check": (
+        "check:check",
+        "Check the outputs and scores of finished EXPERIMENTS with Great Expectations; by default, of the newest run.",
+    ),
     "diff": ("diff:diff", "Compare stored experiments with a BASELINE, on the metrics that they share."),
     "report": (
         "report:report",

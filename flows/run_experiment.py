@@ -7,8 +7,9 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.execution.chunks import CHUNKS_AT_ONCE, waves_of
-from evalflows.execution.dataset_checks.process import checks_end_here
+from evalflows.execution.data_checks.process import checks_end_here
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.tasks.check_results import check_results
 from evalflows.tasks.combine import combine_scores
 from evalflows.tasks.decide import decide, why_gates_stop
 from evalflows.tasks.deployed_run import restrict_deployed_run
@@ -69,6 +70,8 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
             combine_scores(experiments)
         lease.check()
         lacking = finish_experiments(experiments, stopped)
+        if spec.check_results:
+            check_results(experiments)
         compute_differences(experiments)
         if spec.gates and not spec.is_trial:
             decide(spec, experiments)

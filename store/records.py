@@ -526,7 +526,7 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """A check of a dataset, a judge or a composite; also a plan of a spec, or a backtest of a gate."""
+    """A check of a dataset, of results, a judge or a composite; also a plan of a spec, or a backtest of a gate."""
 
     check_id: str
     batch_id: str  # checks made together share it

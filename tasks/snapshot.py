@@ -8,8 +8,8 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.gates.production import with_fixed_windows
 from evalflows.analysis.human_labels.trace_datasets import loaded_dataset
 from evalflows.execution import quick_processes
-from evalflows.execution.dataset_checks.process import begin_checks
-from evalflows.execution.dataset_checks.request import CheckRequest
+from evalflows.execution.data_checks.process import begin_checks
+from evalflows.execution.data_checks.request import CheckRequest
 from evalflows.execution.preflight.check_spec import check_spec
 from evalflows.execution.prepared import prepare_experiment, prepared_experiments
 from evalflows.specs.dataset import DatasetSpec

@@ -1,15 +1,14 @@
 """Data validation: Great Expectations checks the snapshot before anything is paid."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.execution.dataset_checks.process import checks_of
-from evalflows.execution.dataset_checks.request import CheckRequest
-from evalflows.reports.markdown import code, escaped
+from evalflows.execution.data_checks.process import checks_of
+from evalflows.execution.data_checks.request import CheckRequest
+from evalflows.reports.data_checks import checks_page, failed, first_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
@@ -30,16 +29,8 @@ def validate_snapshot(spec: ExperimentSpec) -> str:
         checks = [replace(check, flow_run_id=flow_run_id()) for check in checks_of(request)]
         store.publish("checks", request.batch, checks)
     rows: list[CheckRow] = sorted(store.read("checks", request.batch), key=lambda row: (row.passed is True, row.name))
-    markdown = _markdown(rows, request.snapshot)
+    markdown = checks_page("Snapshot", request.snapshot, rows)
     create_markdown_artifact(key="dataset-checks", markdown=markdown, description="Dataset checks")
-    failed = [row for row in rows if row.severity == "error" and not row.passed]
-    if failed:
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise InputError(f"dataset {spec.dataset.name or request.snapshot!r}: {failed[0].message}{more}")
+    if errors := failed(rows):
+        raise InputError(f"dataset {spec.dataset.name or request.snapshot!r}: {first_of(errors)}")
     return request.batch
-
-
-def _markdown(rows: Sequence[CheckRow], snapshot: str) -> str:
-    marks = {True: "ok", False: "**failed**", None: "**not checked**"}
-    lines = [f"| {marks[row.passed]} | {row.severity} | {escaped(row.message or '')} |" for row in rows]
-    return "\n".join([f"Snapshot {code(snapshot)}", "", "| | severity | check |", "|---|---|---|", *lines])

@@ -16,7 +16,7 @@ from store_rows import make_row
 from view_copies import ViewCopies
 
 import evalflows.store.parquet
-from evalflows.execution.dataset_checks import process
+from evalflows.execution.data_checks import process
 from evalflows.store import catalog
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
@@ -86,7 +86,7 @@ class _ChecksHere:
         self._request = request
 
     def answer(self) -> str:
-        from evalflows.execution.dataset_checks.worker import answer
+        from evalflows.execution.data_checks.worker import answer
 
         return answer(self._request)
 

@@ -75,7 +75,7 @@ ONLY_IN = {
     "pytest": ("pytest_plugin",),
     "jinja2": ("pages",),
     "uvicorn": ("serving", "execution.server"),
-    "great_expectations": ("execution.dataset_checks.expectations",),
+    "great_expectations": ("execution.data_checks.validator", "execution.data_checks.data_docs"),
 }
 
 

@@ -50,6 +50,9 @@ ALLOWED = {
     "stats/rater_agreement/judge_error.py: estimate.method.partition(';')": "half of a name, to be shown",
     "reports/comparison.py: regexp_replace(error": "errors that are alike but for names are shown once",
     "execution/preflight/connections.py: str(error).removeprefix(": "the line begins with the connection's name",
+    'store/erased.py: f\'"{FIELD}":"(erased \' not in text': "the marker of an erased value in stored JSON, no message",
+    "store/erasing/subjects.py: query.lstrip().startswith('with ')": "a query of ours",
+    "store/object_store.py: str(error).partition(": "obstore's errors, shortened to be shown",
     "execution/preflight/connections.py: 'max_tokens' not in str(error)": "a provider names the parameter nowhere else",
 }
 """The beginning of what stands in a file, and why it may."""

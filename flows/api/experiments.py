@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from pydantic import ValidationError
 
-from evalflows.execution.dataset_checks.process import checks_end_here
+from evalflows.execution.data_checks.process import checks_end_here
 from evalflows.execution.resolve import named_reference
 from evalflows.execution.server.start import begin_early
 from evalflows.flows.api.comparison_result import ComparativeResult

@@ -106,6 +106,16 @@ def names_of(store: Store, identities: Sequence[str]) -> list[str]:
     return [names[identity] for identity in identities]
 
 
+def newest_finished(store: Store) -> list[str]:
+    """Return the finished experiments of the newest run group that has any. Raise InputError if there are none."""
+    query = """select experiment_id, run_group from source.experiments where state = 'completed'
+               order by started_at desc, target"""
+    rows = store.query(query)
+    if not rows:
+        raise NotFoundError(f"{store.layout.root}: got no finished experiment, wanted at least one")
+    return [identity for identity, group in rows if group == rows[0][1]]
+
+
 def newest_start(store: Store, name: str, spec_name: str) -> datetime | None:
     """Return when the newest experiment of a name, or of a spec's name, was started; None if there is none."""
     query = "select max(started_at) from source.experiments where name = ? or spec ->> 'name' = ?"

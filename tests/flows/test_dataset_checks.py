@@ -14,8 +14,8 @@ from gated import drawn, gated
 from interrupted_runs import start, write_spec
 
 from evalflows import evaluate, gate
-from evalflows.execution.dataset_checks import process
-from evalflows.execution.dataset_checks.process import CheckProcess
+from evalflows.execution.data_checks import process
+from evalflows.execution.data_checks.process import CheckProcess
 from evalflows.specs import DatasetSpec, ExperimentSpec
 from evalflows.specs.errors import IncompleteError, InputError
 
@@ -69,7 +69,7 @@ def test_a_process_that_dies_stops_the_run_before_anything_is_called(
     with monkeypatch.context() as patch, pytest.raises(IncompleteError) as caught:
         patch.setattr(process, "COMMAND", (sys.executable, "-c", "raise MemoryError('no room')"))
         run(asked)
-    assert str(caught.value) == "dataset checks: their process ended with exit code 1: MemoryError: no room"
+    assert str(caught.value) == "data checks: their process ended with exit code 1: MemoryError: no room"
     assert asked == []
     assert rows("select count(*) from checks") == rows("select count(*) from experiments") == [(0,)]
     run(asked, "warning")
@@ -159,7 +159,7 @@ def test_a_signal_leaves_no_process(
 def child_of(command: subprocess.Popen[bytes]) -> int:
     """The process that checks the command's dataset, once there is one."""
     deadline = time.monotonic() + 60
-    pattern = ["pgrep", "-P", str(command.pid), "-f", "dataset_checks.worker"]
+    pattern = ["pgrep", "-P", str(command.pid), "-f", "data_checks.worker"]
     while not (found := subprocess.run(pattern, capture_output=True, text=True).stdout.split()):
         assert command.poll() is None and time.monotonic() < deadline, "no process was begun"
     return int(found[0])

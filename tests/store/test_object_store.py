@@ -172,9 +172,7 @@ def test_a_restricted_query_reads_the_mirror_only(objects: Store, tmp_path: Path
 def test_a_store_beyond_the_limit_is_refused(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     objects.filesystem.mirror.remove()
     monkeypatch.setenv("EVALFLOWS_MIRROR_GB", "0.00001")
-    with pytest.raises(
-        StorageError, match=r"memory://evals\d+: the copy .* needs .* GB, EVALFLOWS_MIRROR_GB"
-    ):
+    with pytest.raises(StorageError, match=r"memory://evals\d+: the copy .* needs .* GB, EVALFLOWS_MIRROR_GB"):
         runs(objects)
 
 

@@ -1,4 +1,4 @@
-"""Check snapshots in a process of their own, which works while the run's process prepares.
+"""Checks in a process of their own; that of a snapshot works while the run's process prepares.
 
 So the run waits less, and never imports Great Expectations itself.
 """
@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 
-from evalflows.execution.dataset_checks.request import CheckRequest
+from evalflows.execution.data_checks.request import CheckRequest, PageRequest, ResultRequest
 from evalflows.specs.errors import IncompleteError, InputError, StorageError
 from evalflows.specs.safe_text import last_line
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow
 
-COMMAND = (sys.executable, "-P", "-m", "evalflows.execution.dataset_checks.worker")
+COMMAND = (sys.executable, "-P", "-m", "evalflows.execution.data_checks.worker")
 ERRORS: dict[str, type[Exception]] = {error.__name__: error for error in (InputError, StorageError)}
 
 
 class CheckProcess:
-    """A process that checks one snapshot. It ends with this one at the latest: then its stdin closes."""
+    """A process that answers one request. It ends with this one at the latest: then its stdin closes."""
 
     def __init__(self, request: str) -> None:
         with ExitStack() as stack:
@@ -43,7 +43,7 @@ class CheckProcess:
         if code := self._popen.wait():
             self._log.seek(0)
             last = last_line(self._log.read().decode(errors="replace"))
-            raise IncompleteError(f"dataset checks: their process ended with exit code {code}: {last}")
+            raise IncompleteError(f"data checks: their process ended with exit code {code}: {last}")
         self._answer.seek(0)
         return self._answer.read().decode()
 
@@ -90,14 +90,24 @@ def begin_checks(store: Store, request: CheckRequest) -> None:
         begun[text] = CheckProcess(text)
 
 
-def checks_of(request: CheckRequest) -> list[CheckRow]:
-    """Return the checks of a snapshot, as soon as the process that checks it has ended.
+def checks_of(request: CheckRequest | ResultRequest) -> list[CheckRow]:
+    """Return the checks of a snapshot or of results, as soon as the process that makes them has ended.
 
     Raise InputError for an unknown or misconfigured expectation, and IncompleteError if the process failed.
     """
-    begun, text = _begun.get() or {}, request.to_json()
+    return [CheckRow(**columns) for columns in _answer(request.to_json())["checks"]]
+
+
+def pages_of(request: PageRequest) -> dict[str, str]:
+    """Return the Data Docs of batches of checks, by batch. Raise IncompleteError if the process failed."""
+    pages: dict[str, str] = _answer(request.to_json())["pages"]
+    return pages
+
+
+def _answer(text: str) -> Any:
+    begun = _begun.get() or {}
     with closing(begun.pop(text) if text in begun else CheckProcess(text)) as process:
         result = json.loads(process.answer())
     if error := result.get("error"):
         raise ERRORS[error](result["message"])
-    return [CheckRow(**columns) for columns in result["checks"]]
+    return result

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.execution.dataset_checks import frames
-from evalflows.execution.dataset_checks.expectations import run_expectations
+from evalflows.execution.data_checks import frames
+from evalflows.execution.data_checks.expectations import run_expectations
 from evalflows.specs.dataset import Expectation
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.execution.dataset_checks import process
-from evalflows.execution.dataset_checks.expectations import run_expectations
-from evalflows.execution.dataset_checks.process import COMMAND, CheckProcess, begin_checks, checks_end_here, checks_of
-from evalflows.execution.dataset_checks.request import CheckRequest
+from evalflows.execution.data_checks import process
+from evalflows.execution.data_checks.expectations import run_expectations
+from evalflows.execution.data_checks.process import COMMAND, CheckProcess, begin_checks, checks_end_here, checks_of
+from evalflows.execution.data_checks.request import CheckRequest
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import IncompleteError, InputError, StorageError
 from evalflows.store.parquet import Store
@@ -81,7 +81,7 @@ def test_a_process_that_dies_is_one_line(store: Store, runs: Any, program: str, 
     for request in (of(store), of(store, long)):
         with pytest.raises(IncompleteError) as caught:
             checks_of(request)
-        assert str(caught.value) == f"dataset checks: their process ended with {told}"
+        assert str(caught.value) == f"data checks: their process ended with {told}"
 
 
 def test_it_is_begun_once_and_ends_with_the_block(store: Store, runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_it_ends_with_the_process_that_started_it(store: Store) -> None:
 
 def test_it_does_not_load_prefect(store: Store) -> None:
     program = (
-        "import sys\nfrom evalflows.execution.dataset_checks.worker import answer\nresult = answer(sys.argv[1])\n"
+        "import sys\nfrom evalflows.execution.data_checks.worker import answer\nresult = answer(sys.argv[1])\n"
         "print('prefect' in sys.modules, 'great_expectations' in sys.modules, result)"
     )
     command = [sys.executable, "-P", "-c", program, of(store).to_json()]

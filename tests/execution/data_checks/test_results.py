@@ -1,0 +1,266 @@
+"""Checks of results: each expectation finds the rows that are wrong, and rows of a run meet all of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from math import inf, nan
+from typing import Any
+
+import pytest
+from finished import START, Change, Rows, finished_experiment
+
+from evalflows.execution.data_checks.results import check_results, finished, snapshot_checks
+from evalflows.specs.errors import InputError
+from evalflows.store.parquet import Store
+from evalflows.store.queries import result_columns
+from evalflows.store.records import CheckRow, to_json
+from evalflows.store.schemas import EXPERIMENT_TABLES
+
+
+def checks(store: Store, change: Change | None = None) -> list[CheckRow]:
+    finished_experiment(store, change)
+    return check_results(store, [finished(store, "exp-1")])["exp-1"]
+
+
+def found(rows: list[CheckRow]) -> dict[str, tuple[str, int | None]]:
+    """Severity and number of rows of each finding, by column."""
+    return {str(row.column_name): (row.severity, row.n_unexpected) for row in rows if not row.passed}
+
+
+def output(place: int = 0, **fields: Any) -> Change:
+    def change(outputs: Rows, scores: Rows) -> None:
+        outputs[place] = replace(outputs[place], **fields)
+
+    return change
+
+
+def score(place: int = 0, **fields: Any) -> Change:
+    """Even places are exact, odd ones tone."""
+
+    def change(outputs: Rows, scores: Rows) -> None:
+        scores[place] = replace(scores[place], **fields)
+
+    return change
+
+
+def test_what_a_run_leaves_meets_every_expectation(store: Store) -> None:
+    rows = checks(store)
+    assert found(rows) == {}
+    assert {row.subject_kind for row in rows} == {"experiment"}
+    checked = {(row.name.removeprefix("expect_column_values_to_"), row.column_name): row.n_checked for row in rows}
+    assert checked["be_between", "runs.outputs"] == checked["be_between", "runs.scores_by.tone"] == 6
+    assert checked["not_be_null", "outputs.outputs"] == 5, "one failed"
+    assert checked["not_be_null", "scores.subject"] == 13
+    assert checked["not_be_null", "scores.result"] == 8, "five of exact, two of tone, and that of all runs"
+    assert checked["be_between", "scores.value.tone"] == 2
+
+
+LONG = to_json({"answer": "ü" * 3000})
+
+AMOUNTS = [(name, -1) for name in ("tokens_in", "tokens_out")] + [("latency_s", -0.5), ("cost_usd", -0.01)]
+
+CHANGES: dict[str, tuple[Change, dict[str, tuple[str, int]]]] = {
+    "no output": (
+        lambda outputs, scores: outputs.pop(0),
+        {
+            "runs.outputs": ("error", 1),
+            "runs.scores_by.exact": ("error", 1),
+            "runs.scores_by.tone": ("error", 1),
+            "scores.subject": ("error", 2),
+        },
+    ),
+    "two outputs": (
+        lambda outputs, scores: outputs.append(replace(outputs[0], run_id="other")),
+        {"runs.outputs": ("error", 1)},
+    ),
+    "no score by one evaluator": (lambda outputs, scores: scores.pop(1), {"runs.scores_by.tone": ("error", 1)}),
+    "no score of those sampled out": (
+        lambda outputs, scores: scores.__delitem__(slice(5, 8, 2)),
+        {"runs.scores_by.tone": ("error", 2)},
+    ),
+    "an unknown example": (
+        lambda outputs, scores: outputs.append(replace(outputs[0], run_id="other", example_id="q9")),
+        {"outputs.example": ("error", 1)},
+    ),
+    "a repetition too many": (
+        lambda outputs, scores: outputs.append(replace(outputs[0], run_id="other", repetition=2)),
+        {"outputs.repetition": ("error", 1)},
+    ),
+    "an unknown status of an output": (output(status="lost"), {"outputs.status": ("error", 1)}),
+    "ok without outputs": (output(outputs=None), {"outputs.outputs": ("error", 1)}),
+    "outputs that are not JSON": (output(outputs="{answer"), {"outputs.outputs": ("error", 1)}),
+    "long outputs that are not JSON": (output(outputs=LONG[:-1]), {"outputs.outputs": ("error", 1)}),
+    "long outputs": (output(outputs=LONG), {}),
+    "failed without an error": (output(5, error=None), {"outputs.error": ("warning", 1)}),
+    "not attempted without an error": (
+        output(5, error=None, status="not_attempted"),
+        {"outputs.error": ("warning", 1)},
+    ),
+    **{
+        f"{name} of an output below 0": (output(**{name: value}), {f"outputs.{name}": ("error", 1)})
+        for name, value in AMOUNTS
+    },
+    "a score of an unknown run": (
+        score(subject_id="r", run_id="r"),
+        {"scores.subject": ("error", 1), "runs.scores_by.exact": ("error", 1)},
+    ),
+    "a score with another run's example": (score(example_id="q1"), {"scores.subject": ("error", 1)}),
+    "a score with another run's repetition": (score(repetition=1), {"scores.subject": ("error", 1)}),
+    "a score with another run's id": (score(run_id="r"), {"scores.subject": ("error", 1)}),
+    "a score of another experiment": (score(12, subject_id="exp-2"), {"scores.subject": ("error", 1)}),
+    "two scores of one key": (
+        lambda outputs, scores: scores.append(replace(scores[0], score_id="other")),
+        {"scores.rows_of_key": ("error", 2)},
+    ),
+    "scores of two turns": (
+        lambda outputs, scores: scores.append(replace(scores[0], score_id="other", turn=1)),
+        {},
+    ),
+    "an unknown status of a score": (
+        score(status="lost", value=None),
+        {"scores.status": ("error", 1)},
+    ),
+    "scored without value or label": (score(value=None), {"scores.result": ("error", 1)}),
+    "scored with a label": (score(value=None, label="good"), {}),
+    "failed with a value": (score(10, value=0.0), {"scores.result": ("error", 1)}),
+    "sampled out with a label": (score(5, label="good"), {"scores.result": ("error", 1)}),
+    "not a number": (score(value=nan), {"scores.is_finite": ("error", 1)}),
+    "infinite": (score(12, value=inf), {"scores.is_finite": ("error", 1)}),
+    "above the range": (score(value=1.01), {"scores.value.exact": ("error", 1)}),
+    "below the range": (score(1, value=0.5), {"scores.value.tone": ("error", 1)}),
+    "a failed score without an error": (score(10, error=None), {"scores.error": ("warning", 1)}),
+    "a sampling rate of 0": (score(1, sampling_rate=0.0), {"scores.sampling_rate": ("error", 1)}),
+    "a sampling rate above 1": (score(1, sampling_rate=1.5), {"scores.sampling_rate": ("error", 1)}),
+    **{
+        f"{name} of a score below 0": (score(**{name: value}), {f"scores.{name}": ("warning", 1)})
+        for name, value in AMOUNTS
+    },
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_wrong_rows_are_found(store: Store, what: str) -> None:
+    change, wanted = CHANGES[what]
+    assert found(checks(store, change)) == wanted
+
+
+def everything(outputs: Rows, scores: Rows) -> None:
+    """Wrong rows that do not hide each other, in the first and the last block."""
+    for change in (output(0, status="lost"), output(4, latency_s=-1.0), score(0, value=7.0), score(8, value=9.0)):
+        change(outputs, scores)
+    scores.append(replace(scores[2], score_id="other"))
+
+
+def nothing_answered(outputs: Rows, scores: Rows) -> None:
+    outputs[:] = [replace(row, status="not_attempted", error="stopped") for row in outputs]
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (
+            everything,
+            {
+                "outputs.latency_s": ("error", 1),
+                "outputs.status": ("error", 1),
+                "scores.rows_of_key": ("error", 2),
+                "scores.value.exact": ("error", 2),
+            },
+        ),
+        (nothing_answered, {}),
+        (lambda outputs, scores: (outputs.clear(), scores.clear()), {"runs.outputs": ("error", 6)}),
+    ],
+)
+def test_blocks_and_all_at_once_agree(
+    store: Store, monkeypatch: pytest.MonkeyPatch, change: Change, wanted: dict[str, tuple[str, int]]
+) -> None:
+    at_once = [replace(row, recorded_at=START) for row in checks(store, change)]
+    assert found(at_once).items() >= wanted.items()
+    monkeypatch.setattr(result_columns, "ROWS_AT_ONCE", 2)
+    in_blocks = checks_again(store)
+    assert [replace(row, batch_id=at_once[0].batch_id) for row in in_blocks] == at_once
+
+
+def checks_again(store: Store) -> list[CheckRow]:
+    from evalflows.execution.data_checks.result_checks import run_result_checks
+
+    batch = check_results(store, [finished(store, "exp-1")])["exp-1"][0].batch_id
+    order: Callable[[CheckRow], Any] = lambda row: (row.passed is True, row.severity, row.column_name, row.name)  # noqa: E731
+    rows = run_result_checks(store, finished(store, "exp-1"), batch)
+    return [replace(row, recorded_at=START) for row in sorted(rows, key=order)]
+
+
+def test_a_finding_names_values_and_their_rows(store: Store) -> None:
+    row = checks(store, everything)[-1]
+    assert row.passed, "those that hold come last"
+    messages = [row.message for row in check_results(store, [finished(store, "exp-1")])["exp-1"] if not row.passed]
+    assert messages[-1] == (
+        "wanted scores.value.exact: column values to be between (min_value 0.0, max_value 1.0) where "
+        "scores.value.exact is not null; 2 of 6 fail, such as 7.0 (example_id q0, metric exact, repetition 0), "
+        "9.0 (example_id q2, metric exact, repetition 0)"
+    )
+
+
+def test_a_lost_file_is_found(store: Store) -> None:
+    finished_experiment(store)
+    (path,) = [path for path in [store.sealed_file("outputs", "exp-1")] if path]
+    store.filesystem.rm(path)
+    rows = check_results(store, [finished(store, "exp-1")])["exp-1"]
+    assert found(rows)["runs.outputs"] == ("error", 6)
+    assert found(rows)["scores.subject"] == ("error", 12)
+
+
+def test_results_are_checked_once_and_again_after_a_resumption(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished_experiment(store)
+    row = finished(store, "exp-1")
+    first = check_results(store, [row])["exp-1"]
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflows.execution.data_checks.results.checks_of", None)
+        assert check_results(store, [row])["exp-1"] == first
+    store.reopen("exp-1", EXPERIMENT_TABLES)
+    later = replace(row, ended_at=START + timedelta(hours=1), recorded_at=row.recorded_at + timedelta(hours=1))
+    store.append("experiments", "exp-1", "end", [later])
+    store.seal("exp-1", EXPERIMENT_TABLES)
+    again = check_results(store, [finished(store, "exp-1")])["exp-1"]
+    assert again[0].batch_id != first[0].batch_id
+    assert store.query("select count(distinct batch_id) from source.checks") == [(2,)]
+
+
+def test_several_experiments_take_one_process(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evalflows.execution.data_checks import process
+
+    started: list[str] = []
+
+    class Noted(process.CheckProcess):  # type: ignore[misc, valid-type]  # the tests' own
+        def __init__(self, request: str) -> None:
+            started.append(request)
+            super().__init__(request)
+
+    monkeypatch.setattr(process, "CheckProcess", Noted)
+    finished_experiment(store)
+    finished_experiment(store, score(value=7.0), identity="exp-2")
+    rows = check_results(store, [finished(store, one) for one in ("exp-1", "exp-2")])
+    assert (found(rows["exp-1"]), found(rows["exp-2"])) == ({}, {"scores.value.exact": ("error", 1)})
+    assert len(started) == 1
+
+
+def test_only_finished_experiments_are_checked(store: Store) -> None:
+    finished_experiment(store, state="incomplete")
+    with pytest.raises(InputError, match=r"got one that is not finished.*`evalflows resume exp-1` continues"):
+        finished(store, "exp-1")
+
+
+def test_a_snapshot_that_is_gone_is_an_error(store: Store) -> None:
+    finished_experiment(store, snapshot_id="snap-gone")
+    with pytest.raises(InputError, match="snapshot 'snap-gone': not in the store"):
+        check_results(store, [finished(store, "exp-1")])
+
+
+def test_the_newest_checks_of_a_snapshot_are_taken_else_made(store: Store, make: Any) -> None:
+    finished_experiment(store)
+    snapshot = finished(store, "exp-1").snapshot_id
+    made = snapshot_checks(store, snapshot)
+    assert {row.subject_id for row in store.read("checks", made)} == {snapshot}
+    newer = make("checks", check_id="c", batch_id="b", subject_kind="snapshot", subject_id=snapshot)
+    store.publish("checks", "b", [newer])
+    assert snapshot_checks(store, snapshot) == "b"

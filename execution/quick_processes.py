@@ -9,9 +9,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
@@ -149,3 +149,13 @@ def end() -> None:
         ended, _current = _current, None
     if ended is not None:
         ended.end()
+
+
+@contextmanager
+def ended_by_errors() -> Iterator[None]:
+    """End the processes if the block raises: what they were begun for does not come."""
+    try:
+        yield
+    except BaseException:
+        end()
+        raise

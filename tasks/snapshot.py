@@ -39,9 +39,10 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
-    check_spec(prepared, loaded.selected, store)
-    if quick_processes.pays(prepared, len(loaded.selected)):
+    if quick_processes.pays(prepared, len(loaded.selected)):  # they import what they need meanwhile
         quick_processes.begin(prepared.spec.task_runner.processes)
+    with quick_processes.ended_by_errors():
+        check_spec(prepared, loaded.selected, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
     prepared_experiments.keep(prepared)

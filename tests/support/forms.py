@@ -37,10 +37,16 @@ def log_in(browser: Chrome, up: Up) -> None:
 def submit(browser: Chrome) -> None:
     """Start the run, and go to its page."""
     button = "//button[normalize-space(.)='Submit']"
-    # A click at a place is lost if the page is laid out anew meanwhile, as after a change of the window's height.
-    steady(lambda: browser.execute_script("arguments[0].click()", find(browser, button)))
-    until(lambda: not browser.current_url.endswith("/run"), 60)
+    until(lambda: _is_submitted(browser, button), 90)
     steady(lambda: find_reloading(browser, "//a[contains(@href, '/runs/flow-run/')]").click())
+
+
+def _is_submitted(browser: Chrome, button: str) -> bool:
+    """Click, and say whether the form has gone: on a busy machine a click is lost while the page is laid out anew."""
+    steady(lambda: browser.execute_script("arguments[0].click()", find(browser, button)))
+    with suppress(TimeoutError):
+        return until(lambda: not browser.current_url.endswith("/run"), 25)
+    return False
 
 
 def how_it_ended(browser: Chrome) -> str:

@@ -6,17 +6,15 @@ before.
 """
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from evalflows.execution.chunks import CHUNKS_AT_ONCE
+from evalflows.execution.isolation.child import start_child
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.execution.prepared import PreparedExperiment
 from evalflows.specs.errors import InputError
@@ -64,14 +62,7 @@ class _Process:
     """One process, which works on one chunk at a time."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "evalflows.execution.quick_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path} | LITTLE_MEMORY,
-            start_new_session=True,  # Ctrl-C is for this process, which ends the others
-        )
+        self._popen = start_child("evalflows.execution.quick_worker", LITTLE_MEMORY)
 
     def ask(self, function: Callable[..., Any], *work: object) -> tuple[Any, BaseException | None] | None:
         """Return the function's result, or what it raises; None if the process has ended."""

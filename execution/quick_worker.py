@@ -1,16 +1,12 @@
-"""The worker side of `quick_processes.py`: a process that works on chunks until its pipe closes.
+"""The worker side of `quick_processes.py`: a process that works on chunks until its pipe closes."""
 
-The pipes are for messages, so what is printed goes to stderr, and stdin is empty.
-"""
-
-import os
-import sys
 from functools import cache
 from typing import IO, Any
 
 # What the first chunk needs, while the run's process still prepares.
 from evalflows.execution import answering, chunk_judging  # noqa: F401
 from evalflows.execution.chunks import Chunk, Rounds
+from evalflows.execution.isolation.child import message_pipes
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.execution.rare_collection import collect_rarely
 from evalflows.execution.running_experiment import running_experiment
@@ -19,10 +15,7 @@ from evalflows.specs.errors import describe
 
 
 def main() -> None:
-    with os.fdopen(os.dup(0), "rb", buffering=0) as requests, os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdout = sys.stderr
+    with message_pipes() as (requests, answers):
         collect_rarely()
         while (request := receive(requests)) is not None:
             _send(answers, _reply_to(*request))

@@ -3,12 +3,9 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
@@ -17,6 +14,7 @@ import cloudpickle
 from evalflows.evaluators.call import Bound
 from evalflows.evaluators.preference import Preference
 from evalflows.evaluators.score import Judgement
+from evalflows.execution.isolation.child import start_child
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.llm.faults import fault_of
 from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
@@ -94,14 +92,7 @@ class _Process:
 
     def __init__(self, bound: Bound, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "evalflows.execution.isolation.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
+        self._popen = start_child("evalflows.execution.isolation.worker")
         self._in, self._out = _pipe(self._popen.stdin), _pipe(self._popen.stdout)
         try:
             send(self._in, (bound, timeout_s))

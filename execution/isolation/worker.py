@@ -1,9 +1,5 @@
-"""The worker side of `isolation/process.py`: a process that judges with one evaluator until its pipe closes.
+"""The worker side of `isolation/process.py`: a process that judges with one evaluator until its pipe closes."""
 
-The pipes are for messages, so what user code prints goes to stderr, and its stdin is empty.
-"""
-
-import os
 import signal
 import sys
 import threading
@@ -12,6 +8,7 @@ from typing import IO, Any
 
 from evalflows.evaluators.call import Bound
 from evalflows.evaluators.returned import read_returned
+from evalflows.execution.isolation.child import message_pipes
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.specs.errors import CallError, ErrorKind, describe
 from evalflows.specs.user_frames import fault_text, trace_of
@@ -32,10 +29,7 @@ class _ModelCallError(CallError):
 
 
 def main() -> None:
-    with os.fdopen(os.dup(0), "rb", buffering=0) as requests, os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdout = sys.stderr
+    with message_pipes() as (requests, answers):
         _judge(requests, answers)
 
 

@@ -8,7 +8,6 @@ before.
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
@@ -87,14 +86,14 @@ class QuickProcesses:
     def __init__(self, count: int | None = None) -> None:
         self._all = [_Process() for _ in range(count or min(_cores(), CHUNKS_AT_ONCE))]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
-        self._has_ended = False
         for process in self._all:
             self._idle.put(process)
 
     def work(self, function: Callable[..., Result], *work: object) -> Result:
-        """Call the function in a process, or here if that was killed.
+        """Call the function in a process, or here if that has ended. Raise what the function raises.
 
-        Raise what the function raises, and CancelledError after `end`.
+        It has ended if it was killed, or if another run of this program ended the processes of all. If this run was
+        interrupted, the loop is stopped, so that the function raises CancelledError here.
         """
         process = self._idle.get()
         try:
@@ -102,8 +101,6 @@ class QuickProcesses:
         finally:
             self._idle.put(process)
         if reply is None:
-            if self._has_ended:
-                raise CancelledError
             return function(*work)
         result, error = reply
         if error is not None:
@@ -112,7 +109,6 @@ class QuickProcesses:
 
     def end(self) -> None:
         """Kill the processes. They write whole files, and what is not in one is redone."""
-        self._has_ended = True
         for process in self._all:
             process.end()
 

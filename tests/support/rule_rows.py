@@ -7,8 +7,14 @@ from typing import Any
 
 from user_places import without_places
 
+from evalflows.execution.chunks import waves_of
+from evalflows.specs import ExperimentSpec
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
+from evalflows.tasks.evaluate import evaluate_chunk
+from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start import start_experiments
 
 OF_THE_RUN = ("score_id", "subject_id", "experiment_id", "run_id", "recorded_at", "started_at", "round_at", "latency_s")
 
@@ -25,3 +31,14 @@ def comparable(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 def stored(experiment: ExperimentRow) -> dict[str, list[Any]]:
     return {table: Store().read(table, experiment.experiment_id) for table in ("outputs", "scores")}
+
+
+def run_without_flow(spec: ExperimentSpec) -> ExperimentRow:
+    """Answer and judge the examples, and return the first experiment."""
+    experiments = start_experiments.fn(check_and_freeze(spec))
+    for wave in waves_of(spec, experiments):
+        for rounds in wave:
+            execute_rounds.fn(rounds)
+            for chunk in rounds.chunks:
+                evaluate_chunk.fn(chunk)
+    return experiments[0]

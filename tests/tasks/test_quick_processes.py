@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 
 import pytest
-from rule_rows import comparable, stored
+from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.execution import quick_processes
-from evalflows.execution.chunks import waves_of
+from evalflows.execution.chunk_judging import judge_chunk
+from evalflows.execution.chunks import Chunk
 from evalflows.execution.quick_processes import QuickProcesses
+from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import StorageError
 from evalflows.store.records import ExperimentRow
-from evalflows.tasks.evaluate import evaluate_chunk
-from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start import start_experiments
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
@@ -45,13 +43,7 @@ def judge(name: str, *more: str) -> ExperimentRow:
             "chunk_size": 15,
         }
     )
-    experiments = start_experiments.fn(check_and_freeze(spec))
-    for wave in waves_of(spec, experiments):
-        for rounds in wave:
-            execute_rounds.fn(rounds)
-            for chunk in rounds.chunks:
-                evaluate_chunk.fn(chunk)
-    return experiments[0]
+    return run_without_flow(spec)
 
 
 def a_rule(outputs: dict[str, str]) -> bool:
@@ -94,6 +86,23 @@ def test_the_work_of_a_killed_process_is_done_here(monkeypatch: pytest.MonkeyPat
     processes = QuickProcesses()
     os.kill(processes.work(os.getpid), signal.SIGKILL)
     assert processes.work(os.getpid) == os.getpid()
+
+
+def test_a_run_goes_on_when_another_of_the_program_ends_the_processes() -> None:
+    quick_processes.begin()
+    processes = quick_processes.current()
+    assert processes is not None
+    quick_processes.end()
+    assert processes.work(os.getpid) == os.getpid()
+
+
+def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = judge("interrupted")
+    processes = QuickProcesses(1)
+    loop.stop()
     processes.end()
-    with pytest.raises(CancelledError):
-        processes.work(os.getpid)
+    try:
+        with pytest.raises(CancelledError):
+            processes.work(judge_chunk, Chunk(experiment.experiment_id, 0, 0, 15))
+    finally:
+        loop.allow()

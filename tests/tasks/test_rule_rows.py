@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 from mixed_rules import CONFIGS, EVALUATORS, EXAMPLES, METRICS
-from rule_rows import comparable, stored
+from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.execution import quick_processes
-from evalflows.execution.chunks import waves_of
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import refer
 from evalflows.store.records import ExperimentRow
-from evalflows.tasks.evaluate import evaluate_chunk
-from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start import start_experiments
 
 KEPT = Path(__file__).parent / "rule_rows.json"
 """The rows as version 0.1 made them, with what differs between runs left out."""
@@ -41,13 +36,7 @@ def judge(*more: Any, repetitions: int = 2, **changes: Any) -> ExperimentRow:
         }
         | changes
     )
-    experiments = start_experiments.fn(check_and_freeze(spec))
-    for wave in waves_of(spec, experiments):
-        for rounds in wave:
-            execute_rounds.fn(rounds)
-            for chunk in rounds.chunks:
-                evaluate_chunk.fn(chunk)
-    return experiments[0]
+    return run_without_flow(spec)
 
 
 def test_the_rows_are_those_that_were_made_one_by_one() -> None:

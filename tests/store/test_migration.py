@@ -59,11 +59,11 @@ def test_columns_are_renamed_and_new_ones_are_null(older: Path) -> None:
 def test_an_interrupted_migration_is_continued(older: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, written = migration.write_file, list[str]()
 
-    def broken(layout: object, fs: object, path: str, schema: pa.Schema, *content: object) -> None:
+    def broken(layout: object, fs: object, path: str, *content: object, **options: object) -> None:
         if len(written) == 2:
             raise OSError("No space left on device")
         written.append(path)
-        write(layout, fs, path, schema, *content)  # type: ignore[arg-type]
+        write(layout, fs, path, *content, **options)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(migration, "write_file", broken)

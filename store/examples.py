@@ -1,16 +1,13 @@
 """Examples that are read from disk when they are needed, so that a dataset may be larger than memory."""
 
 import threading
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar, overload
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,8 +27,6 @@ CACHED_BYTES = 4 * BLOCK_BYTES
 
 READ_AHEAD = 10_000
 """Values of a column that are made at a time."""
-
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
 """The fields that identify an example: all but the snapshot and the position."""
@@ -71,9 +66,10 @@ class Examples(Sequence[ExampleRow]):
         ids: Sequence[str],
         clusters: Sequence[str | None],
         places: Sequence[int] | None = None,
-        line: Callable[[int], bytes] | None = None,
+        lines: SpilledLines | None = None,
+        column: Callable[[str], Iterator[Any]] | None = None,
     ) -> None:
-        self._rows, self._ids, self._clusters, self._line = rows, ids, clusters, line
+        self._rows, self._ids, self._clusters, self._lines, self._column = rows, ids, clusters, lines, column
         self._places: Sequence[int] = range(len(ids)) if places is None else places
 
     @cached_property
@@ -93,11 +89,24 @@ class Examples(Sequence[ExampleRow]):
     def select(self, numbers: Iterable[int]) -> "Examples":
         """Return the examples with these numbers, in this order, without reading them."""
         places = [self._places[number] for number in numbers]
-        return Examples(self._rows, self._ids, self._clusters, places, self._line)
+        return Examples(self._rows, self._ids, self._clusters, places, self._lines, self._column)
 
-    def content_lines(self) -> Iterator[bytes]:
-        """Yield the content of each example as a line; that of a draft as it was written, without parsing it."""
-        return map(content_line, self) if self._line is None else map(self._line, self._places)
+    @property
+    def is_draft(self) -> bool:
+        """Whether they are not in the store yet."""
+        return self._lines is not None
+
+    def content_lines(self) -> SpilledLines:
+        """Return the content of each example as a line; that of a draft as it was written, without parsing it."""
+        if self._lines is None:
+            return SpilledLines.of(map(content_line, self))
+        return self._lines if self._is_whole else SpilledLines.of(map(self._lines.__getitem__, self._places))
+
+    def texts(self, name: str) -> Iterator[Any]:
+        """Yield one field of each example, from a file without reading the others."""
+        if self._column is not None and self._is_whole:
+            return self._column(name)
+        return (getattr(example, name) for example in self)
 
     def rows(self, numbers: Iterable[int]) -> Iterator[ExampleRow]:
         """Yield the examples with these numbers, in this order."""
@@ -119,36 +128,18 @@ class Examples(Sequence[ExampleRow]):
         return next(self._rows([self._places[number]]))
 
 
-def draft(examples: Iterable[ExampleRow]) -> Examples:
-    """Return examples that are not in the store yet, kept in a temporary file."""
-    lines, ids, clusters, times = SpilledLines(), list[str](), list[str | None](), array("q")
-    for example in examples:
-        lines.append(content_line(example))
-        ids.append(example.example_id)
-        clusters.append(example.cluster)
-        times.append((example.recorded_at - _EPOCH) // _MICROSECOND)
-
-    def rows(places: Sequence[int]) -> Iterator[ExampleRow]:
-        for place in places:
-            content = orjson.loads(lines[place])
-            recorded_at = _EPOCH + times[place] * _MICROSECOND
-            yield ExampleRow(snapshot_id="", position=place, recorded_at=recorded_at, **content)
-
-    return Examples(rows, ids, clusters, line=lines.__getitem__)
-
-
 def stored(fs: Any, path: str) -> Examples:
     """Return the examples of a snapshot's file, in their original order."""
     file = _File(fs, path)
-    ids, clusters = _Column[str](file.column("example_id")), _Column[str | None](file.column("cluster"))
+    ids, clusters = Column[str](file.column("example_id")), Column[str | None](file.column("cluster"))
     positions = np.from_dlpack(file.column("position").combine_chunks())
     if (positions[1:] > positions[:-1]).all():
-        return Examples(file.rows, ids, clusters)
+        return Examples(file.rows, ids, clusters, column=file.texts)
     order = np.argsort(positions, kind="stable").tolist()  # another program wrote them
     return Examples(file.rows, ids, clusters, order)
 
 
-class _Column(Sequence[Value]):
+class Column(Sequence[Value]):
     """A column of a file as a sequence: as a list, a million ids would take a hundred megabytes."""
 
     def __init__(self, values: pa.ChunkedArray) -> None:
@@ -190,6 +181,12 @@ class _File:
     def column(self, name: str) -> pa.ChunkedArray:
         with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
             return pq.ParquetFile(file).read(columns=[name]).column(0)
+
+    def texts(self, name: str) -> Iterator[Any]:
+        with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):  # which are small where texts are long
+                yield from Column[Any](parquet.read_row_group(group, columns=[name]).column(0))
 
     def rows(self, places: Sequence[int]) -> Iterator[ExampleRow]:
         numbers = np.fromiter(places, np.int64, len(places))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from evalflows.specs import columns, paths
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.store import examples, json_text, snapshots
+from evalflows.store import drafts, examples, json_text, snapshots
 from evalflows.store.ingest import conversations, file_formats, jsonl
 from evalflows.store.parquet import Store
 
-READ_BY = (columns, paths, conversations, file_formats, jsonl, examples, json_text, snapshots)
+READ_BY = (columns, paths, conversations, file_formats, jsonl, drafts, examples, json_text, snapshots)
 """The modules that make examples of a file's rows: other code may make others."""
 
 _SNAPSHOT = re.compile("snap-[0-9a-f]{24}")

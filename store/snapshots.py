@@ -1,9 +1,9 @@
 """Freezing datasets: rows become examples, and examples a snapshot with an id derived from their content."""
 
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
+from evalflows.store.drafts import draft, repeated_places
 from evalflows.store.erased import is_erased
-from evalflows.store.examples import Examples, content_line, draft, in_blocks, size_of, stored
+from evalflows.store.examples import Examples, content_line, in_blocks, size_of, stored
 from evalflows.store.file_states import state_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
@@ -36,34 +37,43 @@ def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ex
     `{"input": …}`, reference outputs as `{"output": …}`. Raise InputError, with the row's number, for a row without
     inputs, an unknown field, or a duplicate id.
     """
-    examples = draft(_distinct(rows, where))
+    numbers, unnamed = array("q"), bytearray()
+
+    def made() -> Iterator[ExampleRow]:
+        for number, row in rows:
+            yield _to_example(row, len(numbers), f"{where}:{number}")
+            numbers.append(number)
+            unnamed.append(row.get("id") is None)
+
+    examples = draft(made(), lambda ids: _numbered(ids, numbers, unnamed, where))
     if not examples:
         raise InputError(f"{where}: got no rows, wanted at least one example")
     return examples
 
 
-def _distinct(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Iterator[ExampleRow]:
-    seen: dict[str, int] = {}
-    repeats: Counter[str] = Counter()
-    for number, row in rows:
-        example = _to_example(row, len(seen), f"{where}:{number}")
-        if row.get("id") is None:
-            repeats[example.example_id] += 1
-            if repeats[example.example_id] > 1:  # a repeated row is another example
-                example = replace(example, example_id=derived_id(example.example_id, repeats[example.example_id])[:20])
-        if example.example_id in seen:
-            raise InputError(
-                f"{where}:{number}: duplicate id {example.example_id!r}, first in row {seen[example.example_id]}"
-            )
-        seen[example.example_id] = number
-        yield example
+def _numbered(ids: Sequence[str], numbers: Sequence[int], unnamed: Sequence[int], where: str) -> dict[int, str]:
+    """Return new ids, by place, for repeated rows without an id: each is another example.
+
+    Raise InputError for a duplicate id.
+    """
+    new, first, repeats = dict[int, str](), dict[str, int](), Counter[str]()
+    for place in repeated_places(ids):
+        identity = ids[place]
+        if unnamed[place]:
+            repeats[identity] += 1
+            if repeats[identity] > 1:
+                identity = new[place] = derived_id(identity, repeats[identity])[:20]
+        if identity in first:
+            raise InputError(f"{where}:{numbers[place]}: duplicate id {identity!r}, first in row {first[identity]}")
+        first[identity] = numbers[place]
+    if new and (taken := {*new.values()}.intersection(ids)):
+        raise InputError(f"{where}: got the id {min(taken)!r}, which a repeated row has, wanted another")
+    return new
 
 
 def snapshot_id(examples: Sequence[ExampleRow]) -> str:
     """Return a hash of the examples' content, independent of their order."""
-    lines = SpilledLines()
-    for line in examples.content_lines() if isinstance(examples, Examples) else map(content_line, examples):
-        lines.append(line)
+    lines = examples.content_lines() if isinstance(examples, Examples) else SpilledLines.of(map(content_line, examples))
     digest = hashlib.sha256()
     for number in _sorted(lines):
         digest.update(lines[number])
@@ -74,7 +84,7 @@ def snapshot_id(examples: Sequence[ExampleRow]) -> str:
 def _sorted(lines: SpilledLines) -> Iterator[int]:
     """Yield the numbers of the lines in their sorted order, with no more of each in memory than HEAD bytes."""
     start = len(_common_start(lines))
-    heads = np.fromiter((lines[number][start : start + HEAD] for number in range(len(lines))), f"S{HEAD}", len(lines))
+    heads = np.fromiter((line[start : start + HEAD] for line in lines), f"S{HEAD}", len(lines))
     for _, numbers in groupby(np.argsort(heads, kind="stable"), key=heads.__getitem__):
         same = [int(number) for number in numbers]
         yield from same if len(same) == 1 else sorted(same, key=lines.__getitem__)
@@ -83,8 +93,8 @@ def _sorted(lines: SpilledLines) -> Iterator[int]:
 def _common_start(lines: SpilledLines) -> bytes:
     """Return what all lines start with: the names of the first keys, and often their values."""
     start = lines[0] if len(lines) else b""
-    for number in range(len(lines)):
-        if not (line := lines[number]).startswith(start):
+    for line in lines:
+        if not line.startswith(start):
             start = start[: next(n for n in range(len(start)) if start[n : n + 1] != line[n : n + 1])]
     return start
 

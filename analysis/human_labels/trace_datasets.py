@@ -9,7 +9,8 @@ from evalflows.analysis.human_labels.trace_order import ordered_keys
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_selection import TraceSelection
-from evalflows.store.examples import Examples, draft
+from evalflows.store.drafts import draft
+from evalflows.store.examples import Examples
 from evalflows.store.ingest.datasets import Loaded, load_dataset, merge_examples, selected_examples
 from evalflows.store.parquet import Store
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples

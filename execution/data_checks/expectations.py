@@ -10,6 +10,7 @@ import pandas as pd
 
 from evalflows.execution.data_checks.check_rows import check_row
 from evalflows.execution.data_checks.frames import (
+    FILLED,
     TEXTS,
     UNIQUE,
     Overview,
@@ -27,9 +28,10 @@ from evalflows.store.records import CheckRow, ExampleRow, to_json
 
 def run_expectations(examples: Sequence[ExampleRow], own: Sequence[Expectation], batch: str) -> list[CheckRow]:
     """Check the examples, one row per expectation. Raise InputError for an unknown or misconfigured expectation."""
-    validator, view = Validator(), overview(examples)
+    validator, view = Validator(), overview(examples, TEXTS if own else ("inputs",))
     of_rows = _of_rows(view)
-    results = validator.validate_blocks(blocks(examples, view), of_rows)
+    columns = [*dict.fromkeys(str(expectation.kwargs["column"]) for expectation in of_rows)]
+    results = validator.validate_blocks(blocks(examples, columns), of_rows)
     for expectation in _unique():
         column = unique_column(examples, str(expectation.kwargs["column"]), view)
         results += validator.validate(column, [expectation])
@@ -57,7 +59,7 @@ def _of_rows(view: Overview) -> list[Expectation]:
     expectations = [
         expect("not_be_null", "example_id"),
         expect("not_be_null", "inputs"),
-        expect("be_between", "filled_inputs", min_value=1),
+        expect("be_between", FILLED, min_value=1),
     ]
     expectations += [expect("be_json_parseable", name) for name in TEXTS if name in view.filled]
     if "reference_outputs" in view.filled:

@@ -1,7 +1,6 @@
 """Examples as frames for Great Expectations, which needs whole columns in memory."""
 
 import hashlib
-import json
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,13 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evalflows.store.records import ExampleRow, to_json
+from evalflows.store.records import ExampleRow, from_json, to_json
 
 TEXTS = ("inputs", "reference_outputs", "metadata")
 """The columns that hold JSON."""
 
 UNIQUE = ("example_id", "inputs")
 """The columns whose values should differ."""
+
+FILLED = "filled_inputs"
+"""A column of ours: how many fields of the inputs are filled."""
 
 LONG, SHOWN = 2000, 200
 """Characters from which a text is checked by a stand-in, and how many of them that shows."""
@@ -32,31 +34,34 @@ ROWS_AT_ONCE = 10_000
 class Overview:
     """What one reading of the examples tells of their columns."""
 
-    columns: Sequence[str]  # with each field of inputs, references and metadata
+    columns: Sequence[str]  # with each field of the texts that were parsed
     filled: frozenset[str]  # those of TEXTS that an example has
     hashes: dict[str, "np.ndarray[Any, np.dtype[np.int64]]"]  # of each value of the columns in UNIQUE
 
 
-def overview(examples: Iterable[ExampleRow]) -> Overview:
-    """Read the examples once."""
+def overview(examples: Iterable[ExampleRow], parsed: Sequence[str] = TEXTS) -> Overview:
+    """Read the examples once, with the fields of those of TEXTS that are `parsed`."""
     columns = dict.fromkeys(("example_id", "position", "split", "cluster", *TEXTS))
     filled, hashes = set[str](), {name: array("q") for name in UNIQUE}
+    fields = {name: set[str]() for name in parsed}
     for example in examples:
         for name in UNIQUE:
             hashes[name].append(hash(getattr(example, name)))
         for name in TEXTS:
             if (text := getattr(example, name)) is not None:
                 filled.add(name)
-                columns |= dict.fromkeys(f"{name}.{field}" for field in _fields(text))
+                if name in fields and not fields[name].issuperset(found := _object(text)):
+                    columns |= dict.fromkeys(f"{name}.{field}" for field in found)
+                    fields[name].update(found)
     arrays = {name: np.frombuffer(values, np.int64) for name, values in hashes.items()}
-    return Overview(columns=[*columns, "filled_inputs"], filled=frozenset(filled), hashes=arrays)
+    return Overview(columns=[*columns, FILLED], filled=frozenset(filled), hashes=arrays)
 
 
-def blocks(examples: Iterable[ExampleRow], view: Overview) -> Iterator[pd.DataFrame]:
-    """Yield all columns of the examples in frames of ROWS_AT_ONCE rows."""
+def blocks(examples: Iterable[ExampleRow], columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield columns of the examples in frames of ROWS_AT_ONCE rows."""
     rows = iter(examples)
     while block := list(islice(rows, ROWS_AT_ONCE)):
-        yield as_frame(block, view.columns)
+        yield as_frame(block, columns)
 
 
 def unique_column(examples: Iterable[ExampleRow], name: str, view: Overview) -> pd.DataFrame:
@@ -75,16 +80,18 @@ def as_frame(examples: Iterable[ExampleRow], columns: Sequence[str], named: str 
 
     Long texts have stand-ins, so that a dataset may be larger than memory, except in columns that `named` names.
     """
-    texts = [name for name in TEXTS if any(column.partition(".")[0] == name for column in columns)]
+    parents = {column.partition(".")[0] for column in columns if "." in column}
+    names = {name: f"{name}." for name in TEXTS if name in parents or (name == "inputs" and FILLED in columns)}
     rows = []
     for example in examples:
         row: dict[str, Any] = {name: getattr(example, name) for name in _OF_EXAMPLES if name in columns}
-        for name in texts:
-            row |= {f"{name}.{field}": value for field, value in _fields(getattr(example, name)).items()}
-        if "filled_inputs" in columns:
-            row["filled_inputs"] = sum(value is not None for value in _fields(example.inputs).values())
+        for name, prefix in names.items():
+            fields = _fields(getattr(example, name))
+            row |= {prefix + field: value for field, value in fields.items()}
+            if name == "inputs":
+                row[FILLED] = len(fields) - sum(value is None for value in fields.values())
         rows.append([_shown(name, row.get(name), named) for name in columns])
-    return pd.DataFrame(rows, columns=list(columns)).astype(object).where(lambda frame: frame.notna(), None)
+    return pd.DataFrame(rows, columns=list(columns), dtype=object).where(lambda frame: frame.notna(), None)
 
 
 _OF_EXAMPLES = ("example_id", "position", "split", "cluster", *TEXTS)
@@ -117,7 +124,7 @@ def _stand_in(column: str, value: Any) -> Any:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        from_json(text)
     except ValueError:
         return False
     return True
@@ -125,11 +132,15 @@ def _is_json(text: str) -> bool:
 
 def _fields(text: str | None) -> dict[str, Any]:
     """Return the fields of a JSON object; empty if the text is not one, which has its own check."""
+    return {name: _plain(field) for name, field in _object(text).items()}
+
+
+def _object(text: str | None) -> dict[str, Any]:
     try:
-        value = json.loads(text or "{}")
+        value = from_json(text)
     except ValueError:
         return {}
-    return {name: _plain(field) for name, field in value.items()} if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _plain(value: Any) -> Any:

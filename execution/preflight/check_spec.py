@@ -29,6 +29,7 @@ from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.store.examples import Examples
 from evalflows.store.parquet import Store
 from evalflows.store.queries.example_slices import check_slices, has_value
 from evalflows.store.records import ExampleRow, from_json
@@ -41,8 +42,8 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     """Raise InputError, in one line, for the first part of a spec that cannot work on these examples."""
     spec = prepared.spec
     check_engine(spec.task_runner, spec.targets, [*prepared.evaluators, *prepared.pairwise])
-    for example in examples:
-        _inputs(example)
+    for identity, text in _stored_inputs(examples):
+        _inputs(identity, text)
     for target in spec.targets:
         _check_target(target, spec, examples, store)
         if isinstance(target, PythonTarget):
@@ -91,14 +92,21 @@ def check_pairwise(
             raise InputError(f"slice_by: no example has {path!r}, wanted split, or a path such as metadata.topic")
 
 
-def _inputs(example: ExampleRow) -> dict[str, Any]:
+def _stored_inputs(examples: Sequence[ExampleRow]) -> Iterable[tuple[str, str]]:
+    """Return the ids and inputs of examples, except of drafts, whose inputs are mappings."""
+    if not isinstance(examples, Examples):
+        return ((example.example_id, example.inputs) for example in examples)
+    return () if examples.is_draft else zip(examples.ids, examples.texts("inputs"), strict=True)
+
+
+def _inputs(identity: str, text: str) -> dict[str, Any]:
     """Return the inputs of an example, which another program may have written to the store."""
     try:
-        inputs = from_json(example.inputs)
+        inputs = from_json(text)
     except ValueError as error:
-        raise InputError(f"example {example.example_id!r}: its inputs are not JSON: {error}") from error
+        raise InputError(f"example {identity!r}: its inputs are not JSON: {error}") from error
     if not isinstance(inputs, dict):
-        raise InputError(f"example {example.example_id!r}: its inputs are {type(inputs).__name__}, wanted a mapping")
+        raise InputError(f"example {identity!r}: its inputs are {type(inputs).__name__}, wanted a mapping")
     return inputs
 
 
@@ -111,12 +119,12 @@ def _check_target(
     if isinstance(target, ChatTarget):
         _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
         for example in examples:
-            inputs, where = _inputs(example), f"example {example.example_id!r}"
+            inputs, where = _inputs(example.example_id, example.inputs), f"example {example.example_id!r}"
             check_fields(target, inputs, where)
             check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
     if isinstance(target, HttpTarget):
         for example in examples:
-            check_body(target, _inputs(example), f"example {example.example_id!r}")
+            check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
     made = make_target(target, _never, examples, store)
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])

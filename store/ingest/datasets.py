@@ -13,9 +13,10 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.paths import located
 from evalflows.specs.reference import load
 from evalflows.specs.user_frames import fault_text
+from evalflows.store.drafts import draft
 from evalflows.store.erased import is_erased
 from evalflows.store.erasing.refused import erased_examples, without_texts
-from evalflows.store.examples import Examples, content_line, draft
+from evalflows.store.examples import Examples, content_line
 from evalflows.store.ingest.conversations import conversation_rows
 from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot

@@ -189,16 +189,12 @@ def _from_parquet(file: BinaryIO, where: str) -> Numbered:
     try:
         parquet = pq.ParquetFile(file)
         names = _columns(parquet.schema_arrow, where)
-        for batch in parquet.iter_batches(columns=names):
+        for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 number += 1
-                yield (
-                    number,
-                    {
-                        name: value if type(value) in _PLAIN else plain(value, f"{where}:{number}: {name}")
-                        for name, value in row.items()
-                    },
-                )
+                if not _PLAIN.issuperset(map(type, row.values())):
+                    row = {name: plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
+                yield number, row
     except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a map with a duplicate key, for example
         raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
@@ -213,6 +209,9 @@ def _columns(schema: pa.Schema, where: str) -> list[str]:
     index = {name for name in pandas.get("index_columns", ()) if isinstance(name, str) and name.startswith("__index")}
     return [name for name in schema.names if name not in index]
 
+
+ROWS_AT_ONCE = 2_000
+"""Rows of a Parquet file that are Python objects at a time."""
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 """Types that `plain` leaves as they are."""

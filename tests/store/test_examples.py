@@ -8,7 +8,8 @@ import pytest
 
 from evalflows.store import examples as module
 from evalflows.store import parquet_files
-from evalflows.store.examples import Examples, draft, in_blocks, size_of
+from evalflows.store.drafts import draft
+from evalflows.store.examples import Examples, in_blocks, size_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow, to_json
 from evalflows.store.snapshots import freeze, load_snapshot, snapshot_id, to_examples

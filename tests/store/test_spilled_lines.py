@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,3 +45,15 @@ def test_the_last_row_of_a_key_counts() -> None:
     assert (rows.get(("a", 0)), rows.get(("a", 1)), rows.get(("b", 0))) == ({"answer": 3}, {"answer": 2}, None)
     assert ("a", 1) in rows
     assert ("b", 1) not in rows
+
+
+@given(st.lists(st.binary(max_size=8)), st.lists(st.integers(0, 30)))
+def test_lines_are_read_in_any_order_at_once(given_lines: list[bytes], wanted: list[int]) -> None:
+    lines = SpilledLines.of(given_lines)
+    assert [*lines] == given_lines
+    numbers = [number % len(lines) for number in wanted] if given_lines else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spilled_lines, "READ_AHEAD", 10)
+        assert [*lines.at(numbers)] == [(number, given_lines[number]) for number in numbers]
+    lines.append(b"last")
+    assert [*lines] == [*given_lines, b"last"]

@@ -1,10 +1,11 @@
 """Parquet files with the store's format: written whole or not at all, and errors of the disk named with their path."""
 
+import ctypes
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,9 @@ from evalflows.store.layout import Layout
 
 pa.set_memory_pool(pa.system_memory_pool())
 """Arrow's default keeps what was freed: a quarter of the memory of a run."""
+with suppress(OSError, AttributeError, TypeError):  # only glibc has it, and keeps much of what many threads have freed
+    for _option, _value in ((-1, 128 << 10), (-3, 128 << 10), (-8, 2)):  # trim and mmap threshold, number of arenas
+        ctypes.CDLL(None).mallopt(_option, _value)
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""

@@ -44,7 +44,7 @@ class MetricReader:
 
     def clusters(self, row: ExperimentRow) -> Clusters:
         """The cluster of each example, in the snapshot's order; None if no example has one."""
-        return self._once(("clusters", row.snapshot_id), lambda: self._clusters(row.snapshot_id))
+        return self._once(("clusters", row.snapshot_id), lambda: clusters_of(self.store, row.snapshot_id))
 
     def slice_values(self, snapshot_id: str, path: str) -> list[str | None]:
         """Each example's value at a path, in the snapshot's order; None if it has none."""
@@ -74,10 +74,6 @@ class MetricReader:
             return []
         key = ("trials", row.experiment_id, metric.metric, metric.evaluator_version, declared.model_dump_json())
         return self._once(key, lambda: list(trial_values(self.store, row, metric, declared)))
-
-    def _clusters(self, snapshot_id: str) -> Clusters:
-        clusters = clusters_of(self.store, snapshot_id)
-        return clusters if any(cluster is not None for cluster in clusters) else None
 
     def _once(self, key: tuple[str, ...], read: Callable[[], T]) -> T:
         if key not in self._read:

@@ -45,8 +45,11 @@ class Trials:
     scored: Values
 
 
-def clusters_of(store: Store, snapshot_id: str) -> list[str | None]:
-    """Return each example's cluster, in the snapshot's order."""
+def clusters_of(store: Store, snapshot_id: str) -> list[str | None] | None:
+    """Return each example's cluster, in the snapshot's order; None if no example has one."""
+    (count,) = store.query("select count(cluster) from source.examples where snapshot_id = ?", [snapshot_id])[0]
+    if not count:
+        return None
     rows = store.query("select cluster from source.examples where snapshot_id = ? order by position", [snapshot_id])
     return [cluster for (cluster,) in rows]
 
@@ -79,8 +82,11 @@ def _array(values: pa.Array) -> npt.NDArray[Any]:
 def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
     """Build the metric's arrays. An example without a row is missing: it was not attempted."""
     places, count = row["places"], experiment.n_examples
-    values, missing, weights = np.full(count, np.nan), np.ones(count, dtype=bool), np.ones(count)
-    values[places], missing[places], weights[places] = row["means"], row["missing"], row["weights"]
+    values, missing, weights = np.full(count, np.nan), np.ones(count, dtype=bool), np.broadcast_to(np.float64(1), count)
+    values[places], missing[places] = row["means"], row["missing"]
+    if (row["weights"] != 1).any():
+        weights = weights.copy()
+        weights[places] = row["weights"]
     return MetricValues(
         metric=row["metric"],
         evaluator=row["evaluator"],

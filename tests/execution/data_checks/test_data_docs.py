@@ -57,7 +57,7 @@ def test_findings_stand_in_the_page(store: Store) -> None:
     finished_experiment(store, hostile)
     text = " ".join(Read(page_of_results(store, "support (exp-1)")).text.split())
     assert "Expectation Suite: support (exp-1)" in text
-    assert "Evaluated Expectations27 Successful Expectations22" in text
+    assert "Evaluated Expectations28 Successful Expectations23" in text
     assert "values must be greater than or equal to 0.0 and less than or equal to 1.0" in text
     assert "7.0 (example_id q0, metric exact, repetition 0)" in text
     assert "If outputs.status IN (ok), then values must be parseable as JSON." in text

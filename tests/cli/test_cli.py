@@ -104,7 +104,9 @@ def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
     counted = in_process("sql", "select count(*) as n from experiments", "--format", "csv")
     assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "", nothing)
     assert (counted.exit_code, counted.stdout, counted.stderr) == (0, "n\n0\n", nothing)
+    served = in_process("dashboard", "--port", "0")
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", nothing)
+    assert (served.exit_code, served.stdout, served.stderr) == (2, "", nothing)
     assert (list(store_root.iterdir()) if exists else store_root.exists()) == (
         [store_root / "other.txt"] if exists else False
     )

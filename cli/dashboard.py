@@ -22,10 +22,10 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
         from evalflows.dashboard.application import application
         from evalflows.execution.server.addresses import noted_dashboard
         from evalflows.serving.http import listen, serve, url_of
-        from evalflows.store.parquet import Store
+        from evalflows.store.existing import existing_store
 
+        store = existing_store()
         with listen(host, port, has_token=bool(token)) as listener:
-            store = Store()
             url, root = url_of(host, listener), store.layout.root
             with noted_dashboard(root, url):
                 serve(application(store, token or None), listener, lambda: _announce(url, root), grace_s=GRACE_S)

@@ -27,6 +27,7 @@ from evalflows.cli.show import (
 )
 from evalflows.cli.terminal import Text, console, echo, echo_error
 from evalflows.reports.comparison import comparison_report
+from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.document import document, worst_document
 from evalflows.reports.experiments_report import experiments_report
@@ -212,7 +213,10 @@ def _print_results(
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
     store, ids = Store(), experiment_ids
-    report = experiments_report(store, ids, results_of(store, ids), decisions_of(store, ids))
+    decisions = decisions_of(store, ids)
+    if form == "json":  # tables leave them to `explain`
+        decisions = with_limits(store, decisions)
+    report = experiments_report(store, ids, results_of(store, ids), decisions)
     beside = comparison_beside(store, ids)
     comparison = comparison_report(store, beside) if beside else None
     calls_made = None if made is None else sum(made.get(identity, 0) for identity in ids)

@@ -26,6 +26,7 @@ from evalflows.cli.show import (
 from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
+from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision
 from evalflows.reports.gate_report import GateReport, gate_report
 from evalflows.reports.next_step import after_experiments
@@ -182,9 +183,10 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
     """
     with one_line_errors(verbose):
         store = existing_store()
-        stored = find_decision(store, decision)
+        (stored,) = with_limits(store, [find_decision(store, decision)])
         out = console()
         print_decision(out, stored)
+        _print_limits(out, stored)
         for title, lines in explained(store, stored):
             out.print(Text(f"\n{title}", style="bold", lines=True))
             for line in lines:
@@ -196,6 +198,14 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
         )
         print_worst(out, worst_of(store, results, [stored]))
         print_next(out, after_experiments(store, results, [stored], explained=True))
+
+
+def _print_limits(out: Console, decision: Decision) -> None:
+    """Print what could still be wrong with a decision, but for the notes that are printed with it."""
+    if decision.limits:
+        out.print(Text("\nLimits of this decision", style="bold", lines=True))
+    for limit in decision.limits:
+        out.print(Text(limit))
 
 
 def _decide_again(stored: Decision) -> None:

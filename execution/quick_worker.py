@@ -32,7 +32,7 @@ def _reply_to(function: Any, work: tuple[object, ...]) -> tuple[Any, BaseExcepti
 
 @cache
 def _check_code(experiment_id: str) -> None:
-    check_code_of_experiment(running_experiment(experiment_id))
+    check_code_of_experiment(running_experiment(experiment_id), in_cluster=False)
 
 
 def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:

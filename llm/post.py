@@ -18,6 +18,7 @@ from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect
 from evalflows.llm.faults import http_status_kind, remember_key
 from evalflows.llm.limiter import Limiter, outcome_of
 from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
+from evalflows.llm.recorder import current
 from evalflows.specs.errors import CallError, InputError, describe
 from evalflows.specs.paths import filled
 from evalflows.specs.permitted_environment import check_sent, variable, variables_in
@@ -42,6 +43,8 @@ def poster(spec: HttpTarget) -> Post:
         slot = await limiter.acquire()
         started, failure = time.perf_counter(), None
         try:
+            if recorder := current():
+                recorder.check_can_keep()
             async with asyncio.timeout(spec.timeout_s):
                 response = await _post(client, spec.url, headers, body)
                 latency = time.perf_counter() - started

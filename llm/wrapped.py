@@ -158,12 +158,13 @@ def _recorded(
 ) -> Iterator[_Call]:
     """Store the call that the block makes, successful or failed, before its answer is used.
 
-    Raises CallError, before the call is made, if the run's budget is spent.
+    Raises CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.
     """
     request = _request(arguments)
     row, call, started = _row(recorder, client, request), _Call(), time.perf_counter()
     with step("llm", name, request) as note, _within(recorder.budget) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
+        recorder.check_can_keep()
         try:
             yield call
         except Exception as error:

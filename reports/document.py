@@ -121,6 +121,7 @@ def _decision(decision: Decision) -> Document:
     return {
         **{name: value for name, value in asdict(decision).items() if name not in parsed},
         "rules": decision.rules,
+        "limits": decision.what_limits,
         "comparability": from_json(decision.comparability) or [],
         "policy": from_json(decision.policy),
     }

@@ -28,7 +28,8 @@ def connect_source(layout: Layout, damages: Damages, with_packed: bool) -> duckd
     """
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
-    connection.execute(f"set temp_directory = {quoted(f'{tempfile.gettempdir()}/evalflows-duckdb-{os.getpid()}')}")
+    # one folder for all processes: each that uses it removes the files that killed ones have left
+    connection.execute(f"set temp_directory = {quoted(f'{tempfile.gettempdir()}/evalflows-duckdb-{os.getuid()}')}")
     # the system caches files; DuckDB's own cache would grow to most of the memory
     connection.execute("set enable_external_file_cache = false")
     connection.execute("create schema source; create schema staging")

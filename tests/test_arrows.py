@@ -75,7 +75,11 @@ ONLY_IN = {
     "pytest": ("pytest_plugin",),
     "jinja2": ("pages",),
     "uvicorn": ("serving", "execution.server"),
-    "great_expectations": ("execution.data_checks.validator", "execution.data_checks.data_docs"),
+    "great_expectations": (
+        "execution.data_checks.validator",
+        "execution.data_checks.data_docs",
+        "execution.data_checks.data_docs_table",
+    ),
 }
 
 

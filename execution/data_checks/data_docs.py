@@ -16,6 +16,15 @@ from evalflows.store.records import CheckRow, from_json
 SPECIAL = "&<>\"'`${}[]()*\\"
 """Characters that could act in HTML, in Markdown, or in the templates of Great Expectations."""
 
+SECTION = {
+    "class_name": "ValidationResultsColumnSectionRenderer",
+    "table_renderer": {
+        "class_name": "ResultsTable",
+        "module_name": "evalflows.execution.data_checks.data_docs_table",
+    },
+}
+"""The renderer of a column's checks, as Great Expectations wants it named."""
+
 STAND_INS = str.maketrans({character: chr(0xFDD0 + place) for place, character in enumerate(SPECIAL)})
 ENTITIES = str.maketrans({chr(0xFDD0 + place): f"&#{ord(character)};" for place, character in enumerate(SPECIAL)})
 """To and from noncharacters, which Unicode keeps free for such use."""
@@ -28,7 +37,8 @@ def page_of(title: str, checks: Sequence[CheckRow]) -> str:
     from great_expectations.render.view.view import DefaultJinjaPageView
 
     name = escaped(title).translate(STAND_INS)
-    document = ValidationResultsPageRenderer(run_info_at_end=True).render(_suite_result(name, checks))
+    renderer = ValidationResultsPageRenderer(SECTION, run_info_at_end=True)
+    document = renderer.render(_suite_result(name, checks))
     view = DefaultJinjaPageView()
     page = view.env.from_string(PAGE).render(title=name, **document.to_json_dict())
     return page.translate(ENTITIES)
@@ -49,8 +59,24 @@ def _suite_result(name: str, checks: Sequence[CheckRow]) -> Any:
         results=[_result(check) for check in checks],
         suite_name=name,
         statistics=statistics,
-        meta={"great_expectations_version": "", "run_id": {"run_name": name, "run_time": str(checks[0].recorded_at)}},
+        meta=_meta(name, checks[0]),
     )
+
+
+def _meta(name: str, check: CheckRow) -> dict[str, Any]:
+    """Return what the page says of all checks, of which this is one."""
+    from great_expectations import __version__
+
+    kind = "results of experiment" if check.subject_kind == "experiment" else check.subject_kind
+    return {
+        "great_expectations_version": __version__,
+        "run_id": {"run_name": name, "run_time": str(check.recorded_at)},
+        "batch_spec": {
+            "datasource": "Evalflows",
+            "data_asset_name": _safe(f"{kind} {check.subject_id}"),
+            "batch_id": check.batch_id,
+        },
+    }
 
 
 def _result(check: CheckRow) -> Any:
@@ -63,6 +89,8 @@ def _result(check: CheckRow) -> Any:
         observed["partial_unexpected_list"] = found
     observed.pop("partial_unexpected_index_list", None)  # is in those texts
     figures = {"element_count": check.n_checked, "unexpected_count": check.n_unexpected} | observed
+    if check.n_checked and check.n_unexpected is not None:  # kept is the share of values, shown that of rows
+        figures["unexpected_percent"] = 100 * check.n_unexpected / check.n_checked
     return ExpectationValidationResult(
         success=check.passed is True,
         expectation_config=ExpectationConfiguration(type=check.name, kwargs=_safe(from_json(check.expected) or {})),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalflows.execution.data_checks.result_expectations import of_outputs, of_runs, of_scores
+from evalflows.execution.data_checks.result_expectations import of_outputs, of_runs, of_scores, of_summaries
 from evalflows.specs.dataset import DatasetSpec, Expectation
 from evalflows.store.ingest.suite import load_expectations
 from evalflows.store.parquet import Store
@@ -47,7 +47,7 @@ class ResultRequest:
 
 def batch_of_results(row: ExperimentRow) -> str:
     """Return the batch of the checks of an experiment's results: another once it was resumed, or if more is checked."""
-    suite = to_json(_plain([*of_runs(row), *of_outputs(row), *of_scores(row)]))
+    suite = to_json(_plain([*of_runs(row), *of_summaries(row), *of_outputs(row), *of_scores(row)]))
     return derived_id("results", row.experiment_id, str(row.ended_at), suite)
 
 

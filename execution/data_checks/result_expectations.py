@@ -24,6 +24,11 @@ def evaluators_of(spec: ExperimentSpec) -> list[str]:
     return [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
 
 
+def summaries_of(spec: ExperimentSpec) -> list[str]:
+    """Return the names of what judges all runs together."""
+    return [evaluator.metric for evaluator in spec.summary_evaluators]
+
+
 def ranges_of(spec: ExperimentSpec) -> Mapping[str, tuple[float, float]]:
     """Return the range of each metric that has one."""
     declared = {name: metric.range for name, metric in spec.metrics.items() if metric.range is not None}
@@ -37,6 +42,11 @@ def of_runs(experiment: ExperimentRow) -> list[Expectation]:
         expect("be_between", "runs.outputs", min_value=1, max_value=1),
         *(expect("be_between", name, min_value=1) for name in judged),
     ]
+
+
+def of_summaries(experiment: ExperimentRow) -> list[Expectation]:
+    """Each summary evaluator has a score."""
+    return [expect("be_between", "summaries.scores", min_value=1)] if summaries_of(experiment_spec(experiment)) else []
 
 
 def of_outputs(experiment: ExperimentRow) -> list[Expectation]:

@@ -18,6 +18,7 @@ COUNTED = ("latency_s", "tokens_in", "tokens_out", "cost_usd")
 
 PLACES = ("example_id", "repetition")
 PLACES_OF_SCORES = (*PLACES, "metric")
+PLACES_OF_SUMMARIES = ("evaluator",)
 """The columns by which a row is found again."""
 
 ROWS_AT_ONCE = 10_000
@@ -56,6 +57,21 @@ with planned as (
 select example_id, repetition, {shown}
 from planned left join answered using (example_id, repetition) left join judged using (subject_id)
 order by position, repetition
+"""
+
+
+def summary_columns(store: Store, experiment: ExperimentRow, evaluators: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield one row per summary evaluator, with its number of scores of the experiment."""
+    return _blocks(
+        store, _SUMMARIES, [experiment.experiment_id, [*evaluators]], [*PLACES_OF_SUMMARIES, "summaries.scores"]
+    )
+
+
+_SUMMARIES = """
+select name, count(score_id)
+from (select unnest($2::varchar[]) as name)
+left join source.scores on evaluator = name and experiment_id = $1 and subject_kind = 'experiment'
+group by name order by name
 """
 
 

@@ -28,8 +28,8 @@ def test_a_clean_experiment(store: Store) -> None:
     finished_experiment(store)
     done = asked("support")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == "support (exp-1): 27 of 27 expectations hold\n"
-    assert store.query("select count(*), bool_and(passed) from source.checks") == [(27, True)]
+    assert done.stdout == "support (exp-1): 28 of 28 expectations hold\n"
+    assert store.query("select count(*), bool_and(passed) from source.checks") == [(28, True)]
 
 
 def test_errors_are_lines_and_exit_code_4(store: Store) -> None:
@@ -37,7 +37,7 @@ def test_errors_are_lines_and_exit_code_4(store: Store) -> None:
     done = asked("exp-1")
     assert done.exit_code == 4
     assert done.stdout.splitlines() == [
-        "support (exp-1): 26 of 27 expectations hold",
+        "support (exp-1): 27 of 28 expectations hold",
         "error: wanted scores.value.exact: column values to be between (min_value 0.0, max_value 1.0) where "
         "scores.value.exact is not null; 1 of 5 fail, such as 7.0 (example_id q0, metric exact, repetition 0)",
     ]
@@ -67,7 +67,7 @@ def test_json_is_one_document(store: Store) -> None:
     (experiment,) = json.loads(done.stdout)["experiments"]
     checks = experiment.pop("checks")
     assert done.exit_code == 4
-    assert experiment == {"experiment_id": "exp-1", "name": "support", "n_expectations": 27, "n_findings": 1}
+    assert experiment == {"experiment_id": "exp-1", "name": "support", "n_expectations": 28, "n_findings": 1}
     assert checks[0]["column_name"] == "scores.value.exact" and checks[0]["passed"] is False
     assert checks[0]["observed"]["partial_unexpected_list"] == [7.0]
     assert checks[0]["expected"]["max_value"] == 1
@@ -102,7 +102,7 @@ def test_lines_are_short_and_escaped(store: Store) -> None:
 
     finished_experiment(store, long, name="a\nb\x1b")
     first, second = asked("exp-1").stdout.splitlines()
-    assert first.startswith(r"a\nb\x1b (exp-1): 26")
+    assert first.startswith(r"a\nb\x1b (exp-1): 27")
     assert len(second) <= 510 and "\x1b" not in second and "\u202e" not in second
 
 

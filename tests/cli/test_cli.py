@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from command import SUPPORT, command, with_support
 from endpoint import Endpoint, serving
 
 from evalflows.cli.main import cli
 from evalflows.store import Store
 from evalflows.store.snapshots import freeze, to_examples
 
-SUPPORT = str(Path(__file__).parent.parent / "support")
 SPEC = {
     "name": "small",
     "dataset": {"path": "rows.jsonl"},
@@ -29,9 +29,8 @@ Done = subprocess.CompletedProcess[str]
 
 
 def evalflows(*arguments: str, cwd: Path, environment: dict[str, str] | None = None) -> Done:
-    command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
-    own = {"PYTHONPATH": SUPPORT} | (environment or {})
-    return subprocess.run(command, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=120)
+    own = with_support(environment)
+    return subprocess.run(command(*arguments), cwd=cwd, env=own, capture_output=True, text=True, timeout=120)
 
 
 def in_process(*arguments: str) -> Result:
@@ -104,7 +103,9 @@ def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
     counted = in_process("sql", "select count(*) as n from experiments", "--format", "csv")
     assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "", nothing)
     assert (counted.exit_code, counted.stdout, counted.stderr) == (0, "n\n0\n", nothing)
+    served = in_process("dashboard", "--port", "0")
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", nothing)
+    assert (served.exit_code, served.stdout, served.stderr) == (2, "", nothing)
     assert (list(store_root.iterdir()) if exists else store_root.exists()) == (
         [store_root / "other.txt"] if exists else False
     )

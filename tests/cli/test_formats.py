@@ -105,6 +105,22 @@ def test_the_document_says_what_the_table_says() -> None:
 
 
 @pytest.mark.usefixtures("kept")
+def test_the_limits_of_a_decision_are_the_same_everywhere() -> None:
+    """In `show`, in reports as text and as JSON, and in `explain`."""
+    (decision,) = parsed(asked("show", "kept", "--format", "json"))["decisions"]
+    limits = decision["limits"]
+    assert [limit.partition(":")[0] for limit in limits] == ["contains, non inferiority", "short, superiority"]
+    assert all("1 missing value" in limit and "worst-case interval" in limit for limit in limits)
+    (reported,) = parsed(asked("report", "release", "--format", "json"))["decisions"]
+    assert reported["limits"] == limits
+    page = asked("report", "release", "--format", "md").stdout
+    _, after = asked("explain", "release").stdout.split("\nLimits of this decision\n")
+    explained = " ".join(after.partition("\n\n")[0].split())
+    assert explained == " ".join(limits)
+    assert all(limit in page.replace("\\", "") for limit in limits), "Markdown escapes brackets"
+
+
+@pytest.mark.usefixtures("kept")
 def test_a_comparison_is_a_document_too() -> None:
     shown = parsed(asked("show", "cmp-", "--format", "json"))
     assert shown["comparison"]["comparison_id"].startswith("cmp-")

@@ -1,15 +1,14 @@
 """Comparisons that reuse judgements, stop, resume or are killed."""
 
-import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 import yaml
+from command import command, with_support
 from endpoint import Endpoint, Reply, Request, error, serving
 from matched import asked, judgements
 from pairwise_runs import N, answered, by_length, conclusion, incomplete, judged_by
@@ -158,6 +157,5 @@ def test_a_comparison_killed_twice_repeats_only_calls_in_flight(
 
 def started(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
     """Start the command in its own process, on this test's store."""
-    command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
-    own = os.environ | environment | {"PYTHONPATH": str(Path(__file__).parent.parent / "support")}
-    return subprocess.Popen(command, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    own = with_support(environment)
+    return subprocess.Popen(command(*arguments), cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import with_support
 from endpoint import Endpoint, serving
 from matched import asked
 from pairwise_runs import answered, by_length
@@ -36,8 +37,7 @@ ON_DASK = {"kind": "dask", "processes": 2}
 @pytest.fixture
 def importable_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes of a cluster find `judges` as this one does."""
-    support = str(Path(__file__).parent.parent / "support")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [support, os.environ.get("PYTHONPATH")])))
+    monkeypatch.setenv("PYTHONPATH", with_support()["PYTHONPATH"])
 
 
 def spec_of(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:

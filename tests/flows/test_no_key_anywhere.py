@@ -6,7 +6,6 @@ import os
 import random
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import openai
 import pyarrow.parquet
 import pytest
 import yaml
+from command import command, with_support
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
 from evalflows import run
@@ -325,11 +325,8 @@ def loud(environment: dict[str, str], endpoint: Endpoint) -> dict[str, str]:
 
 
 def evalflows(*arguments: str, cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
-    support = {"PYTHONPATH": str(Path(__file__).parent.parent / "support")}
-    return subprocess.run(
-        command, cwd=cwd, env=os.environ | environment | support, capture_output=True, text=True, timeout=120
-    )
+    own = with_support(environment)
+    return subprocess.run(command(*arguments), cwd=cwd, env=own, capture_output=True, text=True, timeout=120)
 
 
 def wait_for(name: str, home: Path) -> None:

@@ -1,11 +1,10 @@
 """Experiments on a real S3 server: the same rows as in a folder, killed and resumed, and a server that goes away."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import command, with_support
 from endpoint import Endpoint, serving
 from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, rows_of, start, when_called, write_spec
 from progress_lines import without_progress
@@ -90,24 +89,18 @@ def test_commands_say_the_same_as_in_a_folder(
     for table, rows in on_s3.items():
         assert rows == in_folder[table], table
     assert len(on_s3["outputs"]) == ITEMS and len(on_s3["scores"]) == 2 * ITEMS
-    for command, on_s3_said, in_folder_said in zip(COMMANDS, *said, strict=True):
-        print(command, on_s3_said, sep="\n")
-        assert on_s3_said[0] == in_folder_said[0] == 0, (command, on_s3_said, in_folder_said)
-        if command[0] in ("sql", "doctor", "compact", "export"):
-            assert on_s3_said == in_folder_said, command
+    for asked, on_s3_said, in_folder_said in zip(COMMANDS, *said, strict=True):
+        print(asked, on_s3_said, sep="\n")
+        assert on_s3_said[0] == in_folder_said[0] == 0, (asked, on_s3_said, in_folder_said)
+        if asked[0] in ("sql", "doctor", "compact", "export"):
+            assert on_s3_said == in_folder_said, asked
 
 
-def _said(folder: Path, environment: dict[str, str], root: str, *command: str) -> tuple[int, str]:
+def _said(folder: Path, environment: dict[str, str], root: str, *arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("evalflows")), *command],
+        command(*arguments),
         cwd=folder,
-        env=os.environ
-        | environment
-        | {
-            "PYTHONPATH": os.pathsep.join(
-                [str(Path(__file__).parent.parent / "support"), os.environ.get("PYTHONPATH", "")]
-            )
-        },
+        env=with_support(environment),
         capture_output=True,
         text=True,
         timeout=120,

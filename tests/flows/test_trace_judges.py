@@ -1,15 +1,14 @@
 """Trace evaluations with judges that are paid: their budget, their failures, a kill, and retries at the next start."""
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from catalog_rows import one, rows
+from command import command, with_support
 from endpoint import Endpoint, serving
 from failing_service import Service, connection
 from interrupted_runs import when_called
@@ -122,9 +121,9 @@ def test_killed_while_judging_loses_nothing_and_pays_for_no_more_than_was_in_fli
 
 def start(path: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("evalflows")), "evaluate-traces", str(path)],
+        command("evaluate-traces", str(path)),
         cwd=path.parent,
-        env=os.environ | environment | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        env=with_support(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

@@ -1,9 +1,7 @@
 """Two processes, or two threads, on one experiment or one comparison: one works, and nothing is paid twice."""
 
-import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from contextvars import copy_context
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command import command, with_support
 from endpoint import Endpoint, echo, serving
 from matched import asked
 from pairwise_runs import answered, by_length
@@ -57,9 +56,10 @@ def comparison_of(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
 
 def started(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
     """Start the command in its own process, on this test's store."""
-    command = [str(Path(sys.executable).with_name("evalflows")), *arguments]
-    own = os.environ | environment | {"PYTHONPATH": str(Path(__file__).parent.parent / "support")}
-    return subprocess.Popen(command, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    own = with_support(environment)
+    return subprocess.Popen(
+        command(*arguments), cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -12,6 +12,8 @@ from http_application import Application, cuts, failure, post, says, sends, spec
 
 from evalflows.llm import loop
 from evalflows.llm.post import poster
+from evalflows.llm.recorder import Recorder, recording
+from evalflows.specs.errors import StorageError
 from evalflows.specs.protocols import Posted
 
 
@@ -81,3 +83,32 @@ def test_a_cancelled_request_frees_its_slot(application: Application) -> None:
         return await asyncio.wait_for(second, 10)
 
     assert loop.run(broken_off()).response == {}
+
+
+def test_a_request_that_waited_while_the_disk_failed_is_not_made(application: Application) -> None:
+    made, full, failed = poster(spec(application, max_in_flight=1)), list[StorageError](), threading.Event()
+
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        failed.wait(10)
+        says("Paris")(handler)
+
+    def check() -> None:
+        for error in full:
+            raise error
+
+    application.replies.append(reply)
+
+    async def two() -> list[Posted | BaseException]:
+        with recording(Recorder(keep=[].append, check=check)):
+            both = [asyncio.ensure_future(made(number)) for number in range(2)]  # type: ignore[arg-type]
+        while not application.requests:
+            await asyncio.sleep(0.001)
+        full.append(StorageError("/spool: No space left on device"))
+        failed.set()
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    first, second = loop.run(two())
+    assert isinstance(first, Posted) and second == full[0]
+    assert len(application.requests) == 1
+    full.clear()
+    assert post(application, says("Paris"), max_in_flight=1).response == "Paris", "its slot is free"

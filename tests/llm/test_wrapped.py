@@ -10,10 +10,12 @@ import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 from pydantic import BaseModel
 
+from evalflows.llm.budget import Budget
 from evalflows.llm.recorder import Recorder, recording
 from evalflows.llm.usage import Usage
 from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
 from evalflows.specs import InputError
+from evalflows.specs.errors import StorageError
 from evalflows.store.records import CallRow, to_json
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}
@@ -64,6 +66,25 @@ def test_a_call_is_kept_and_told_and_is_a_step(endpoint: Endpoint) -> None:
     )
     assert noted["started_at"] and noted["latency_s"] > 0
     assert run.totals() == Usage(calls=1, tokens_in=10, tokens_out=5, cost_usd=None)
+
+
+def test_a_call_that_could_not_be_stored_is_not_made(endpoint: Endpoint) -> None:
+    """The disk fails while the user's code is at work between its calls."""
+    kept, full, budget = list[CallRow](), list[StorageError](), Budget(calls=2)
+
+    def check() -> None:
+        for failure in full:
+            raise failure
+
+    async_client = wrap(openai.AsyncOpenAI(base_url=endpoint.base_url, api_key=KEY, max_retries=0))
+    with recording(Recorder(keep=kept.append, check=check, budget=budget)):
+        client(endpoint).chat.completions.create(**ASKED)
+        full.append(StorageError("/spool: No space left on device"))
+        with pytest.raises(StorageError, match="No space left"):
+            client(endpoint).chat.completions.create(**ASKED)
+        with pytest.raises(StorageError, match="No space left"):
+            asyncio.run(async_client.chat.completions.create(**ASKED))  # type: ignore[arg-type]
+    assert endpoint.calls == len(kept) == budget.spent_calls == 1
 
 
 def test_without_a_run_nothing_is_recorded(endpoint: Endpoint) -> None:

@@ -22,7 +22,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def finished_experiment(store: Store, change: Change | None = None, identity: str = "exp-1", **fields: Any) -> None:
     """Write an experiment of three examples, two repetitions, and the evaluators exact, of every run, and tone, of a
-    sample; then seal it."""
+    sample, and the summary evaluator total; then seal it."""
     filler = Filler(store, make_row)
     snapshot, examples = freeze_questions(store, "questions", QUESTIONS)
     spec = ExperimentSpec.model_validate(
@@ -31,6 +31,7 @@ def finished_experiment(store: Store, change: Change | None = None, identity: st
             "dataset": {"snapshot": snapshot},
             "targets": [{"kind": "recorded", "column": "answer"}],
             "evaluators": [{"use": "exact_match", "name": "exact"}, {"use": "contains", "name": "tone"}],
+            "summary_evaluators": [{"use": "label_f1", "name": "total"}],
             "metrics": {"exact": {"range": [0, 1]}, "tone": {"range": [1, 5]}},
             "repetitions": REPETITIONS,
         }

@@ -1,14 +1,13 @@
 """Runs of the command that are interrupted and resumed: their spec, their start, and the rows of their store."""
 
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import yaml
+from command import command, with_support
 from endpoint import Endpoint
 
 from evalflows.store import connect
@@ -42,13 +41,10 @@ def write_spec(folder: Path, base_url: str, items: int = ITEMS) -> Path:
 def start(folder: Path, environment: dict[str, str], store: Path | None, *arguments: str) -> subprocess.Popen[bytes]:
     """Start the command on a store, else on that of the environment."""
     places = {} if store is None else {"EVALFLOWS_STORE": str(store), "EVALFLOWS_SPOOL": f"{store}-spool"}
-    own = places | {
-        "PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))),
-    }
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("evalflows")), *arguments],
+        command(*arguments),
         cwd=folder,
-        env=os.environ | environment | own,
+        env=with_support(environment | places),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

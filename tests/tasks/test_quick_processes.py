@@ -4,18 +4,23 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.execution import quick_processes
 from evalflows.execution.chunk_judging import judge_chunk
-from evalflows.execution.chunks import Chunk
+from evalflows.execution.chunks import Chunk, waves_of
 from evalflows.execution.quick_processes import QuickProcesses
 from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.errors import StorageError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.records import ExperimentRow
+from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start import start_experiments
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
@@ -30,7 +35,11 @@ def none_left() -> Iterator[None]:
 
 
 def judge(name: str, *more: str) -> ExperimentRow:
-    spec = ExperimentSpec.model_validate(
+    return run_without_flow(spec_of(name, *more))
+
+
+def spec_of(name: str, *more: str, **changes: Any) -> ExperimentSpec:
+    return ExperimentSpec.model_validate(
         {
             "name": name,
             "dataset": {"rows": ROWS},
@@ -42,8 +51,8 @@ def judge(name: str, *more: str) -> ExperimentRow:
             "repetitions": 2,
             "chunk_size": 15,
         }
+        | changes
     )
-    return run_without_flow(spec)
 
 
 def a_rule(outputs: dict[str, str]) -> bool:
@@ -67,6 +76,20 @@ def test_code_of_the_user_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick_processes, "_cores", lambda: 2)
     assert len(stored(judge("mine", f"{__name__}:a_rule"))["scores"]) == 240
     assert quick_processes.current() is None
+
+
+def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = tmp_path / "changed_meanwhile.py"
+    rule.write_text("def is_short(outputs):\n    return len(outputs) < 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = spec_of("changed", "changed_meanwhile:is_short", task_runner={"kind": "processes", "processes": 1})
+    experiments = start_experiments.fn(check_and_freeze(spec))
+    rule.write_text("def is_short(outputs):\n    return len(outputs) < 9\n")
+    (rounds, *_), *_ = waves_of(spec, experiments)
+    wanted = r"process \d+ of this machine: evaluators of exp-\w+: got other code than that of the run, wanted the same"
+    with pytest.raises(InputError, match=wanted) as caught:
+        execute_rounds.fn(rounds)
+    assert "cluster" not in str(caught.value)
 
 
 def full() -> None:

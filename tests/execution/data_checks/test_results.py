@@ -49,6 +49,7 @@ def test_what_a_run_leaves_meets_every_expectation(store: Store) -> None:
     assert {row.subject_kind for row in rows} == {"experiment"}
     checked = {(row.name.removeprefix("expect_column_values_to_"), row.column_name): row.n_checked for row in rows}
     assert checked["be_between", "runs.outputs"] == checked["be_between", "runs.scores_by.tone"] == 6
+    assert checked["be_between", "summaries.scores"] == 1
     assert checked["not_be_null", "outputs.outputs"] == 5, "one failed"
     assert checked["not_be_null", "scores.subject"] == 13
     assert checked["not_be_null", "scores.result"] == 8, "five of exact, two of tone, and that of all runs"
@@ -74,6 +75,17 @@ CHANGES: dict[str, tuple[Change, dict[str, tuple[str, int]]]] = {
         {"runs.outputs": ("error", 1)},
     ),
     "no score by one evaluator": (lambda outputs, scores: scores.pop(1), {"runs.scores_by.tone": ("error", 1)}),
+    "no score of all runs": (lambda outputs, scores: scores.pop(), {"summaries.scores": ("error", 1)}),
+    "a score of one run by the evaluator of all": (
+        lambda outputs, scores: scores.__setitem__(
+            -1, replace(scores[0], score_id="other", evaluator="total", metric="m")
+        ),
+        {"summaries.scores": ("error", 1)},
+    ),
+    "two scores of all runs": (
+        lambda outputs, scores: scores.append(replace(scores[-1], score_id="other", metric="total_2")),
+        {},
+    ),
     "no score of those sampled out": (
         lambda outputs, scores: scores.__delitem__(slice(5, 8, 2)),
         {"runs.scores_by.tone": ("error", 2)},

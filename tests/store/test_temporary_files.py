@@ -1,0 +1,57 @@
+"""What queries with little memory put on the disk does not stay there, even if their process was killed."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from evalflows.store.parquet import Store
+
+MANY = 2_000_000
+SPILL = f"create temp table t as select hash(x)::varchar as a, hash(x + 1)::varchar as b from range({MANY}) r(x)"
+KILLED = f"""
+import os, signal
+from evalflows.store.parquet import Store
+with Store().connect() as connection:
+    connection.execute("set memory_limit = '64MB'")
+    connection.execute({SPILL!r})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
+
+
+def files(place: Path) -> set[Path]:
+    return {path for path in place.rglob("*") if path.is_file()}
+
+
+def test_what_a_killed_process_left_is_removed(store: Store, place: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    left = files(place)
+    assert left, "it had run out of memory"
+    with store.connect() as connection:
+        connection.execute("set memory_limit = '64MB'")
+        connection.execute(SPILL)
+        assert files(place) and not files(place) & left
+    assert files(place) == set()
+
+
+def test_what_another_database_uses_stays(store: Store, place: Path) -> None:
+    with store.connect() as second:
+        with store.connect() as first:
+            for connection in (first, second):
+                connection.execute("set memory_limit = '64MB'")
+                connection.execute(SPILL)
+            both = files(place)
+        assert set() < files(place) < both
+        assert second.execute("select count(distinct a) from t").fetchone() == (MANY,)
+    assert files(place) == set()

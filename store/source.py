@@ -4,10 +4,12 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 import atexit
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import duckdb
 
@@ -28,8 +30,7 @@ def connect_source(layout: Layout, damages: Damages, with_packed: bool) -> duckd
     """
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
-    # one folder for all processes: each that uses it removes the files that killed ones have left
-    connection.execute(f"set temp_directory = {quoted(f'{tempfile.gettempdir()}/evalflows-duckdb-{os.getuid()}')}")
+    connection.execute(f"set temp_directory = {quoted(_spill_folder())}")
     # the system caches files; DuckDB's own cache would grow to most of the memory
     connection.execute("set enable_external_file_cache = false")
     connection.execute("create schema source; create schema staging")
@@ -39,6 +40,20 @@ def connect_source(layout: Layout, damages: Damages, with_packed: bool) -> duckd
         rows = layout.every_row(name, *left_out, with_packed=with_packed)
         connection.execute(f"create view source.{name} as {rows}")
     return connection
+
+
+def _spill_folder() -> str:
+    """Return a folder for what exceeds the memory limit, which no other user can read or has made.
+
+    All processes share it: each that uses it removes the files that killed ones have left.
+    """
+    folder = Path(tempfile.gettempdir(), f"evalflows-duckdb-{os.getuid()}")
+    with suppress(OSError):  # DuckDB says so when it needs the folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not stat.S_ISDIR(folder.lstat().st_mode) or folder.lstat().st_uid != os.getuid():
+            return tempfile.mkdtemp(prefix=f"{folder.name}-")
+        folder.chmod(0o700)
+    return str(folder)
 
 
 class Shared:

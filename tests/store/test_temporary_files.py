@@ -1,5 +1,6 @@
 """What queries with little memory put on the disk does not stay there, even if their process was killed."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -55,3 +56,18 @@ def test_what_another_database_uses_stays(store: Store, place: Path) -> None:
         assert set() < files(place) < both
         assert second.execute("select count(distinct a) from t").fetchone() == (MANY,)
     assert files(place) == set()
+
+
+def test_the_folder_is_private_and_another_ones_is_not_used(store: Store, place: Path) -> None:
+    own, others = place / f"evalflows-duckdb-{os.getuid()}", place / "others"
+    others.mkdir()
+    own.symlink_to(others)
+    for count in (1, 0):
+        with Store(f"{store.layout.root}").connect() as connection:
+            (used,) = connection.execute("select current_setting('temp_directory')").fetchall()[0]
+            connection.execute("set memory_limit = '64MB'")
+            connection.execute(SPILL)
+            assert Path(used).stat().st_mode & 0o777 == 0o700 and files(Path(used)) and not files(others)
+            assert (Path(used) != own) == count
+        if count:
+            own.unlink()

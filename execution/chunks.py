@@ -21,8 +21,12 @@ CHUNKS_AT_ONCE = 4
 MAX_CHUNKS = 40
 """Chunks per experiment: each is two task runs, and Prefect's server handles a few hundred task runs per flow run."""
 
-MIN_CHUNK_SIZE, MIN_QUICK_CHUNK_SIZE = 250, 5000
-"""Fewest examples per chunk, also if no model is called: a task run takes as long as a rule for a thousand examples."""
+MIN_CHUNK_SIZE = 250
+"""Fewest examples per chunk."""
+
+QUICK_CHUNKS, QUICK_CHUNK_SIZES = 8, (5_000, 25_000)
+"""Chunks of an experiment that calls no model, within these sizes: a task run takes as long as a rule for a thousand
+examples, each process should have several chunks, and a process has the results of a chunk in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +83,16 @@ def in_drawn_order(targets: Sequence[T], *drawn_by: object) -> list[T]:
     return Random(repr(drawn_by)).sample(targets, len(targets))
 
 
-def chunk_size(n_examples: int, repetitions: int, least: int = MIN_CHUNK_SIZE) -> int:
+def chunk_size(n_examples: int, repetitions: int, *, is_quick: bool = False) -> int:
     """Return the number of examples per chunk, so that an experiment has at most about MAX_CHUNKS chunks.
 
-    A chunk is read and written in blocks, so it may be large.
+    It is larger for an experiment that `is_quick`, which calls no model.
     """
-    return max(least, -(-n_examples * repetitions // MAX_CHUNKS))
+    least, runs = MIN_CHUNK_SIZE, n_examples * repetitions
+    if is_quick:
+        fewest, most = QUICK_CHUNK_SIZES
+        least = min(most, max(fewest, -(-runs // QUICK_CHUNKS)))
+    return max(least, -(-runs // MAX_CHUNKS))
 
 
 def n_chunks(row: ExperimentRow) -> int:

@@ -6,7 +6,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.differences.target_changes import changed_parts, parts_in
-from evalflows.execution.chunks import MIN_CHUNK_SIZE, MIN_QUICK_CHUNK_SIZE, chunk_size
+from evalflows.execution.chunks import chunk_size
 from evalflows.execution.identity import (
     code_of_evaluators,
     evaluator_labels,
@@ -95,7 +95,11 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
     before: ExperimentRow | None = stored[0] if stored else None
     n_examples = _n_examples(store, spec)
     code = target_code(target)
-    size = spec.batch or spec.chunk_size or _chunk_size(spec, n_examples)
+    size = (
+        spec.batch
+        or spec.chunk_size
+        or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared_experiments.of(spec)))
+    )
     row = ExperimentRow(
         experiment_id=identity,
         run_group=group,
@@ -117,12 +121,6 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
     if before:
         _check_unchanged(before, row)
     return row
-
-
-def _chunk_size(spec: ExperimentSpec, n_examples: int) -> int:
-    """Return the number of examples per chunk, more if all answers are recorded and all evaluators are rules."""
-    least = MIN_QUICK_CHUNK_SIZE if is_quick(prepared_experiments.of(spec)) else MIN_CHUNK_SIZE
-    return chunk_size(n_examples, spec.repetitions, least)
 
 
 def _n_examples(store: Store, spec: ExperimentSpec) -> int:

@@ -14,7 +14,7 @@ from evalflows.store.records import ExperimentRow
 
 Values = npt.NDArray[np.float64]
 
-MANY_RUNS = 50_000
+MANY_RUNS = 150_000
 """Runs of an experiment from which its metrics are read one by one, since all at once would take more memory."""
 
 MEASURED = "measured"

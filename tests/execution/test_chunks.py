@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,14 @@ def test_chunks_are_few_and_not_tiny(n: int, repetitions: int) -> None:
     size = chunk_size(n, repetitions)
     assert size >= MIN_CHUNK_SIZE
     assert repetitions * -(-n // size) <= MAX_CHUNKS + repetitions
+
+
+@pytest.mark.parametrize(
+    ("n", "repetitions", "size"),
+    [(100, 1, 5_000), (50_000, 1, 6_250), (50_000, 2, 12_500), (400_000, 1, 25_000), (2_000_000, 1, 50_000)],
+)
+def test_quick_chunks_are_few_and_fit_in_memory(n: int, repetitions: int, size: int) -> None:
+    assert chunk_size(n, repetitions, is_quick=True) == size
 
 
 def test_a_finished_experiment_has_no_chunks() -> None:

@@ -51,5 +51,5 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         lacking = finish_comparison(comparison)
         compute_win_rates(comparison)
         publish_comparison(comparison)
-        raise_failures(steps, lacking)
+        raise_failures(steps, lacking, comparison.comparison_id)
         return comparison.comparison_id

@@ -76,7 +76,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         if spec.gates and not spec.is_trial:
             decide(spec, experiments)
         publish_results(experiments)
-        raise_failures(steps, lacking, experiments)
+        raise_failures(steps, lacking, experiments[0].experiment_id, experiments)
         if spec.compare is not None and stopped is None:
             from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind
 
@@ -27,6 +27,7 @@ class Breaker:
         self._opened = 0  # consecutive openings
         self._open_until: float | None = None
         self._on_trial = False
+        self._reserved_by: object | None = None
         self._reason = ""
         self._lock = threading.Lock()
 
@@ -44,6 +45,11 @@ class Breaker:
         """Seconds until an item is admitted; 0 if it is closed, or has given up."""
         until = self._open_until
         return 0.0 if until is None or self.gave_up else max(0.0, until - self._clock())
+
+    @property
+    def admits_trial(self) -> bool:
+        """Whether it is open and its pause is over, so that one item decides whether it closes."""
+        return self.is_open and not self.gave_up and self.pause_left_s == 0.0
 
     def enter(self) -> bool:
         """Admit an item; return whether it is a trial. Raises CallError while the breaker is open."""
@@ -84,7 +90,33 @@ class Breaker:
         self._reason = reason
         self._open_until = self._clock() + self._pause_s * 2.0**self._opened
         self._opened += 1
+        self._reserved_by = None
 
     def _close(self) -> None:
-        self._open_until, self._opened = None, 0
+        self._open_until, self._opened, self._reserved_by = None, 0, None
         self._failed.clear()
+
+
+def reserve(breakers: Sequence[Breaker], owner: object) -> bool:
+    """Reserve the trials that these breakers admit; return whether none of them is another owner's.
+
+    Either all are reserved or none is, so that two owners never wait for each other.
+    """
+    with _reserving:
+        admitting = [one for one in breakers if one.admits_trial]
+        if any(one._on_trial or one._reserved_by not in (None, owner) for one in admitting):
+            return False
+        for one in admitting:
+            one._reserved_by = owner
+        return True
+
+
+def give_back(breakers: Iterable[Breaker], owner: object) -> None:
+    """End the owner's reservations of trials that did not take place."""
+    with _reserving:
+        for one in breakers:
+            if one._reserved_by is owner:
+                one._reserved_by = None
+
+
+_reserving = threading.Lock()

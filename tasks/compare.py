@@ -32,7 +32,7 @@ from evalflows.store.queries.comparisons import judgement_id
 from evalflows.store.records import ComparisonRow, OutputRow, derived_id
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
 from evalflows.tasks.taken_up import in_any_process
 
 FAILED_OUTPUT = "failed_output"
@@ -52,10 +52,10 @@ def compare_chunk(chunk: PairChunk) -> PairChunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     comparison, last = running_comparison(chunk.comparison_id), is_last_attempt()
-    await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in comparison.evaluators])
     trials = list(trials_of(chunk, comparison.spec, comparison.examples))
     before: list[ComparisonRow] = comparison.store.read("comparisons", chunk.comparison_id, [chunk.part])
     with (
+        admitted([chunk], "judgements", awaited(comparison.evaluators)),
         within_provider_limits(
             comparison.judging_on, len(trials) * len(comparison.evaluators), len(list(pair_chunks(comparison.row)))
         ),

@@ -9,7 +9,7 @@ from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import running_experiment
 from evalflows.execution.workers import in_turn
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
 from evalflows.tasks.taken_up import in_any_process
 
 
@@ -26,7 +26,6 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     experiment, last = running_experiment(chunk.experiment_id), is_last_attempt()
-    await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in experiment.evaluators])
     n_runs = chunk.stop - chunk.start
     limits = within_provider_limits(
         experiment.judging_on, n_runs * len(experiment.evaluators), n_chunks(experiment.row)
@@ -35,7 +34,8 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
         transient = experiment.processes.work(judge_chunk, chunk)
         tally.begin(chunk, "judgements", n_runs * len(experiment.evaluators))
     else:
-        with in_turn(is_quick=all(evaluator.is_rule for evaluator in experiment.evaluators)), limits:
+        is_quick = all(evaluator.is_rule for evaluator in experiment.evaluators)
+        with admitted([chunk], "judgements", awaited(experiment.evaluators)), in_turn(is_quick=is_quick), limits:
             transient = judge_chunk(chunk)
     if transient and not last:
         text = f"{transient} judgements of {n_runs} answers failed transiently"

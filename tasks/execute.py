@@ -9,7 +9,7 @@ from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import running_experiment
 from evalflows.execution.workers import in_turn
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import await_breakers, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import admitted, is_last_attempt, only_transient, retry_later
 from evalflows.tasks.taken_up import in_any_process
 
 
@@ -27,7 +27,6 @@ def execute_rounds(rounds: Rounds) -> Rounds:
     """
     last = is_last_attempt()
     experiments = [running_experiment(chunk.experiment_id) for chunk in rounds.chunks]
-    await_breakers(rounds.chunks, "answers", [experiment.target_breaker for experiment in experiments])
     pending = pending_runs(rounds)
     n_pending = sum(map(len, pending))
     endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
@@ -37,7 +36,9 @@ def execute_rounds(rounds: Rounds) -> Rounds:
         for chunk in rounds.chunks:
             tally.begin(chunk, "answers", chunk.stop - chunk.start)
     else:
-        with in_turn(is_quick=all(experiment.target.is_recorded for experiment in experiments)), limits:
+        breakers = [experiment.target_breaker for experiment in experiments]
+        is_quick = all(experiment.target.is_recorded for experiment in experiments)
+        with admitted(rounds.chunks, "answers", breakers), in_turn(is_quick=is_quick), limits:
             failed = answer_rounds(rounds, pending)
     if failed and not last:
         retry_later(failed.items(), "answers", f"{sum(failed.values())} of {n_pending} answers failed transiently")

@@ -67,16 +67,23 @@ def calls_end_with_the_flow() -> Iterator[None]:
 
 
 def raise_failures(
-    steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str], experiments: Sequence[ExperimentRow] = ()
+    steps: Sequence[PrefectFuture[Any]],
+    lacking: Sequence[str],
+    resumed: str,
+    experiments: Sequence[ExperimentRow] = (),
 ) -> None:
-    """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking."""
+    """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking.
+
+    `resumed` is the id to resume: of an experiment of the run, or of the comparison.
+    """
     for step in steps:
         if getattr(step, "_final_state", None) is None:  # a cluster that has ended cannot be asked again
             step.wait()  # or its state is read from the server
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
-        raise IncompleteError("; ".join(lacking), [row.experiment_id for row in experiments])
+        message = f"{'; '.join(lacking)}; `evalflows resume {resumed}` continues"
+        raise IncompleteError(message, [row.experiment_id for row in experiments])
 
 
 def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str | None:

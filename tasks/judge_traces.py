@@ -24,7 +24,7 @@ from evalflows.store.records import ScoreRow
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
 from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import await_breakers, is_last_attempt, is_retry, only_transient, retry_later
+from evalflows.tasks.retries import admitted, awaited, is_last_attempt, is_retry, only_transient, retry_later
 
 MISSING = ("failed", "not_attempted")
 """Statuses of judgements that an item lacks."""
@@ -41,7 +41,6 @@ def judge_traces(chunk: TraceChunk) -> Counts:
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
     evaluation, last = running_traces(chunk.batch), is_last_attempt()
-    await_breakers([chunk], "judgements", [evaluator.breaker for evaluator in evaluation.evaluators])
     store = evaluation.store
     before = _before(evaluation, chunk)
     pending = _pending(evaluation, chunk.keys, before)
@@ -50,6 +49,7 @@ def judge_traces(chunk: TraceChunk) -> Counts:
     runs: list[Run] = loop.run(_runs(evaluation, items, chunk.owner))
     reopened(store, chunk.owner)
     with (
+        admitted([chunk], "judgements", awaited(evaluation.evaluators)),
         within_provider_limits(evaluation.judging_on, len(runs) * len(evaluation.evaluators), CHUNKS_AT_ONCE),
         Spool(store, chunk.owner, chunk.part) as spool,
     ):

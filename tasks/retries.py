@@ -1,7 +1,8 @@
 """Which failures Prefect retries, and how often."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from prefect import Task
@@ -9,14 +10,18 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 
 from evalflows.execution.progress import Part, Stage, tally
+from evalflows.execution.running_experiment import RunnableEvaluator
 from evalflows.llm import loop
-from evalflows.llm.breaker import Breaker
+from evalflows.llm.breaker import Breaker, give_back, reserve
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.trace_evaluation import TraceEvaluationSpec
 
 LONGEST_PAUSE_S = 60.0
 """Longest pause of a breaker, in seconds, for which a retry waits. After a longer one the run is better resumed."""
+
+CHECK_INTERVAL_S = 0.1
+"""Interval at which a chunk checks whether another one's trial has ended."""
 
 
 class TransientFailuresError(Exception):
@@ -51,13 +56,35 @@ def retry_later(failed: Iterable[tuple[Part, int]], stage: Stage, text: str) -> 
     raise TransientFailuresError(text)
 
 
-def await_breakers(chunks: Iterable[Part], stage: Stage, breakers: Iterable[Breaker]) -> None:
-    """In a retry, wait until open breakers admit an item: before that, nothing would be called."""
+@contextmanager
+def admitted(chunks: Sequence[Part], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
+    """Let one chunk at a time make the trial that an open breaker admits, in this block.
+
+    The others wait for its result: their items would be stopped, and would use up a retry. A retry waits for the
+    breakers' pauses first: before their ends, nothing would be called.
+    """
+    owner = object()
+    try:
+        while (wait_s := _pause_s(breakers)) or not reserve(breakers, owner):
+            if wait_s:
+                for chunk in chunks:
+                    tally.extend(chunk, stage, wait_s)
+            loop.run(asyncio.sleep(wait_s or CHECK_INTERVAL_S))
+        yield
+    finally:
+        give_back(breakers, owner)
+
+
+def awaited(evaluators: Iterable[RunnableEvaluator]) -> list[Breaker]:
+    """Return the breakers that a chunk waits for. A fallback judges at once; only if it failed too, the chunk waits."""
+    waiting = [one for one in evaluators if one.fallback is None or is_retry()]
+    return [tier.breaker for one in waiting for tier in one.tiers or (one,)]
+
+
+def _pause_s(breakers: Iterable[Breaker]) -> float:
+    """Return for how long a retry waits until all breakers admit an item."""
     pause_s = max((breaker.pause_left_s for breaker in breakers), default=0.0)
-    if is_retry() and 0.0 < pause_s <= LONGEST_PAUSE_S:
-        for chunk in chunks:
-            tally.extend(chunk, stage, pause_s)
-        loop.run(asyncio.sleep(pause_s))
+    return pause_s if is_retry() and pause_s <= LONGEST_PAUSE_S else 0.0
 
 
 def only_transient(task: Task[..., object], run: TaskRun, state: State[object]) -> bool:

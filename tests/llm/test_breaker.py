@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from evalflows.llm.breaker import COUNTED, TRIALS, Breaker
+from evalflows.llm.breaker import COUNTED, TRIALS, Breaker, give_back, reserve
 from evalflows.specs.errors import CallError, ErrorKind
 
 DOWN: ErrorKind = "server_error"
@@ -279,3 +279,53 @@ def test_while_others_go_well_at_once_each_failure_is_still_counted() -> None:
     assert not one.is_open
     go(one, [DOWN])
     assert one.is_open
+
+
+def test_of_several_owners_one_reserves_the_trial_and_gives_it_back() -> None:
+    one, clock = opened()
+    first, second = object(), object()
+    assert reserve([one], first) and reserve([one], second), "in the pause there is nothing to reserve"
+    clock.now += 5.0
+    assert reserve([one], first) and reserve([one], first)
+    assert not reserve([one], second)
+    give_back([one], second)
+    assert not reserve([one], second), "it was not the second's"
+    give_back([one], first)
+    assert reserve([one], second)
+
+
+@pytest.mark.parametrize("kind", [None, DOWN])
+def test_a_reservation_ends_with_its_trial(kind: ErrorKind | None) -> None:
+    one, clock = opened()
+    clock.now += 5.0
+    assert reserve([one], "first")
+    trial(one, kind)
+    clock.now += 10.0
+    assert reserve([one], "second")
+
+
+def test_nothing_is_reserved_while_a_trial_is_under_way() -> None:
+    one, clock = opened()
+    clock.now += 5.0
+    one.enter()
+    assert not reserve([one], "first")
+
+
+def test_all_trials_are_reserved_or_none() -> None:
+    """Otherwise two chunks that call the same two models might wait for each other."""
+    (one, clock), (other, other_clock) = opened(), opened()
+    clock.now += 5.0
+    other_clock.now += 5.0
+    assert reserve([other], "first")
+    assert not reserve([one, other], "second")
+    assert reserve([one], "third")
+
+
+def test_a_breaker_that_gave_up_has_no_trial() -> None:
+    one, clock = opened()
+    for _ in range(TRIALS - 1):
+        clock.now += 1000.0
+        trial(one, DOWN)
+    clock.now += 1000.0
+    assert one.gave_up and not one.admits_trial
+    assert reserve([one], "first") and reserve([one], "second")

@@ -3,14 +3,16 @@
 import asyncio
 import hashlib
 import json
+import socket
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+Result = TypeVar("Result")
 Request = dict[str, Any]
 
 
@@ -42,6 +44,7 @@ class Endpoint:
         self.refused = 0
         self.refusal_headers: dict[str, str] = {}
         self.base_url = ""
+        self.connected: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @property
     def calls(self) -> int:
@@ -53,12 +56,16 @@ class Endpoint:
         return sum(count - 1 for count in counts.values())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.connected[task] = writer
         try:
             while (head := await reader.readuntil(b"\r\n\r\n")) and await self._reply(head, reader, writer):
                 pass
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # the client has gone, or the endpoint ends
         finally:
+            del self.connected[task]
             writer.close()
 
     async def _reply(self, asked: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -128,33 +135,72 @@ def echo(request: Request) -> Reply:
     return completion(f"answer {number % 1000}")
 
 
+class Served:
+    """An endpoint on a port of loopback, which can go down and come back."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint, self._loop = endpoint, asyncio.new_event_loop()
+        # Bound and never listening: it keeps the port, at which connections are refused while nobody else listens.
+        self._held = _bound(0)
+        self._port = self._held.getsockname()[1]
+        endpoint.base_url = f"http://127.0.0.1:{self._port}/v1"
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._server = self._run(self._listen())
+
+    def kill(self) -> int:
+        """Refuse connections and cut those there are, as if its process was killed. Return the calls then in flight."""
+        return self._run(self._cut())
+
+    def revive(self) -> None:
+        """Listen again, at the same port."""
+        self._server = self._run(self._listen())
+
+    def close(self) -> None:
+        self._run(self._cut())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+        self._held.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._endpoint._serve, sock=_bound(self._port))
+
+    async def _cut(self) -> int:
+        in_flight, connected = self._endpoint.in_flight, self._endpoint.connected.copy()
+        self._server.close()
+        for task, writer in connected.items():
+            writer.transport.abort()
+            task.cancel()
+        await asyncio.gather(*connected)
+        return in_flight
+
+
+def _bound(port: int) -> socket.socket:
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind(("127.0.0.1", port))
+    return one
+
+
+@contextmanager
+def outages(endpoint: Endpoint) -> Iterator[Served]:
+    """Serve on a free port of loopback, with outages, until the block is left."""
+    served = Served(endpoint)
+    try:
+        yield served
+    finally:
+        served.close()
+
+
 @contextmanager
 def serving(endpoint: Endpoint) -> Iterator[Endpoint]:
     """Serve on a free port of loopback, until the block is left."""
-    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        server = await asyncio.start_server(endpoint._serve, "127.0.0.1", 0)
-        endpoint.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        ready.set()
-        await stop.wait()
-        server.close()
-
-    def run() -> None:
-        loop.run_until_complete(serve())
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    ready.wait(10)
-    try:
+    with outages(endpoint):
         yield endpoint
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
 
 
 def main() -> None:

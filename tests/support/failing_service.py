@@ -74,7 +74,8 @@ def incomplete(asked: ExperimentSpec, resume: str | None = None) -> str:
     with pytest.raises(IncompleteError) as caught:
         run(asked, resume)
     state, reason, name, identity = one("select state, reason, name, experiment_id from experiments")
-    assert (state, str(caught.value)) == ("incomplete", f"experiment {name!r} ({identity}): {reason}")
+    line = f"experiment {name!r} ({identity}): {reason}; `evalflows resume {identity}` continues"
+    assert (state, str(caught.value)) == ("incomplete", line)
     assert "\n" not in reason
     return str(reason)
 

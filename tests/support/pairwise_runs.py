@@ -72,6 +72,7 @@ def incomplete(spec: ComparisonSpec, resume: str | None = None) -> str:
     with pytest.raises(IncompleteError) as caught:
         compare(spec, resume)
     ((state, reason, name, identity),) = asked("select state, reason, name, comparison_id from comparison_sets")
-    assert (state, str(caught.value)) == ("incomplete", f"comparison {name!r} ({identity}): {reason}")
+    line = f"comparison {name!r} ({identity}): {reason}; `evalflows resume {identity}` continues"
+    assert (state, str(caught.value)) == ("incomplete", line)
     assert "\n" not in reason
     return str(reason)

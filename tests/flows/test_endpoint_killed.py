@@ -1,0 +1,90 @@
+"""A model endpoint that is killed in the middle of a run: the run waits for it, or ends with a line and is resumed."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from endpoint import Endpoint, outages
+from interrupted_runs import PER_ITEM, finish, rows_of, start, when_called, write_spec
+from progress_lines import without_progress
+from trials import IS_LONG, OUTAGE_S
+
+from evalflows.store import connect
+
+ITEMS = 400
+CALLS = ITEMS * PER_ITEM
+LATENCY_S = 0.15
+MOMENTS = [CALLS // 4, CALLS // 2, 4 * CALLS // 5] if IS_LONG else [CALLS // 2]
+
+
+def write_impatient_spec(folder: Path, base_url: str) -> Path:
+    """A run that gives up a model three seconds after it was found down."""
+    path = write_spec(folder, base_url, ITEMS)
+    impatient = {"run_key": "k", "breaker_pause_s": 1.0, "chunk_retry_delay_s": 0.1}
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | impatient))
+    return path
+
+
+def output_of(process: subprocess.Popen[bytes]) -> str:
+    return without_progress(process.communicate(timeout=180)[0].decode())
+
+
+def check_rows(folder: Path, environment: dict[str, str], endpoint: Endpoint, spec: Path) -> None:
+    """The rows are those of a run without an outage, none of them failed, and there was one experiment."""
+    endpoint.latency_s = 0.0
+    finish(start(folder, environment, folder / "unbroken", "run", str(spec)))
+    rows = rows_of(folder / "cut")
+    assert rows == rows_of(folder / "unbroken")
+    assert len(rows) == len({(row[0], row[2]) for row in rows}) == ITEMS * 2
+    with connect(folder / "cut") as catalog:
+        assert catalog.sql("select state, reason from experiments").fetchall() == [("completed", None)]
+        assert catalog.sql("select distinct status from outputs").fetchall() == [("ok",)]
+        assert catalog.sql("select distinct status from scores").fetchall() == [("scored",)]
+        assert catalog.sql("select count(*) from calls where status = 'ok'").fetchall() == [(CALLS,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_goes_on_by_itself_when_its_endpoint_is_back(
+    tmp_path: Path, prefect_environment: dict[str, str], moment: int
+) -> None:
+    with outages(endpoint := Endpoint(latency_s=LATENCY_S)) as served:
+        spec = write_spec(tmp_path, endpoint.base_url, ITEMS)
+        run = start(tmp_path, prefect_environment, tmp_path / "cut", "run", str(spec))
+        when_called(run, endpoint, moment)
+        cut = served.kill()
+        time.sleep(OUTAGE_S)
+        assert run.poll() is None, "it waits"
+        served.revive()
+        said = output_of(run)
+        print(f"down for {OUTAGE_S:g} s from call {moment}: {endpoint.repeated()} calls again of {cut} in flight")
+        assert run.returncode == 0, said
+        assert endpoint.repeated() <= cut
+        assert endpoint.calls - endpoint.repeated() == CALLS
+        check_rows(tmp_path, prefect_environment, endpoint, spec)
+
+
+@pytest.mark.slow
+def test_a_run_whose_endpoint_stays_away_ends_with_a_line_and_the_same_start_completes_it(
+    tmp_path: Path, prefect_environment: dict[str, str]
+) -> None:
+    with outages(endpoint := Endpoint(latency_s=LATENCY_S)) as served:
+        spec = write_impatient_spec(tmp_path, endpoint.base_url)
+        run = start(tmp_path, prefect_environment, tmp_path / "cut", "run", str(spec))
+        when_called(run, endpoint, CALLS // 2)
+        cut = served.kill()
+        said = output_of(run)
+        assert run.returncode == 4
+        with connect(tmp_path / "cut") as catalog:
+            ((identity, reason),) = catalog.sql("select experiment_id, reason from experiments").fetchall()
+        assert reason.startswith("not done: ") and "failed, most recently with: ConnectionRefusedError" in reason
+        line = f"evalflows: experiment 'killed' ({identity}): {reason}; `evalflows resume {identity}` continues\n"
+        assert said.endswith(line) and "\n" not in reason
+        served.revive()
+        finish(start(tmp_path, prefect_environment, tmp_path / "cut", "run", str(spec)))
+        print(f"ended while it was down: {endpoint.repeated()} calls again of {cut} in flight")
+        assert endpoint.repeated() <= cut
+        assert endpoint.calls - endpoint.repeated() == CALLS
+        check_rows(tmp_path, prefect_environment, endpoint, spec)

@@ -142,8 +142,9 @@ def whats_missing(
     lacking = [f"{planned - outputs + not_attempted} of {planned} answers"] if outputs - not_attempted < planned else []
     lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
     lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
-    why = _why_not_attempted(store, experiment.experiment_id)
-    return f"not done: {', '.join(lacking)}{why}" if lacking else None
+    if not lacking:
+        return None
+    return f"not done: {', '.join(lacking)}{_why_not_attempted(store, experiment.experiment_id)}"
 
 
 def _why_not_attempted(store: Store, experiment_id: str) -> str:
@@ -170,6 +171,10 @@ def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str
 
     Runs to which an evaluator does not apply are ignored.
     """
+    never = """select evaluator from source.scores where experiment_id = ?
+               group by 1 having not bool_or(status = 'scored')"""
+    if not store.query(never, [experiment.experiment_id]):  # as usual, and in a tenth of the time
+        return None
     query = """select s.evaluator, count(*), mode(s.error) from source.scores s join source.outputs o using (run_id)
                where s.experiment_id = ? and o.status = 'ok' and s.status not in ('not_applicable', 'sampled_out')
                group by s.evaluator

@@ -57,11 +57,11 @@ def overview(examples: Iterable[ExampleRow], parsed: Sequence[str] = TEXTS) -> O
     return Overview(columns=[*columns, FILLED], filled=frozenset(filled), hashes=arrays)
 
 
-def blocks(examples: Iterable[ExampleRow], columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield columns of the examples in frames of ROWS_AT_ONCE rows."""
+def blocks(examples: Sequence[ExampleRow], columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield columns of the examples in frames of ROWS_AT_ONCE rows. One example at a time is whole in memory."""
     rows = iter(examples)
-    while block := list(islice(rows, ROWS_AT_ONCE)):
-        yield as_frame(block, columns)
+    for _ in range(0, len(examples), ROWS_AT_ONCE):
+        yield as_frame(islice(rows, ROWS_AT_ONCE), columns)
 
 
 def unique_column(examples: Iterable[ExampleRow], name: str, view: Overview) -> pd.DataFrame:

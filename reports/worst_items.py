@@ -59,8 +59,8 @@ def _with_texts(
     runs = [run for row in ranked for run in row[1:3] if run is not None]
     examples, outputs = ask(
         store,
-        (_INPUTS, [candidate, [row[0] for row in ranked]]),
-        (_OUTPUTS, [[candidate, baseline], runs]),
+        (_INPUTS, [store.read("experiments", candidate)[0].snapshot_id, [row[0] for row in ranked]]),
+        (_OUTPUTS, [candidate, baseline, runs]),
     )
     inputs_of, outputs_of = dict(examples), dict(outputs)
     return [
@@ -125,12 +125,13 @@ limit $6
 _FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error")
 """The fields of an item that the columns after the ids are."""
 
+# DuckDB makes list_contains a filter of its scan, with which it held nearly all texts: 1.2 GB of 1,000 with 1 MB each.
 _INPUTS = """
 select example_id, inputs::varchar
 from examples
-where snapshot_id = (select snapshot_id from experiments where experiment_id = $1) and is_one_of(example_id, $2)
+where snapshot_id = $1 and list_position($2, example_id) > 0
 """
 
 _OUTPUTS = """
-select run_id, outputs::varchar from outputs where is_one_of(experiment_id, $1) and is_one_of(run_id, $2)
+select run_id, outputs::varchar from outputs where experiment_id in ($1, $2) and list_position($3, run_id) > 0
 """

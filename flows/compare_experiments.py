@@ -10,7 +10,7 @@ from evalflows.tasks.compare import compare_chunk
 from evalflows.tasks.deployed_run import restrict_deployed_run
 from evalflows.tasks.divided_budgets import pairs_short_of_budget, sent_pairs
 from evalflows.tasks.engines import chunks_on
-from evalflows.tasks.finish import calls_end_with_the_flow, raise_failures
+from evalflows.tasks.finish import calls_end_with_the_flow, first_open, raise_failures
 from evalflows.tasks.finish_comparison import finish_comparison
 from evalflows.tasks.leases import lease_of_comparison
 from evalflows.tasks.progress import wait_with_progress
@@ -51,5 +51,5 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         lacking = finish_comparison(comparison)
         compute_win_rates(comparison)
         publish_comparison(comparison)
-        raise_failures(steps, lacking, comparison.comparison_id)
+        raise_failures(steps, lacking, first_open("comparison_sets", [comparison.comparison_id]))
         return comparison.comparison_id

@@ -18,7 +18,7 @@ from evalflows.tasks.divided_budgets import items_of, sent_rounds, short_of_budg
 from evalflows.tasks.engines import chunks_on
 from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, raise_failures
+from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, raise_failures
 from evalflows.tasks.judge_controls import run_controls
 from evalflows.tasks.leases import lease_of_run
 from evalflows.tasks.progress import planned_of, wait_with_progress
@@ -76,7 +76,8 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         if spec.gates and not spec.is_trial:
             decide(spec, experiments)
         publish_results(experiments)
-        raise_failures(steps, lacking, experiments[0].experiment_id, experiments)
+        still_open = first_open("experiments", [row.experiment_id for row in experiments])
+        raise_failures(steps, lacking, still_open, experiments)
         if spec.compare is not None and stopped is None:
             from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
 

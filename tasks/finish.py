@@ -69,12 +69,12 @@ def calls_end_with_the_flow() -> Iterator[None]:
 def raise_failures(
     steps: Sequence[PrefectFuture[Any]],
     lacking: Sequence[str],
-    resumed: str,
+    resumed: str | None,
     experiments: Sequence[ExperimentRow] = (),
 ) -> None:
     """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking.
 
-    `resumed` is the id to resume: of an experiment of the run, or of the comparison.
+    `resumed` is the id of what a resumption continues, from `first_open`.
     """
     for step in steps:
         if getattr(step, "_final_state", None) is None:  # a cluster that has ended cannot be asked again
@@ -82,8 +82,14 @@ def raise_failures(
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
-        message = f"{'; '.join(lacking)}; `evalflows resume {resumed}` continues"
-        raise IncompleteError(message, [row.experiment_id for row in experiments])
+        continues = [f"`evalflows resume {resumed}` continues"] if resumed else []
+        raise IncompleteError("; ".join([*lacking, *continues]), [row.experiment_id for row in experiments])
+
+
+def first_open(table: str, owners: Sequence[str]) -> str | None:
+    """Return the first of these experiments, or comparisons, that is incomplete; None if a resumption changes none."""
+    store = Store()
+    return next((owner for owner in owners if not store.is_sealed(table, owner)), None)
 
 
 def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str | None:

@@ -24,10 +24,6 @@ MANY_JUDGEMENTS = 50_000
 """Judgements from which processes pay: each takes a second to start."""
 
 
-LITTLE_MEMORY = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
-"""Settings of glibc for the processes, which have one busy thread each: otherwise it keeps more of what was freed."""
-
-
 def is_quick(prepared: PreparedExperiment) -> bool:
     """Whether all answers are recorded, and all evaluators are rules without a time limit."""
     judges = [judge for evaluator in prepared.evaluators for judge in evaluator.all]
@@ -61,7 +57,7 @@ class _Process:
     """One process, which works on one chunk at a time."""
 
     def __init__(self) -> None:
-        self._popen = start_child("evalflows.execution.quick_worker", LITTLE_MEMORY)
+        self._popen = start_child("evalflows.execution.quick_worker")
 
     def ask(self, function: Callable[..., Any], *work: object) -> tuple[Any, BaseException | None] | None:
         """Return the function's result, or what it raises; None if the process has ended."""

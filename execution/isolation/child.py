@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO
 
 
-def start_child(module: str, environment: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[bytes]:
+def start_child(module: str) -> subprocess.Popen[bytes]:
     """Start a module as a process that imports from where this one does.
 
     It leads its own process group: Ctrl-C is for this process, and killing the group also kills what it has started.
@@ -20,7 +19,7 @@ def start_child(module: str, environment: Mapping[str, str] = MappingProxyType({
         [sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": path} | dict(environment),
+        env=os.environ | {"PYTHONPATH": path},
         start_new_session=True,
     )
 

@@ -32,7 +32,7 @@ def remember_key(key: str | None) -> None:
 
 def without_keys(text: str, min_chars: int = 0) -> str:
     """Redact the keys of the user's own clients that have at least `min_chars` characters."""
-    for key in tuple(_keys):  # another thread may add one
+    for key in sorted(_keys, key=len, reverse=True):  # one may begin with another
         if len(key) >= min_chars:
             text = without_key(text, key)
     return text

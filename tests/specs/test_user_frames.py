@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.llm.faults import fault_of, remember_key
+from evalflows.llm.faults import fault_of, remember_key, without_keys
 from evalflows.specs.errors import CallError
 from evalflows.specs.reference import load
 from evalflows.specs.user_frames import fault_text, trace_of
@@ -220,6 +220,13 @@ def test_a_key_of_the_users_own_client_is_redacted_in_text_and_trace() -> None:
     assert "ValueError: … (" in str(fault)
     assert fault.trace is not None
     assert key not in fault.trace
+
+
+def test_nothing_remains_of_a_key_that_begins_with_another() -> None:
+    keys = [f"longer-own-key-{'x' * length}" for length in range(20)]  # so many that a set's order does not pass
+    for key in keys:
+        remember_key(key)
+    assert without_keys(f"<{keys[-1]}>") == "<…>"
 
 
 def test_a_call_that_did_not_reach_the_model_has_no_trace() -> None:

@@ -1,7 +1,5 @@
 from typing import Any
 
-from jsonschema.exceptions import best_match
-
 from evalflows.evaluators.json_values import read_json, value_errors
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import pick
@@ -34,6 +32,8 @@ def json_valid(
 
 def _problem(value: Any, schema: dict[str, Any] | bool) -> str | None:
     """Return the most relevant schema violation and its JSON path; None for a valid value."""
+    from jsonschema.exceptions import best_match  # late: it takes a tenth of a second to import
+
     error = best_match(iter(value_errors(value, schema)))
     if error is None:
         return None

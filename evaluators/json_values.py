@@ -2,11 +2,12 @@
 
 import json
 import re
-from typing import Any, NoReturn
-
-from jsonschema import ValidationError
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from evalflows.specs.json_schema import schema_errors
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 _FENCE = re.compile(r"\s*(`{3,})(?:json)?[ \t]*\n(.*)\n[ \t]*\1\s*", re.DOTALL | re.IGNORECASE)
 _MOST_DIGITS = 4000  # Python does not parse integers that are much longer
@@ -21,7 +22,7 @@ def read_json(text: str, fenced: bool = False) -> Any:
         raise ValueError("nested too deeply to be read") from None
 
 
-def value_errors(value: Any, schema: dict[str, Any] | bool) -> list[ValidationError]:
+def value_errors(value: Any, schema: dict[str, Any] | bool) -> "list[ValidationError]":
     """Return all violations of a schema by a value, in the alphabetical order of the schema's fields.
 
     Raise ValueError for an unusable schema, as `schema_errors` does.

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from genai_prices import Usage, calc_price
-
 from evalflows.specs.connection import ConnectionSpec, LocalConnection
 
 MAX_COUNT = 1 << 40
@@ -42,6 +40,8 @@ class Price:
         if tokens.into is None:
             return None
         if self.listed is not None:
+            from genai_prices import Usage
+
             cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
             usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
             return float(self.listed.calc_price(usage)["total_price"])
@@ -63,6 +63,8 @@ def price_of(connection: ConnectionSpec, model: str) -> Price | None:
 @cache
 def listed_price(model: str, base_url: str, provider: str | None = None) -> Price | None:
     """Return the listed price of a model, for the named provider or else the one with this address."""
+    from genai_prices import Usage, calc_price  # late: few processes ask for a price
+
     one_token = Usage(input_tokens=1)
     try:
         if provider:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from jsonschema.exceptions import best_match
-
 from evalflows.llm.tagged_output import TaggedOutput
 from evalflows.specs.connection import AnswerForm
 from evalflows.specs.errors import CallError, short
@@ -142,6 +140,8 @@ def _check_schema(schema: Schema) -> None:
 
 
 def _violation(answer: Any, schema: Schema) -> str | None:
+    from jsonschema.exceptions import best_match  # late: it takes a tenth of a second to import
+
     try:
         error = best_match(iter(schema_errors(answer, _cache_key(schema))))
     except ValueError as unusable:

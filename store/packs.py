@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evalflows.specs.errors import StorageError
@@ -118,6 +117,8 @@ def packed_rows(
 
     The file is opened once: another of the same name may take its place at any time.
     """
+    import pyarrow.compute as pc  # late: few processes read packed files
+
     column = TABLES[table].owner
     with storage_errors(path), fs.open(path, "rb") as file:
         parquet = pq.ParquetFile(file)

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from jsonschema import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from evalflows.evaluators.json_values import value_errors
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 FieldPath = tuple[str | int, ...]
 """The path of a field: names and list indices."""
@@ -64,7 +65,7 @@ def _fields(schema: Any) -> tuple[dict[str, Any], list[str]]:
     return schema.get("properties") or {}, required if isinstance(required, list) else []
 
 
-def _affected_fields(error: ValidationError, paths: set[FieldPath]) -> set[FieldPath]:
+def _affected_fields(error: "ValidationError", paths: set[FieldPath]) -> set[FieldPath]:
     """Return the paths of the fields that an error concerns: none for a whole object or an uncounted field."""
     path_of_error: FieldPath = tuple(error.absolute_path)
     missing = _missing(error)
@@ -76,7 +77,7 @@ def _affected_fields(error: ValidationError, paths: set[FieldPath]) -> set[Field
     return set() if below else {path for path in paths if _is_within(path_of_error, path)}
 
 
-def _missing(error: ValidationError) -> str | None:
+def _missing(error: "ValidationError") -> str | None:
     """Return the name of a missing required field, or None. jsonschema gives it in the message only."""
     names: Any = error.validator_value if error.validator == "required" else []
     listed = names if isinstance(names, list) else []
@@ -87,7 +88,7 @@ def _is_within(path: FieldPath, outer: FieldPath) -> bool:
     return path[: len(outer)] == outer
 
 
-def _count_uncounted(error: ValidationError) -> int:
+def _count_uncounted(error: "ValidationError") -> int:
     """Return the number of wrong fields to add for an error about an object: one per field not allowed, else one."""
     instance: Any = error.instance
     if error.validator != "additionalProperties" or not isinstance(error.schema, dict):
@@ -100,7 +101,7 @@ def _matches(name: str, patterns: Any) -> bool:
     return any(re.search(pattern, name) for pattern in patterns)
 
 
-def _problem_line(error: ValidationError) -> str:
+def _problem_line(error: "ValidationError") -> str:
     message = error.message
     message = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 + 1 :]}"
     return f"{error.json_path}: {message}"

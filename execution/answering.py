@@ -1,31 +1,28 @@
 """Answering: call every target on every example of a chunk, in rounds."""
 
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from inspect import isawaitable
-from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 from evalflows.evaluators.subject import ExampleView
 from evalflows.execution.chunks import Chunk, Rounds, in_drawn_order
 from evalflows.execution.progress import tally
+from evalflows.execution.run_rows import failed, is_final, raised, returned, run_id
 from evalflows.execution.running_experiment import RunningExperiment, running_experiment
 from evalflows.execution.views import example_view
 from evalflows.llm import loop
 from evalflows.llm.breaker import Breaker
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.recorder import Recorder, recording
-from evalflows.specs.errors import NOT_ATTEMPTED, RETRIED_LATER, UNREACHABLE, CallError, ErrorKind, StorageError
+from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.store.examples import in_blocks, size_of
-from evalflows.store.records import ExampleRow, OutputRow, derived_id, from_json, now, to_json
+from evalflows.store.records import ExampleRow, OutputRow, now, to_json
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
-from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of, seed_of
+from evalflows.targets import seed_of
 
 
 def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, int]:
@@ -40,7 +37,7 @@ def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chun
             for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True)
         ]
         for block in in_blocks(experiments[0].examples.rows(sorted(set().union(*pending))), size_of):
-            _answer_all(answering, block)
+            _answer_in_rounds(answering, block)
     return {each.chunk: each.transient for each in answering if each.transient and not each.breaker.gave_up}
 
 
@@ -59,21 +56,6 @@ def _pending(experiment: RunningExperiment, chunk: Chunk) -> list[int]:
     return [number for number in range(chunk.start, chunk.stop) if run_id(chunk, ids[number]) not in done]
 
 
-def _answer_all(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
-    """Answer the examples: in one go if all answers are recorded, else in rounds."""
-    if all(each.experiment.target.is_recorded for each in answering):
-        loop.run(answering[0].experiment.answering.run(partial(_replay, answering), [examples], is_async=False))
-    else:
-        _answer_in_rounds(answering, examples)
-
-
-async def _replay(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
-    """Look up the recorded answers to the examples."""
-    pending = Counter(chain.from_iterable(each.pending for each in answering))
-    for each in answering:
-        each.replay(examples, {identity for identity, count in pending.items() if count > 1})
-
-
 def _answer_in_rounds(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:
     """Answer the examples in rounds. If a breaker is open, try one round before all others."""
     workers, is_async = answering[0].experiment.answering, any(each.is_async for each in answering)
@@ -88,15 +70,6 @@ def _answer_in_rounds(answering: "Sequence[_Answering]", examples: Sequence[Exam
     first = 1 if any(each.breaker.is_open for each in answering) else 0
     for batch in (examples[:first], examples[first:]):
         loop.run(workers.run(answer_in_turn, batch, is_async=is_async))
-
-
-def run_id(chunk: Chunk, example_id: str) -> str:
-    return derived_id(chunk.experiment_id, example_id, chunk.repetition)
-
-
-def is_final(row: OutputRow) -> bool:
-    """Whether a retry would be useless."""
-    return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
 
 
 class _Answering:
@@ -147,29 +120,6 @@ class _Answering:
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
         tally.add(self.chunk, "answers")
 
-    def replay(self, examples: Sequence[ExampleRow], in_rounds: Set[str]) -> None:
-        """Look up the recorded answers to the pending ones of the examples.
-
-        Those `in_rounds` are answered by several targets. None is on disk before the part: a lookup is cheap to redo.
-        """
-        began, rows = now(), []
-        for example in examples:
-            if example.example_id in self.pending:
-                round_at = began if example.example_id in in_rounds else None
-                rows.append(
-                    self._row(example, began, round_at, {"attempts": 1} | self._unrecorded | self._look_up(example))
-                )
-        if rows:
-            names = dict.fromkeys(chain.from_iterable(rows))
-            self._spool.add_columns("outputs", {name: [row.get(name) for row in rows] for name in names})
-        tally.add(self.chunk, "answers", len(rows))
-
-    def _look_up(self, example: ExampleRow) -> dict[str, Any]:
-        try:
-            return _stored(self.experiment.target.call(_Asked(example, self.chunk.repetition)))
-        except Exception as error:
-            return _raised(error)
-
     def _row(
         self, example: ExampleRow, started_at: datetime, round_at: datetime | None, result: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -197,7 +147,7 @@ class _Answering:
         try:
             is_trial = self.breaker.enter()
         except CallError as error:
-            return _failed(error.kind, str(error)) | {"attempts": 0}
+            return failed(error.kind, str(error)) | {"attempts": 0}
         result = await self._called(example, on_thread)
         self.breaker.leave(is_trial, result.get("error_kind"), result.get("error"))
         return result
@@ -207,13 +157,13 @@ class _Answering:
         try:
             async with self._charged() as charge:
                 answering = self.experiment.answering
-                returned = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
-                if self.is_async and isawaitable(returned):
-                    returned = await returned
-                charge(returned)
+                value = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
+                if self.is_async and isawaitable(value):
+                    value = await value
+                charge(value)
         except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
-            return _raised(error)
-        return _stored(returned)
+            return raised(error)
+        return returned(value)
 
     @asynccontextmanager
     async def _charged(self) -> AsyncIterator[Callable[[Any], None]]:
@@ -242,58 +192,3 @@ class _Answering:
             "repetition": self.chunk.repetition,
             "seed": seed_of(example.id, self.chunk.repetition),
         }
-
-
-class _Asked(dict[str, Any]):
-    """The arguments of a recorded target, each made when it asks for it: a look-up needs one or two."""
-
-    def __init__(self, example: ExampleRow, repetition: int) -> None:
-        super().__init__(example_id=example.example_id, repetition=repetition)
-        self._example = example
-
-    def __missing__(self, name: str) -> Any:
-        return _PARTS[name](self._example)
-
-
-_PARTS: Mapping[str, Callable[[ExampleRow], Any]] = {
-    "inputs": lambda example: from_json(example.inputs),
-    "metadata": lambda example: from_json(example.metadata) or {},
-    "example": example_view,
-}
-
-
-def _stored(returned: Any) -> dict[str, Any]:
-    """Return the columns of what a target returned."""
-    answer = returned if isinstance(returned, Answer) else None
-    try:
-        outputs = as_outputs(answer.outputs if answer else returned)
-        text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
-        columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
-        return columns | (_reported(answer) if answer else {})
-    except (TypeError, ValueError) as error:
-        return _failed("bad_return", f"outputs cannot be stored as JSON: {error}")
-
-
-def _raised(error: Exception | SystemExit) -> dict[str, Any]:
-    """Return the columns of a run whose target raised. Raise a StorageError again: it is no fault of the item."""
-    if isinstance(error, StorageError):
-        raise error
-    if isinstance(error, NoRecordedAnswerError):
-        return _failed("no_output", str(error))
-    fault = fault_of(error)
-    return _failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
-
-
-def _reported(answer: Answer) -> dict[str, Any]:
-    """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
-    columns = zip(_REPORTED, _read_reported(answer), strict=True)
-    return {name: value for name, value in columns if value is not None or name == "latency_s"}
-
-
-_REPORTED = tuple(field.name for field in fields(Answer) if field.name != "outputs")
-_read_reported = attrgetter(*_REPORTED)
-
-
-def _failed(kind: ErrorKind, error: str) -> dict[str, Any]:
-    status = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
-    return {"status": status, "error_kind": kind, "error": error}

@@ -19,13 +19,17 @@ OVERHEAD = 2000
 def judge_chunk(chunk: Chunk) -> int:
     """Judge the runs of a chunk that have no judgement yet. Return the number of judgements that a retry may bring."""
     experiment = running_experiment(chunk.experiment_id)
-    scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
     with Spool(experiment.store, chunk.experiment_id, chunk.part) as spool:
-        count = tally.begin(chunk, "judgements", 0)
-        judging = Judging(experiment.evaluators, experiment.judging, spool, scores, count)
+        judging = judging_of(experiment, chunk, spool)
         for runs in in_blocks(_runs(experiment, chunk), _size):
             loop.run(judging.judge(runs))
     return judging.transient
+
+
+def judging_of(experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> Judging:
+    """Return what judges a chunk, with the judgements that it has already."""
+    scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
+    return Judging(experiment.evaluators, experiment.judging, spool, scores, tally.begin(chunk, "judgements", 0))
 
 
 def _runs(experiment: RunningExperiment, chunk: Chunk) -> Iterator[Run]:

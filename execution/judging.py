@@ -133,7 +133,9 @@ class Judging:
 
     def _pending(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[int]:
         """Return the numbers of the runs that the evaluator has to judge."""
-        numbers = [number for number, (_, output) in enumerate(runs) if not self._is_judged(output, evaluator)]
+        numbers = [*range(len(runs))]
+        if self._of_run:
+            numbers = [number for number in numbers if not self._is_judged(runs[number][1], evaluator)]
         self._count(len(runs) - len(numbers))
         return self._sampled(evaluator, runs, numbers)
 

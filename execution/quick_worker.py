@@ -4,7 +4,7 @@ from functools import cache
 from typing import IO, Any
 
 # What the first chunk needs, while the run's process still prepares.
-from evalflows.execution import answering, chunk_judging  # noqa: F401
+from evalflows.execution import recorded_answers  # noqa: F401
 from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.isolation.child import message_pipes
 from evalflows.execution.isolation.messages import receive, send

@@ -122,9 +122,9 @@ def _with_cost(
     evaluator: RunnableEvaluator, outcomes: list[EvaluationResult], recorder: Recorder, elapsed: float
 ) -> list[EvaluationResult]:
     """Add the cost of a judgement to its first result only, so that sums are right."""
-    is_unknown = evaluator.may_have_called and not recorder.has_calls
-    usage = UNRECORDED if is_unknown else recorder.totals()
-    judge_model, attempts = None, 1
+    judge_model, attempts, usage = None, 1, UNRECORDED if evaluator.may_have_called else NO_USAGE
+    if recorder.has_calls:
+        usage = recorder.totals()
     if recorder.answered:
         judge_model, attempts = ", ".join(recorder.models) or None, recorder.attempts
     costed = []
@@ -171,9 +171,21 @@ def _outcomes_of_rule(rule: RunnableEvaluator, available: Mapping[str, Any]) -> 
     except (Exception, SystemExit) as error:
         outcomes = [_raised(rule, error)]
     else:
-        outcomes = _results(rule, returned, available)
+        outcomes = _results_of_rule(rule, returned, available)
     rule.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error)
     return outcomes
+
+
+def _results_of_rule(rule: RunnableEvaluator, returned: object, available: Mapping[str, Any]) -> list[EvaluationResult]:
+    """Return the results of what a rule returned. Those of yes, and of no without a comment, are made once."""
+    if not isinstance(returned, bool):
+        return _results(rule, returned, available)
+    if (known := rule.yes_and_no.get(returned)) is not None:
+        return known
+    results = _results(rule, returned, available)
+    if all(result.comment is None and result.error is None for result in results):
+        rule.yes_and_no[returned] = results
+    return results
 
 
 def _raised(evaluator: RunnableEvaluator, error: Exception | SystemExit) -> EvaluationResult:

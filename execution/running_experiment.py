@@ -6,12 +6,13 @@ run needs to know beforehand; `running_comparison.py` is the same for comparison
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from evalflows.evaluators.call import Bound
 from evalflows.execution import quick_processes
 from evalflows.execution.chunks import in_running_order
+from evalflows.execution.evaluation_result import EvaluationResult
 from evalflows.execution.evaluator_sample import Sample, draw
 from evalflows.execution.isolation.process import IsolatedEvaluator
 from evalflows.execution.prepared import connections_of, prepared_experiments
@@ -65,6 +66,7 @@ class RunnableEvaluator:
     tiers: "Sequence[RunnableEvaluator]" = ()
     sample: Sample | None = None  # None: judges every answer
     isolated: IsolatedEvaluator | None = None  # set if its code runs in separate processes
+    yes_and_no: dict[bool, list[EvaluationResult]] = field(default_factory=dict)  # results of a rule, made once
 
     @property
     def requested(self) -> frozenset[str]:
@@ -119,7 +121,10 @@ class RunningExperiment:
     budget: Budget
     ledger: Ledger
     made_at: datetime
+    is_quick: bool  # whether its answers are looked up and judged by rules, in one pass and on this machine
     processes: QuickProcesses | None = None  # if its chunks are worked on in processes of their own
+    judged: dict[str, int] = field(default_factory=dict)
+    """By part, the judgements that a retry may bring: of chunks that were judged as their answers were looked up."""
 
 
 _running: dict[str, RunningExperiment] = {}
@@ -198,6 +203,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         budget=factory.budget,
         ledger=factory.ledger,
         made_at=now(),
+        is_quick=quick_processes.is_quick(prepared) and not spec.task_runner.is_elsewhere,
         processes=quick_processes.current() if quick_processes.pays(prepared, row.n_examples) else None,
     )
 

@@ -18,9 +18,11 @@ _closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
     """Start a coroutine on the loop with the caller's context variables. Raises CancelledError after `stop`."""
-    if _stopped.is_set():
+    try:
+        raise_if_stopped()
+    except CancelledError:
         coroutine.close()
-        raise CancelledError
+        raise
     return asyncio.run_coroutine_threadsafe(coroutine, _running())
 
 
@@ -53,6 +55,12 @@ def stop() -> None:
     _stopped.set()
     if _loop is not None:
         _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+
+
+def raise_if_stopped() -> None:
+    """Raise CancelledError after `stop`, in work that runs nothing on the loop."""
+    if _stopped.is_set():
+        raise CancelledError
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -166,6 +166,13 @@ def _indices(numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
+def _taken(rows: pa.Table, numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Table:
+    """Return the rows with these numbers, without a copy if they follow each other."""
+    if (np.diff(numbers) == 1).all():
+        return rows.slice(numbers[0], len(numbers))
+    return rows.take(_indices(numbers))
+
+
 class _File:
     """A file of examples. The row groups read last stay in memory, since stages and targets read the same chunk."""
 
@@ -196,7 +203,7 @@ class _File:
             if start < stop:
                 group = int(groups[start])
                 within = np.ascontiguousarray(numbers[start:stop] - self._starts[group])
-                yield from to_rows("examples", self._group(group).take(_indices(within)))
+                yield from to_rows("examples", _taken(self._group(group), within))
 
     def _group(self, group: int) -> pa.Table:
         with self._lock:

@@ -30,13 +30,15 @@ def evaluate_chunk(chunk: Chunk) -> Chunk:
     limits = within_provider_limits(
         experiment.judging_on, n_runs * len(experiment.evaluators), n_chunks(experiment.row)
     )
-    if experiment.processes is not None:
+    if (judged := experiment.judged.pop(chunk.part, None)) is not None:
+        transient = judged
+    elif experiment.processes is not None:
         transient = experiment.processes.work(judge_chunk, chunk)
-        tally.begin(chunk, "judgements", n_runs * len(experiment.evaluators))
     else:
         is_quick = all(evaluator.is_rule for evaluator in experiment.evaluators)
         with admitted([chunk], "judgements", awaited(experiment.evaluators)), in_turn(is_quick=is_quick), limits:
             transient = judge_chunk(chunk)
+    tally.begin(chunk, "judgements", n_runs * len(experiment.evaluators))
     if transient and not last:
         text = f"{transient} judgements of {n_runs} answers failed transiently"
         retry_later([(chunk, transient)], "judgements", text)

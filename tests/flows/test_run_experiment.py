@@ -295,9 +295,9 @@ def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
 
 
 def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    import evalflows.execution.answering
+    import evalflows.execution.run_rows
 
-    original = evalflows.execution.answering.to_json
+    original = evalflows.execution.run_rows.to_json
 
     def broken(value: Any, **options: bool) -> str:
         if value == {"output": "Q3"}:
@@ -305,7 +305,7 @@ def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.Monke
         return original(value, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.execution.answering, "to_json", broken)
+        patch.setattr(evalflows.execution.run_rows, "to_json", broken)
         with pytest.raises(MemoryError):
             evaluate(upper, ROWS, ["exact_match"], run_key="k", experiment_prefix="x")
     state, reason = one("select state, reason from experiments")
@@ -345,7 +345,7 @@ def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) 
 def test_a_run_that_lacks_rows_raises_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     import evalflows.execution.judging
 
-    monkeypatch.setattr(evalflows.execution.judging.Judging, "_is_judged", lambda *_: True)
+    monkeypatch.setattr(evalflows.execution.judging.Judging, "_pending", lambda *_: [])
     with pytest.raises(IncompleteError, match="not done: 6 of 6 by exact_match"):
         evaluate(upper, ROWS, ["exact_match"])
     assert one("select state from experiments") == ("incomplete",)

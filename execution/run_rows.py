@@ -1,0 +1,61 @@
+"""The columns of a run: what its target returned, or its failure."""
+
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from evalflows.execution.chunks import Chunk
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
+from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, ErrorKind, StorageError
+from evalflows.store.records import OutputRow, derived_id, to_json
+from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
+
+_REPORTED = tuple(field.name for field in fields(Answer) if field.name != "outputs")
+_read_reported = attrgetter(*_REPORTED)
+_NOTHING = _read_reported(Answer(outputs=None))
+
+
+def run_id(chunk: Chunk, example_id: str) -> str:
+    return derived_id(chunk.experiment_id, example_id, chunk.repetition)
+
+
+def is_final(row: OutputRow) -> bool:
+    """Whether a retry would be useless."""
+    return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
+
+
+def returned(value: Any) -> dict[str, Any]:
+    """Return the columns of what a target returned."""
+    answer = value if isinstance(value, Answer) else None
+    try:
+        outputs = as_outputs(answer.outputs if answer else value)
+        text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
+        columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
+        return columns | (_reported(answer) if answer else {})
+    except (TypeError, ValueError) as error:
+        return failed("bad_return", f"outputs cannot be stored as JSON: {error}")
+
+
+def raised(error: Exception | SystemExit) -> dict[str, Any]:
+    """Return the columns of a run whose target raised. Raise a StorageError again: it is no fault of the item."""
+    if isinstance(error, StorageError):
+        raise error
+    if isinstance(error, NoRecordedAnswerError):
+        return failed("no_output", str(error))
+    fault = fault_of(error)
+    return failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
+
+
+def failed(kind: ErrorKind, error: str) -> dict[str, Any]:
+    """Return the columns of a run that failed."""
+    status = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
+    return {"status": status, "error_kind": kind, "error": error}
+
+
+def _reported(answer: Answer) -> dict[str, Any]:
+    """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
+    values = _read_reported(answer)
+    if values == _NOTHING:
+        return {"attempts": 1, "latency_s": None}
+    columns = zip(_REPORTED, values, strict=True)
+    return {name: value for name, value in columns if value is not None or name == "latency_s"}

@@ -1,0 +1,135 @@
+"""Recorded answers are looked up and judged by rules in one pass: the same rows, and each judgement once."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rule_rows import comparable, run_without_flow, stored
+
+from evalflows.execution import quick_processes
+from evalflows.execution.answering import pending_runs
+from evalflows.execution.chunks import Rounds, waves_of
+from evalflows.execution.judging import Judging, Run
+from evalflows.execution.recorded_answers import look_up_rounds
+from evalflows.specs import ExperimentSpec
+from evalflows.store import examples
+from evalflows.store.parquet import Store
+from evalflows.tasks.evaluate import evaluate_chunk
+from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start import start_experiments
+
+ROWS = [
+    {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
+    for number in range(30)
+]
+
+judged: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def nothing_judged() -> None:
+    judged.clear()
+
+
+def is_short(outputs: dict[str, str], example: Any) -> bool:
+    judged[example.id] += 1
+    return len(outputs) < 5
+
+
+def spec_of(name: str, **changes: Any) -> ExperimentSpec:
+    return ExperimentSpec.model_validate(
+        {
+            "name": name,
+            "dataset": {"rows": ROWS},
+            "targets": [{"kind": "recorded", "column": "said"}],
+            "evaluators": ["exact_match", f"{__name__}:is_short"],
+            "chunk_size": 10,
+        }
+        | changes
+    )
+
+
+def first_rounds(spec: ExperimentSpec) -> tuple[str, Rounds]:
+    """Start an experiment; return its id and its first chunks."""
+    experiments = start_experiments.fn(check_and_freeze(spec))
+    (rounds, *_), *_ = waves_of(spec, experiments)
+    return experiments[0].experiment_id, rounds
+
+
+@pytest.mark.parametrize("column", ["said", "reference_outputs"])
+def test_the_rows_are_those_of_two_passes(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = {"targets": [{"kind": "recorded", "column": column}]}
+    one = stored(run_without_flow(spec_of("one", **targets)))
+    monkeypatch.setattr(quick_processes, "is_quick", lambda prepared: False)
+    two = stored(run_without_flow(spec_of("two", **targets)))
+    assert len(one["scores"]) == 60
+    for table in ("outputs", "scores"):
+        assert comparable(one[table]) == comparable(two[table])
+
+
+def test_each_answer_is_judged_once_and_before_its_chunk_is_evaluated() -> None:
+    experiment_id, rounds = first_rounds(spec_of("once"))
+    execute_rounds.fn(rounds)
+    answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
+    assert judged == dict.fromkeys(answered, 1)
+    before = Store().read("scores", experiment_id)
+    evaluate_chunk.fn(rounds.chunks[0])
+    assert judged == dict.fromkeys(answered, 1)
+    assert Store().read("scores", experiment_id) == before
+    assert len(before) == 20
+
+
+def test_what_was_answered_but_not_judged_is_judged_when_the_chunk_is_evaluated() -> None:
+    experiment_id, rounds = first_rounds(spec_of("half"))
+    look_up_rounds(rounds, [pending_runs(rounds)[0][:5]], judge=False)
+    assert not judged
+    execute_rounds.fn(rounds)
+    assert 0 < judged.total() < 7
+    evaluate_chunk.fn(rounds.chunks[0])
+    answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
+    assert len(answered) > 5
+    assert judged == dict.fromkeys(answered, 1)
+
+
+def test_judgements_that_were_kept_are_not_made_again() -> None:
+    """Those that took long are on disk before the chunk's answers."""
+    experiment_id, rounds = first_rounds(spec_of("kept"))
+    execute_rounds.fn(rounds)
+    Store().filesystem.rm(Store().layout.open_folder("outputs", experiment_id), recursive=True)
+    before = judged.copy()
+    execute_rounds.fn(rounds)
+    assert judged == before
+    assert len(Store().read("outputs", experiment_id)) == 10
+
+
+def test_no_more_answers_are_in_memory_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if only the answers are long, which are recorded elsewhere than the examples."""
+    at_once: list[int] = []
+
+    async def judge(self: Judging, runs: list[Run]) -> None:
+        at_once.append(len(runs))
+
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps([{"inputs": row["inputs"], "outputs": "x" * 3_000} for row in ROWS]))
+    spec = spec_of("long", targets=[{"kind": "recorded", "path": str(answers)}], chunk_size=30)
+    experiment_id, rounds = first_rounds(spec)
+    monkeypatch.setattr(Judging, "judge", judge)
+    monkeypatch.setattr(examples, "BLOCK_BYTES", 20_000)
+    execute_rounds.fn(rounds)
+    assert at_once == [4, 4, 4, 4, 4, 4, 4, 2]
+    assert len(Store().read("outputs", experiment_id)) == 30
+
+
+def test_a_round_begins_at_one_time_for_all_targets() -> None:
+    targets = [{"kind": "recorded", "column": column, "name": column} for column in ("said", "reference_outputs")]
+    spec = spec_of("rounds", targets=targets)
+    experiments = start_experiments.fn(check_and_freeze(spec))
+    (rounds, *_), *_ = waves_of(spec, experiments)
+    execute_rounds.fn(rounds)
+    times = [{row.round_at for row in Store().read("outputs", each.experiment_id)} for each in experiments]
+    assert times[0] == times[1]
+    assert None not in times[0]
+    assert {row.round_at for row in stored(run_without_flow(spec_of("alone")))["outputs"]} == {None}

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from evalflows.reports.result_sentences import sentences
@@ -11,6 +13,7 @@ from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow
 from evalflows.store.snapshots import load_snapshot
+from evalflows.store.spilled_lines import SpilledRows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,21 +33,43 @@ class ItemOutcome:
 
 
 class ExperimentResult:
-    """An experiment of the store. Iterates over its runs by repetition, in the dataset's order."""
+    """An experiment of the store. Iterates over its runs by repetition, in the dataset's order.
+
+    Its rows are read when they are first used. Outputs stay on disk: they may be larger than memory.
+    """
 
     def __init__(self, experiment: str) -> None:
-        """Load an experiment, given by id, id prefix or name. Raise InputError if there is none, or more than one."""
+        """Find an experiment, given by id, id prefix or name. Raise InputError if there is none, or more than one."""
         self._store = store = Store()
         rows: Sequence[ExperimentRow] = store.read("experiments", experiment)
         if not rows:
             rows = store.read("experiments", *find_experiments(store, experiment, just_one=True))
-        self._row = row = rows[0]
-        experiment_id = row.experiment_id
-        self._examples = load_snapshot(store, row.snapshot_id)
-        self._outputs = {(o.repetition, o.example_id): o for o in store.read("outputs", experiment_id)}
-        self._scores: dict[str, list[ScoreRow]] = {}
-        for score in store.read("scores", experiment_id):
-            self._scores.setdefault(score.subject_id, []).append(score)
+        self._row = rows[0]
+        self._examples = load_snapshot(store, self._row.snapshot_id)
+
+    @cached_property
+    def _runs(self) -> list[str]:
+        """The ids of the runs, in order."""
+        rows = self._store.rows("outputs", self.experiment_id, texts=False)
+        made = {(row.repetition, row.example_id): row.run_id for row in rows}
+        keys = product(range(self._row.repetitions), self._examples.ids)
+        return [made[key] for key in keys if key in made]
+
+    @cached_property
+    def _outputs(self) -> SpilledRows[tuple[int, str], OutputRow]:
+        """The outputs by repetition and example."""
+        outputs = SpilledRows[tuple[int, str], OutputRow]()
+        for output in self._store.rows("outputs", self.experiment_id):
+            outputs[output.repetition, output.example_id] = output
+        return outputs
+
+    @cached_property
+    def _scores(self) -> dict[str, list[ScoreRow]]:
+        """The scores by subject: a run, or the experiment."""
+        scores: dict[str, list[ScoreRow]] = {}
+        for score in self._store.read("scores", self.experiment_id):
+            scores.setdefault(score.subject_id, []).append(score)
+        return scores
 
     def __repr__(self) -> str:
         metrics = ", ".join(sorted({score.metric for scores in self._scores.values() for score in scores}))
@@ -78,19 +103,21 @@ class ExperimentResult:
         return self._row.name
 
     def __len__(self) -> int:
-        return len(self._outputs)
+        return len(self._runs)
 
     def __iter__(self) -> Iterator[ItemOutcome]:
         for repetition in range(self._row.repetitions):
             for example in self._examples:
                 if output := self._outputs.get((repetition, example.example_id)):
-                    scores = sorted(self._scores.get(output.run_id, []), key=lambda score: score.metric)
-                    yield ItemOutcome(example=example, output=output, scores=scores)
+                    yield ItemOutcome(example=example, output=output, scores=self._scores_of(output.run_id))
+
+    def _scores_of(self, subject: str) -> list[ScoreRow]:
+        return sorted(self._scores.get(subject, []), key=lambda score: score.metric)
 
     @property
     def summary(self) -> list[ScoreRow]:
         """The scores of the whole experiment, by summary evaluators."""
-        return sorted(self._scores.get(self.experiment_id, []), key=lambda score: score.metric)
+        return self._scores_of(self.experiment_id)
 
     def scores(self, metric: str) -> list[float | str | None]:
         """Return the value or label of each run, in order; None if the run has no such score.
@@ -98,7 +125,7 @@ class ExperimentResult:
         A summary evaluator's metric has one score, that of the whole experiment. Raise KeyError if nothing has the
         metric.
         """
-        by_run = [[s for s in item.scores if s.metric == metric and s.turn is None] for item in self]
+        by_run = [[s for s in self._scores_of(run) if s.metric == metric and s.turn is None] for run in self._runs]
         if not any(by_run):
             by_run = [[score] for score in self.summary if score.metric == metric]
         if not by_run:

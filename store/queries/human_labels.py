@@ -251,7 +251,7 @@ with labelled as (
 select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled, j.value, j.spread, j.other,
        x.inputs::varchar as inputs, o.outputs::varchar as outputs, x.reference_outputs::varchar as reference_outputs
 from judged j
-join outputs o using (run_id)
+join outputs o on o.experiment_id = $1 and o.run_id = j.run_id
 join experiments e on e.experiment_id = $1
 left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = j.example_id
 left join labelled l on l.subject_id = j.run_id

@@ -175,7 +175,8 @@ def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str
                group by 1 having not bool_or(status = 'scored')"""
     if not store.query(never, [experiment.experiment_id]):  # as usual, and in a tenth of the time
         return None
-    query = """select s.evaluator, count(*), mode(s.error) from source.scores s join source.outputs o using (run_id)
+    query = """select s.evaluator, count(*), mode(s.error) from source.scores s
+               join source.outputs o using (experiment_id, run_id)
                where s.experiment_id = ? and o.status = 'ok' and s.status not in ('not_applicable', 'sampled_out')
                group by s.evaluator
                having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, '')))

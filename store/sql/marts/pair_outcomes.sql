@@ -25,5 +25,5 @@ from pair_verdicts p
 left join staging.experiments l on l.experiment_id = p.left_experiment_id
 left join staging.experiments r on r.experiment_id = p.right_experiment_id
 left join staging.examples x on x.snapshot_id = p.snapshot_id and x.example_id = p.example_id
-left join staging.outputs lo on lo.run_id = p.left_run_id
-left join staging.outputs ro on ro.run_id = p.right_run_id
+left join staging.outputs lo on lo.experiment_id = p.left_experiment_id and lo.run_id = p.left_run_id
+left join staging.outputs ro on ro.experiment_id = p.right_experiment_id and ro.run_id = p.right_run_id

@@ -20,7 +20,7 @@ def compute_differences(rows: list[ExperimentRow]) -> str:
     """
     enter_stage("computing differences")
     store, group = Store(), rows[0].run_group
-    reader, spec = MetricReader(store), experiment_spec(rows[0])
+    reader, spec = MetricReader(store, keeps_values=len(rows) > 1), experiment_spec(rows[0])
     with shared.little_memory():
         for row in rows:
             store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))

@@ -22,10 +22,13 @@ T = TypeVar("T")
 
 
 class MetricReader:
-    """A reader that caches what it reads; use it only while experiments do not change."""
+    """A reader that caches what it reads; use it only while experiments do not change.
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    Without `keeps_values`, it reads the values of metrics again each time, and has one metric in memory at a time.
+    """
+
+    def __init__(self, store: Store, *, keeps_values: bool = True) -> None:
+        self.store, self._keeps_values = store, keeps_values
         self._read: dict[tuple[str, ...], Any] = {}
 
     def spec(self, row: ExperimentRow) -> ExperimentSpec:
@@ -38,7 +41,9 @@ class MetricReader:
 
     def all_values(self, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
         """The metrics of an experiment, and the pass@k metrics that the spec declares of them."""
-        for metric in self._once(("values", row.experiment_id), lambda: metric_values(self.store, row)):
+        read = metric_values(self.store, row)
+        values = self._once(("values", row.experiment_id), lambda: [*read]) if self._keeps_values else read
+        for metric in values:
             yield metric
             yield from self._trial_values(row, metric, spec)
 

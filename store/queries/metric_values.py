@@ -54,14 +54,19 @@ def clusters_of(store: Store, snapshot_id: str) -> list[str | None] | None:
     return [cluster for (cluster,) in rows]
 
 
-def metric_values(store: Store, experiment: ExperimentRow) -> list[MetricValues]:
-    """Return every numeric metric of an experiment, by name; categorical metrics are omitted."""
+def metric_values(store: Store, experiment: ExperimentRow) -> Iterator[MetricValues]:
+    """Yield every numeric metric of an experiment, by name; categorical metrics are omitted.
+
+    Those of large experiments are read one by one, each when it is asked for.
+    """
     parameters = [experiment.snapshot_id, experiment.experiment_id, experiment.repetitions]
     metrics: list[str | None] = [None]  # all at once
     if experiment.n_examples * experiment.repetitions > MANY_RUNS:
         metrics = [metric for (metric,) in ask(store, (_METRICS, [experiment.experiment_id]))[0]]
-    rows = (row for metric in metrics for row in _columns(ask_arrow(store, _BY_METRIC, [*parameters, metric])))
-    return [_values(experiment, row) for row in rows if row["is_number"]]
+    for metric in metrics:
+        for row in _columns(ask_arrow(store, _BY_METRIC, [*parameters, metric])):
+            if row["is_number"]:
+                yield _values(experiment, row)
 
 
 def _columns(table: pa.Table) -> Iterator[dict[str, Any]]:

@@ -92,7 +92,7 @@ def _missing(rule: StoredRule, tested: _Tested | None) -> str:
     count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
     if rule.get("reason_code") == "missing_unbounded":
         return f"{count}; no declared range bounds what they can change"
-    effect = f", which leave it {rule['outcome']} whatever they are" if rule["outcome"] != "open" else ""
+    effect = f"; the rule is {rule['outcome']} in any case" if rule["outcome"] != "open" else ""
     if rule.get("reason_code") == "missing_could_flip":
         effect = ", which can change the outcome"
     ends = (tested.worst_case_low, tested.worst_case_high) if tested and _is_difference(rule) else (None, None)

@@ -54,7 +54,7 @@ def test_missing_values_are_said_with_the_worst_case() -> None:
     new[:5] = FAILED
     past = two(np.arange(100) < 70, new)
     (met,) = limits(past, guard(0.3))
-    assert met.startswith("right, non inferiority: 5 missing values, which leave it met whatever they are; worst-case")
+    assert met.startswith("right, non inferiority: 5 missing values; the rule is met in any case; worst-case")
     (flips,) = limits(past, GateSpec.model_validate({"name": "up", "superiority": {"right": 0.0}}))[:1]
     assert flips.startswith("right, superiority: 5 missing values, which can change the outcome; worst-case inter")
     low, high = (float(end) for end in flips.partition("[")[2].partition("]")[0].split(", "))

@@ -92,9 +92,11 @@ with runs as (
         select snapshot_id, example_id, position, case when $2 is not null then md5(inputs::varchar) end as content
         from examples
     ) x using (snapshot_id)
+    -- the ids again: DuckDB would read the rows of all experiments
     left join run_values j
         on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = $3
-    left join outputs o on o.experiment_id = e.experiment_id and o.run_id = j.run_id
+           and j.experiment_id in ($1, $2)
+    left join outputs o on o.experiment_id = e.experiment_id and o.run_id = j.run_id and o.experiment_id in ($1, $2)
     where e.experiment_id in ($1, $2)
 ), by_experiment as (
     select experiment_id, example_id, any_value(content) as content, any_value(position) as position,

@@ -187,9 +187,9 @@ def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
 def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Convert values to Arrow. One that all rows share is converted once, which takes a tenth of the time."""
     first = column[0] if column else None
-    if column and column[-1] is first and column.count(first) == len(column):
-        return pa.nulls(len(column), kind) if first is None else pa.repeat(pa.scalar(first, kind), len(column))
     try:
+        if column and column[-1] is first and column.count(first) == len(column):
+            return pa.nulls(len(column), kind) if first is None else pa.repeat(pa.scalar(first, kind), len(column))
         return pa.array(column, type=kind)
     except UnicodeEncodeError:  # for example in a comment: no reason to lose the whole part
         return pa.array([records.mended(value) if isinstance(value, str) else value for value in column], type=kind)

@@ -55,7 +55,9 @@ def _access() -> Mapping[Any, Any]:
         if found != _local:
             _local.update(found)
             _set_for_all_flows(found)
-        return found
+        api = get_current_settings().api
+        secret = api.auth_string.get_secret_value() if api.auth_string else None
+        return {} if found == {PREFECT_API_URL: api.url, PREFECT_API_AUTH_STRING: secret} else found
 
 
 def _pass_proxies_by() -> None:

@@ -82,13 +82,13 @@ class _LookUp:
                 loop.run(self._judging.judge(runs))
 
     def _found(self, examples: Sequence[ExampleRow]) -> Iterator[Found]:
-        call, repetition = self._experiment.target.call, self.chunk.repetition
-        for example in examples:
-            if example.example_id in self._pending:
-                try:
-                    yield example, returned(call(_Asked(example, repetition)))
-                except Exception as error:
-                    yield example, raised(error)
+        return ((example, self._answer(example)) for example in examples if example.example_id in self._pending)
+
+    def _answer(self, example: ExampleRow) -> dict[str, Any]:
+        try:
+            return returned(self._experiment.target.call(_Asked(example, self.chunk.repetition)))
+        except Exception as error:
+            return raised(error)
 
     def _kept(self, found: Sequence[Found], began: datetime) -> list[Run]:
         """Add the answers to the part, and return them with their examples."""

@@ -181,11 +181,13 @@ def found() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_nothing_looks_into_a_text_that_is_written_for_people() -> None:
     wrong = [one for one in found() if not any(one.startswith(allowed) for allowed in ALLOWED)]
     assert not wrong, "compare a code (evalflows.store.records.ReasonCode), or a flag, instead:\n" + "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_what_is_allowed_is_still_there() -> None:
     places = found()
     assert [allowed for allowed in ALLOWED if not any(one.startswith(allowed) for one in places)] == []

@@ -48,6 +48,7 @@ def test_all_codes_have_a_meaning_and_verdicts_are_called_as_in_reports(tables: 
     }
 
 
+@pytest.mark.slow
 def test_each_mart_has_an_example_query_that_runs(store: Store) -> None:
     queries = [part.partition("\n```")[0] for part in PAGE.split("```sql\n")[1:]]
     assert len(queries) == sum(map(is_mart, view_files()))

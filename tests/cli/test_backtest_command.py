@@ -39,6 +39,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(backtest, list(arguments), catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_it_prints_pairs_counts_and_sentences(spec: str) -> None:
     done = run(spec, "--gate", "release", "--replicates", "50")
     assert done.exit_code == 0, done.output
@@ -54,6 +55,7 @@ def test_it_prints_pairs_counts_and_sentences(spec: str) -> None:
     assert "gate absurd" not in said
 
 
+@pytest.mark.slow
 def test_json_has_a_line_for_each_gate_with_all_that_is_printed(spec: str) -> None:
     done = run(spec, "--replicates", "20", "--format", "json")
     release, absurd = [json.loads(line) for line in done.output.splitlines()]
@@ -67,6 +69,7 @@ def test_json_has_a_line_for_each_gate_with_all_that_is_printed(spec: str) -> No
     assert release["policy"]["non_inferiority"] == {"right": 0.1}
 
 
+@pytest.mark.slow
 def test_a_backtest_can_be_shown_again(spec: str) -> None:
     *lines, line = run(spec, "--gate", "release", "--replicates", "20").stdout.splitlines()
     shown = CliRunner().invoke(cli, line.removeprefix("kept: evalflows ").split())
@@ -79,6 +82,7 @@ def test_a_backtest_can_be_shown_again(spec: str) -> None:
     assert listed == ["backtest,gate,release"] * 2
 
 
+@pytest.mark.slow
 def test_no_more_than_twenty_pairs_are_shown_and_all_are_counted(spec: str) -> None:
     past = Past()
     past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there

@@ -50,6 +50,7 @@ def test_warnings_are_lines_too(store: Store) -> None:
     assert done.stdout.splitlines()[1].startswith("warning: wanted outputs.error: column values to not be null where")
 
 
+@pytest.mark.slow
 def test_by_default_the_newest_finished_run_is_checked(store: Store) -> None:
     later = START.replace(month=2)
     finished_experiment(store, run_group="first")
@@ -73,6 +74,7 @@ def test_json_is_one_document(store: Store) -> None:
     assert checks[0]["expected"]["max_value"] == 1
 
 
+@pytest.mark.slow
 def test_pages_are_written_for_experiments_and_snapshots(store: Store, tmp_path: Path) -> None:
     finished_experiment(store, above_range)
     folder = tmp_path / "new" / "docs"

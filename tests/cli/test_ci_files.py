@@ -39,6 +39,7 @@ def counts(path: Path) -> tuple[int, int, int]:
     return tuple(len(root.findall(f".//{tag}")) for tag in ("testcase", "failure", "error"))  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("new", "arguments", "code", "counted", "conclusion"),
     [
@@ -88,6 +89,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path:
         assert catalog.execute("select count(*) from experiments").fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 def test_without_a_file_the_summary_goes_where_github_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     done = gate(tmp_path, {}, "--summary", old=OLD, new=OLD)

@@ -174,6 +174,7 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

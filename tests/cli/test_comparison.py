@@ -121,6 +121,7 @@ def id_in(text: str) -> str:
     return str(re.findall(r"cmp-\w+", text)[-1])
 
 
+@pytest.mark.slow
 def test_three_experiments_by_two_judges(folder: Folder) -> None:
     names = [f"small-{one}" for one in NAMES]
     judges = ("--judge", "preferring:shorter", "--judge", "preferring:louder")
@@ -153,6 +154,7 @@ def test_two_of_a_file_have_no_standings(folder: Folder) -> None:
     assert line == "evalflows: --both-orders: the file sets it, wanted --set to change the file's value"
 
 
+@pytest.mark.slow
 def test_one_order_decides_nothing_where_it_cannot_tell_the_place_from_the_answer(folder: Folder) -> None:
     one_order = ("--set", "randomize_order=false")
     said = folder.well("compare", "small-lower", "small-upper", "--judge", "preferring:louder", *one_order)
@@ -175,6 +177,7 @@ def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folde
     assert "started with seed 0, got 1" in folder.badly(2, "compare", "small", *judged, "--set", "seed=1")
 
 
+@pytest.mark.slow
 def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoint: Endpoint) -> None:
     names = ("small-lower", "small-upper", "--name", "short of calls", "--connection", "ours", "--both-orders")
     line = folder.badly(4, "compare", *names, "--set", "max_calls=5")
@@ -285,6 +288,7 @@ def refused(done: Result, *messages: str) -> None:
     assert all(message in done.stderr for message in messages), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("arguments", [("ls",), ("show", "cmp-1"), ("show", "old and new"), ("compare", "--help")])
 def test_looking_at_comparisons_does_not_load_prefect(arguments: tuple[str, ...]) -> None:

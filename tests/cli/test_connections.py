@@ -87,6 +87,7 @@ def test_some_may_be_picked() -> None:
     assert len(done.stdout.splitlines()) == 2 and line(done, "local")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("connections",), ("connections", "spec.yaml")])
 def test_listing_does_not_load_prefect(arguments: tuple[str, ...]) -> None:
     spec(ours={"kind": "endpoint", "base_url": "http://own/v1", "api_key_block": "prod-key"})
@@ -240,6 +241,7 @@ def test_a_file_that_is_no_model_is_told() -> None:
     assert line(done, "bad") == "bad: Failed to init server, please check the input params."
 
 
+@pytest.mark.slow
 def test_a_connection_with_a_block_is_asked_with_its_key(prefect_environment: dict[str, str]) -> None:
     save = f"from prefect.blocks.system import Secret; Secret(value={KEY!r}).save('cli-key')"
     environment = os.environ | prefect_environment

@@ -119,6 +119,7 @@ def test_without_a_store_there_is_one_line(tmp_path: Any, monkeypatch: pytest.Mo
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_show_says_how_it_did_against_the_run_before() -> None:
     printed = " ".join(called("show", "exp-001").stdout.split())
     assert "against the previous run support (2026-01-01): right 0.500 → 0.500, no significant difference" in printed

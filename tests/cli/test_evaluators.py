@@ -131,6 +131,7 @@ def test_the_first_sentence_of_each_is_there() -> None:
         assert one["about"].endswith((".", ":")) and len(one["about"]) < 200, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("correctness",), ("--format", "json"), ("mine_listed:polite",)])
 def test_listing_loads_neither_prefect_nor_openai(arguments: tuple[str, ...]) -> None:
     mine("def polite(outputs):\n    'Whether it is polite.'\n    return True\n", "mine_listed")

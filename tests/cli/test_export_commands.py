@@ -32,6 +32,7 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_a_folder(form: str) -> None:
@@ -46,6 +47,7 @@ def test_a_folder(form: str) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 def test_a_duckdb_file() -> None:
     first, again = export("duckdb", "bi.duckdb").output, export("duckdb", "bi.duckdb").output
@@ -56,6 +58,7 @@ def test_a_duckdb_file() -> None:
     assert copied == "bi.duckdb: 1 tables written (0 rows), 0 unchanged\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path) -> None:
     Path("notes.txt").write_text("mine")

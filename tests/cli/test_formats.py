@@ -59,6 +59,7 @@ def kept(store_root: Path) -> None:
         archive.extractall(store_root)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept")
 def test_the_keys_are_those_of_the_documentation() -> None:
     shown = parsed(asked("show", "kept", "--format", "json"))
@@ -104,6 +105,7 @@ def test_the_document_says_what_the_table_says() -> None:
     assert shown["experiments"][0]["snapshot_id"].startswith("snap-")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept")
 def test_the_limits_of_a_decision_are_the_same_everywhere() -> None:
     """In `show`, in reports as text and as JSON, and in `explain`."""
@@ -148,6 +150,7 @@ def specified(folder: Path, fields: dict[str, Any]) -> str:
     return str(folder / "spec.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_a_run_prints_its_document(tmp_path: Path) -> None:
     spec = specified(tmp_path, gated(tmp_path, [], old=OLD, new=fallen(OLD, 0.4)))
@@ -162,6 +165,7 @@ def test_a_run_prints_its_document(tmp_path: Path) -> None:
     assert shown == ran | {"calls_made": None}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_a_run_with_failed_rows_and_a_loud_target_prints_only_its_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -183,6 +187,7 @@ def test_a_run_with_failed_rows_and_a_loud_target_prints_only_its_document(
     assert "a process was asked" not in captured.out and "a process was asked" in captured.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 @pytest.mark.parametrize(
     ("share", "code", "conclusion", "outcome"), [(0.4, 1, "FAIL", "broken"), (0, 0, "PASS", "met")]
@@ -202,6 +207,7 @@ def test_a_gate_prints_its_document_and_ends_as_ever(
     assert bool(decided["worst_examples"]) == (conclusion == "FAIL")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_an_incomplete_run_prints_what_it_has(tmp_path: Path) -> None:
     target = {"kind": "chat", "name": "chat", "connection": "service", "user": "{q}"}

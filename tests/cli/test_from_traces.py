@@ -226,6 +226,7 @@ def test_sessions_become_conversations(store: Store) -> None:
     assert of_s1[1].reference_outputs == '{"output":"A program."}'
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line(store: Store) -> None:
     assert "traces: none meet the filter" in refused()
     produce(store, trace("a"), scores=[score("a", "correct", 0.5), score("a", "label", None)])

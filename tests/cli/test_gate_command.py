@@ -35,6 +35,7 @@ def rows(query: str) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_pass_ends_with_0(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=OLD)
     assert done.exit_code == 0, done.output
@@ -43,6 +44,7 @@ def test_pass_ends_with_0(tmp_path: Path) -> None:
     assert all(line.startswith("evalflows: ") for line in done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_fail_ends_with_1_and_one_line_that_says_which_metric_and_by_how_much(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     assert done.exit_code == 1
@@ -51,6 +53,7 @@ def test_fail_ends_with_1_and_one_line_that_says_which_metric_and_by_how_much(tm
     assert re.fullmatch(line + r"-0\.200 \[-0\.\d+, -0\.\d+\], 200 pairs", done.stderr.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_not_enough_evidence_ends_with_3(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], "--set", "dataset.sample=10", old=OLD, new=OLD)
     assert done.exit_code == 3
@@ -58,6 +61,7 @@ def test_not_enough_evidence_ends_with_3(tmp_path: Path) -> None:
     assert "exact_match: 10 pairs, wanted at least 20 to decide" in done.stdout
 
 
+@pytest.mark.slow
 def test_where_one_gate_fails_and_another_is_open_it_has_failed(tmp_path: Path) -> None:
     goal = {"name": "superiority", "superiority": {"exact_match": 0.01}}
     done = gate(tmp_path, [{"name": "threshold", "thresholds": {"exact_match": 0.9}}, goal], old=OLD, new=OLD)
@@ -89,6 +93,7 @@ def test_a_mistake_ends_with_2_and_nothing_is_begun(tmp_path: Path, gates: list[
     assert rows("select * from experiments") == []
 
 
+@pytest.mark.slow
 def test_a_plain_run_decides_too_and_ends_with_0(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(yaml.safe_dump(gated(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))))
@@ -114,6 +119,7 @@ def test_baselines_are_approved_and_listed(tmp_path: Path) -> None:
     assert asked("baseline", "approve", "nobody").exit_code == 2
 
 
+@pytest.mark.slow
 def test_explained_it_can_be_made_again(tmp_path: Path) -> None:
     gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     done = asked("explain", "release", "--again")
@@ -131,6 +137,7 @@ def test_explained_it_can_be_made_again(tmp_path: Path) -> None:
     assert asked("explain", "nothing").exit_code == 2
 
 
+@pytest.mark.slow
 def test_made_again_from_other_scores_it_is_another_decision(tmp_path: Path) -> None:
     from dataclasses import replace
 
@@ -145,6 +152,7 @@ def test_made_again_from_other_scores_it_is_another_decision(tmp_path: Path) -> 
     assert "Decided again from the store: a different decision now, PASS" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_decision_is_an_event_and_a_page(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     ((identity,),) = rows("select decision_id from decisions")
@@ -212,6 +220,7 @@ def test_the_five_worst_examples_follow_and_the_command_for_all_of_them(tmp_path
     assert all(len(line) <= width for line in lines if line != command)
 
 
+@pytest.mark.slow
 def test_the_command_for_all_of_them_works_as_printed(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=fallen(OLD, 0.2))
     (command,) = [line for line in done.stdout.splitlines() if line.startswith("all of them: ")]
@@ -223,6 +232,7 @@ def test_the_command_for_all_of_them_works_as_printed(tmp_path: Path) -> None:
     assert listed.stdout.count(": was 1, now 0  Question ") == 40
 
 
+@pytest.mark.slow
 def test_approving_an_experiment_that_a_gate_failed_says_so(tmp_path: Path) -> None:
     asked("run", str(_spec(tmp_path, [], first=OLD)))
     asked("baseline", "approve", "app")
@@ -232,6 +242,7 @@ def test_approving_an_experiment_that_a_gate_failed_says_so(tmp_path: Path) -> N
     assert (done.exit_code, f"said FAIL of this experiment: evalflows explain {decision}" in done.stderr) == (0, True)
 
 
+@pytest.mark.slow
 def test_against_another_baseline_than_the_run_s_the_command_names_it(tmp_path: Path) -> None:
     asked("run", str(_spec(tmp_path, [], first=OLD)))
     asked("baseline", "approve", "app")
@@ -248,6 +259,7 @@ def test_against_another_baseline_than_the_run_s_the_command_names_it(tmp_path: 
     assert asked("show", candidate, "--against", baseline).exit_code == 2
 
 
+@pytest.mark.slow
 def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(yaml.safe_dump(gated(tmp_path, [], {"evaluators": ["exact_match", "contains"]}, one=OLD)))
@@ -264,6 +276,7 @@ def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(tm
     assert lines[-1] == f"next: evalflows baseline approve {identity}"
 
 
+@pytest.mark.slow
 def test_where_nothing_got_worse_there_is_no_heading_and_a_pass_can_be_approved(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], old=OLD, new=OLD)
     assert "examples that got worse" not in done.stdout and "all of them" not in done.stdout
@@ -275,6 +288,7 @@ def test_where_nothing_got_worse_there_is_no_heading_and_a_pass_can_be_approved(
     assert shown == f"next: evalflows show {candidate} --wide", "it is approved already"
 
 
+@pytest.mark.slow
 def test_not_enough_evidence_leads_to_a_plan(tmp_path: Path) -> None:
     done = gate(tmp_path, [GUARD], "--set", "dataset.sample=10", old=OLD, new=OLD)
     command = done.stdout.splitlines()[-1].removeprefix("next: ")

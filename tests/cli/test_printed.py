@@ -44,6 +44,7 @@ def printed(*arguments: str) -> list[str]:
     return [line.rstrip() for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_prints_this(name: str, width: int, store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +58,7 @@ def test_a_command_prints_this(name: str, width: int, store_root: Path, monkeypa
     assert text == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_id_is_broken(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -73,6 +75,7 @@ def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) 
     assert printed("show", "kept") == lines
 
 
+@pytest.mark.slow
 def test_the_narrow_tables_lack_counts_and_p_values_which_wide_has() -> None:
     header = printed("show", "kept")[0].split()
     assert header == ["metric", "system", "mean", "difference", "verdict"]

@@ -56,6 +56,7 @@ def run_group(tmp_path: Path, prefect_api: dict[str, str], monkeypatch: pytest.M
     return str(row.run_group)
 
 
+@pytest.mark.slow
 def test_a_start_is_looked_into_and_told_in_tables_and_sentences(run_group: str) -> None:
     """Contains: plain 1, brief 0.8; short: plain 0, brief 1. Level where contains weighs 1 / 1.2."""
     done = wide(robustness, "demo")

@@ -70,6 +70,7 @@ def states(row: ExperimentRow) -> list[str]:
     return said("sql", f"select state from experiments where experiment_id = '{row.experiment_id}'").split()[1:]
 
 
+@pytest.mark.slow
 def test_what_nobody_works_on_was_interrupted(begun: ExperimentRow) -> None:
     assert states(begun) == ["interrupted"]
     assert f"app {begun.experiment_id} interrupted" in said("ls")
@@ -84,6 +85,7 @@ def test_a_document_says_that_it_was_interrupted(begun: ExperimentRow) -> None:
     assert shown["next"] == f"evalflows resume {begun.experiment_id}"
 
 
+@pytest.mark.slow
 def test_what_somebody_works_on_is_running(begun: ExperimentRow, held: object) -> None:
     assert states(begun) == ["running"]
     assert f"app {begun.experiment_id} running" in said("ls")
@@ -103,6 +105,7 @@ def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) ->
     assert spooled_rows(store, "exp-1", ["outputs"]) == 0
 
 
+@pytest.mark.slow
 def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
     rows = [{"inputs": {"q": "1"}, "outputs": {"a": "x"}, "metadata": {"said": "x"}}]
     fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}

@@ -209,6 +209,7 @@ def test_an_explained_query_is_shown_as_drawn() -> None:
     assert len(in_process("sql", "explain select 1").stdout.splitlines()) > 3
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_fail_of_a_gate() -> None:
     Store()
     query = [sys.executable, "-m", "evalflows.cli.main", "sql", "select * from range(200000)", "--format", "csv"]

@@ -29,6 +29,7 @@ def command(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(evaluate_traces, [str(path), *arguments])
 
 
+@pytest.mark.slow
 def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
     write(store, traces(3) + traces(1, first=3, output=None))
     done = command(tmp_path, "--set", "max_items=3")
@@ -44,6 +45,7 @@ def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
     assert command(tmp_path).stdout.splitlines()[0].endswith("): 0 new items, 0 scores")
 
 
+@pytest.mark.slow
 def test_a_backfill_judges_what_began_then(store: Store, tmp_path: Path) -> None:
     write(store, traces(5, apart_s=3600.0))
     since, until = (f"{BEGAN + timedelta(hours=hours):%Y-%m-%dT%H:%M}" for hours in (1, 3))
@@ -52,6 +54,7 @@ def test_a_backfill_judges_what_began_then(store: Store, tmp_path: Path) -> None
     assert command(tmp_path, "--backfill").stdout.splitlines()[0].endswith("): 5 items, 4 scores")
 
 
+@pytest.mark.slow
 def test_it_says_which_incidents_began_and_ended_and_what_is_next(store: Store, tmp_path: Path) -> None:
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -71,6 +74,7 @@ def test_it_says_which_incidents_began_and_ended_and_what_is_next(store: Store, 
     assert following == "next: evalflows windows production"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [["--backfill"], ["--from", f"{BEGAN + timedelta(hours=1):%Y-%m-%dT%H:%M}"]])
 def test_the_rest_of_a_backfill_is_judged_as_it_says(store: Store, tmp_path: Path, bounds: list[str]) -> None:
     write(store, traces(5, apart_s=3600.0))

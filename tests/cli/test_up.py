@@ -95,6 +95,7 @@ def test_when_the_worker_dies_all_ends_with_a_line(folder: Path, prefect_environ
 NOBODY = "http://127.0.0.1:9/api"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "api", "message"),
     [
@@ -109,6 +110,7 @@ def test_an_api_that_is_not_there_is_told_in_a_line(
     refused(arguments, folder, {"PREFECT_API_URL": api, "PREFECT_HOME": str(tmp_path)}, message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["evalflows.py", "evalflows/__init__.py"])
 def test_a_folder_that_hides_evalflows_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)

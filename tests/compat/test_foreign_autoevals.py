@@ -72,6 +72,7 @@ def tone(endpoint: Endpoint) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_every_score_and_rationale_is_that_of_a_direct_call(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Endpoint(answer=verdict)) as endpoint:

@@ -90,6 +90,7 @@ def direct(evaluator: Any, example: str) -> dict[str, tuple[Any, Any, Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_every_score_label_and_reason_is_that_of_a_direct_call() -> None:
     rules = [

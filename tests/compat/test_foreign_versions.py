@@ -109,6 +109,7 @@ def test_nothing_of_theirs_is_imported_for_evaluators_of_ours() -> None:
     assert run(UNASKED % (PACKAGES,)) == []
 
 
+@pytest.mark.slow
 def test_importing_and_using_them_reaches_for_no_address() -> None:
     assert run(IMPORTED % (PACKAGES,)) == []
 

@@ -59,6 +59,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         yield serves
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_runs(tmp_path: Path, endpoint: Endpoint, store_root: Path) -> None:
     command = [sys.executable, str(PROGRAMS / "pairwise.py")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

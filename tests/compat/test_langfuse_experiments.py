@@ -67,6 +67,7 @@ CHECKS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_what_a_task_returns_is_kept_as_json_with_attributes_and_keys() -> None:
     async def task(*, item: Any, **kwargs: Any) -> Any:
         assert item.input == item["input"]
@@ -99,6 +100,7 @@ def test_what_a_task_returns_is_kept_as_json_with_attributes_and_keys() -> None:
     assert rows("select name from experiments") == [("kept 1",)]
 
 
+@pytest.mark.slow
 def test_a_score_called_like_a_measure_has_its_name_and_no_row_twice(store: Store) -> None:
     def length(*, input: Any, output: Any, expected_output: Any, metadata: Any) -> Evaluation:  # noqa: A002
         return Evaluation(name="length", value=0.25, comment="short")
@@ -131,6 +133,7 @@ def test_a_score_called_like_a_measure_has_its_name_and_no_row_twice(store: Stor
     assert rows(twice) == []
 
 
+@pytest.mark.slow
 def test_what_is_missing_stays_missing(store: Store) -> None:
     def task(*, item: Any) -> str:
         if item["input"] == "unanswered":

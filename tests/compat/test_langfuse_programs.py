@@ -131,6 +131,7 @@ def calls_of_a_model(trace: str, n: int) -> Iterator[ObservationRow]:
     )
 
 
+@pytest.mark.slow
 def test_observations_are_evaluated_as_in_langfuse_5(run: Run, store: Store) -> None:
     write_observations(store, [row for n in range(20) for row in calls_of_a_model(f"t{n:02}", n)])
     last = sorted(f"t{n:02}-call" for n in range(4))
@@ -166,6 +167,7 @@ def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
     assert result.item_evaluations == {"t": [Evaluation(name="judge", value="good", data_type="CATEGORICAL")]}
 
 
+@pytest.mark.slow
 def test_experiments_run_as_in_langfuse(run: Run) -> None:
     lines = run("experiments")
     assert lines[:9] == [

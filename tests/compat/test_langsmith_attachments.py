@@ -55,6 +55,7 @@ def test_what_is_not_bytes_is_refused_in_one_line(attachment: Any, message: str)
         client.create_examples(dataset_name="d", examples=examples, dangerously_allow_filesystem=True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_targets_and_evaluators_read_them() -> None:
     client = Client()

@@ -93,6 +93,7 @@ def broken(inputs: dict[str, Any], outputs: list[Any]) -> list[int] | None:
     return [1, 0] if inputs["q"] == "q2" else None
 
 
+@pytest.mark.slow
 def test_every_form_of_evaluator_and_what_the_results_are(
     client: Client, two: tuple[ExperimentResults, ExperimentResults]
 ) -> None:
@@ -158,6 +159,7 @@ def test_every_form_of_evaluator_and_what_the_results_are(
     ]
 
 
+@pytest.mark.slow
 def test_the_first_named_is_shown_first_unless_the_order_is_drawn(
     two: tuple[ExperimentResults, ExperimentResults],
 ) -> None:
@@ -196,6 +198,7 @@ def test_experiments_of_every_form_and_a_program_with_a_loop(
     assert asyncio.run(main()) == 2 * [["tie"] + 5 * [new.experiment_name]]
 
 
+@pytest.mark.slow
 def test_of_three_experiments_every_two_are_compared(
     client: Client, two: tuple[ExperimentResults, ExperimentResults]
 ) -> None:
@@ -217,6 +220,7 @@ def test_of_three_experiments_every_two_are_compared(
     assert len(results.to_pandas()) == 6 * 3 * 2
 
 
+@pytest.mark.slow
 def test_who_failed_has_lost_and_nobody_is_asked(client: Client) -> None:
     def flaky(inputs: dict[str, Any]) -> dict[str, Any]:
         if inputs["q"] in ("q0", "q1"):
@@ -267,6 +271,7 @@ def test_repetitions_and_nested_runs(client: Client) -> None:
             assert [found.scores[run.id] for run in runs] == [nested, nested, 0, 0]
 
 
+@pytest.mark.slow
 def test_an_evaluator_of_langsmiths_own_making(two: tuple[ExperimentResults, ExperimentResults]) -> None:
     theirs = pytest.importorskip("langsmith.evaluation.evaluator")
 
@@ -328,6 +333,7 @@ def test_how_many_pairs_are_judged_at_once(
     assert settings == [(wanted,)]
 
 
+@pytest.mark.slow
 def test_a_comparison_by_a_function_called_like_a_measure_has_a_name_of_its_own(
     two: tuple[ExperimentResults, ExperimentResults],
 ) -> None:

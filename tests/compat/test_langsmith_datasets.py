@@ -46,6 +46,7 @@ def test_a_dataset_is_there_before_it_has_examples_in_every_process(client: Clie
     assert list(client.list_examples(dataset_name="d")) == []
 
 
+@pytest.mark.slow
 def test_the_store_can_be_read_while_a_dataset_is_empty(client: Client) -> None:
     client.create_dataset("d")
     with connect() as catalog:

@@ -78,6 +78,7 @@ def old(rs: list[Run], es: list[Example]) -> list[dict[str, Any]]:
     return [{"key": "first", "score": len(rs)}, {"key": "second", "score": len(es)}]
 
 
+@pytest.mark.slow
 def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> None:
     results = client.evaluate(
         upper,
@@ -130,6 +131,7 @@ def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> Non
     assert summary == {"share": 1.0, "n": 4.0, "first": 4.0, "second": 4.0}
 
 
+@pytest.mark.slow
 def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         if inputs["q"] == "q2":
@@ -169,6 +171,7 @@ def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_projects_are_experiments(client: Client) -> None:
     first = evaluate(upper, data="letters", evaluators=[right], experiment_prefix="a", metadata={"n": 1})
     second = evaluate(upper, data=ROWS[:1], experiment_prefix="b", metadata={"n": 2})
@@ -190,6 +193,7 @@ def test_projects_are_experiments(client: Client) -> None:
     assert client.has_project(first.experiment_name) and not client.has_project("a")
 
 
+@pytest.mark.slow
 def test_data_of_every_form(client: Client) -> None:
     def has_no_reference(reference_outputs: dict[str, Any]) -> bool:
         return reference_outputs.get("a") is None
@@ -235,6 +239,7 @@ def test_a_target_gets_the_inputs_as_one_dict_whatever_it_calls_them(client: Cli
     assert as_target(Runnable())(inputs={"q": "x"}) == {"a": "X"}
 
 
+@pytest.mark.slow
 def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
     @traceable(run_type="retriever")
     def fetch(q: str) -> list[str]:
@@ -264,6 +269,7 @@ def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
     assert child.parent_run_id == child.trace_id == next(iter(itself))["run"].id
 
 
+@pytest.mark.slow
 def test_an_async_target_from_a_program_with_a_loop(client: Client) -> None:
     async def target(inputs: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0)
@@ -329,6 +335,7 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
         assert catalog.execute("select count(*) from experiments").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_what_fails_throughout_is_kept_and_an_experiment_without_an_answer_is_told(client: Client) -> None:
     def broken(outputs: dict[str, Any]) -> bool:
         raise RuntimeError("no judge")

@@ -53,6 +53,7 @@ def first() -> ExperimentResults:
     return evaluate(target, data="letters", num_repetitions=2, experiment_prefix="first", description="the first")
 
 
+@pytest.mark.slow
 def test_answers_are_evaluated_again_without_a_call(first: ExperimentResults) -> None:
     assert len(calls) == 6
     again = evaluate_existing(
@@ -94,6 +95,7 @@ def test_an_experiment_is_named_in_every_way(first: ExperimentResults) -> None:
     assert [result.key for result in again.summary_results["results"]] == ["share_right"]
 
 
+@pytest.mark.slow
 def test_the_score_of_a_whole_experiment_is_found_by_its_name() -> None:
     result = evaluate_here(lambda q: {"a": q.upper()}, ROWS[:2], [right], summary_evaluators=[share_right])
     assert isinstance(result, ExperimentResult)

@@ -74,6 +74,7 @@ def means() -> dict[str, tuple[Any, ...]]:
     return {row[1]: row[2:] for row in found}
 
 
+@pytest.mark.slow
 def test_a_rag_application(run: Run) -> None:
     def answer(request: Request) -> Reply:
         text = shown(request)
@@ -114,6 +115,7 @@ def tool_call(name: str, ship: str) -> Reply:
     )
 
 
+@pytest.mark.slow
 def test_an_agent(run: Run) -> None:
     def answer(request: Request) -> Reply:
         text = shown(request)
@@ -200,12 +202,14 @@ def test_evals_with_pytest(
     assert examples["Ships from Bergen"] == {"expected_sql": "SELECT * FROM ships WHERE home = 'Bergen';"}
 
 
+@pytest.mark.slow
 def test_summary_evaluators(run: Run) -> None:
     (printed,) = run("summary", nothing)
     assert re.fullmatch(r"rules-[0-9a-f]{8} 0\.667 1\.0", printed)
     assert means() == {"correct": (0.667, 6, 0), "f1_score": (0.667, 1, 0), "pass": (1.0, 1, 0)}
 
 
+@pytest.mark.slow
 def test_intermediate_steps(run: Run) -> None:
     def answer(request: Request) -> Reply:
         text = shown(request)
@@ -221,6 +225,7 @@ def test_intermediate_steps(run: Run) -> None:
     assert comments == [("Where may I anchor?",)]
 
 
+@pytest.mark.slow
 def test_attachments(run: Run) -> None:
     def answer(request: Request) -> Reply:
         content = request["messages"][-1]["content"]
@@ -256,6 +261,7 @@ def test_datasets(run: Run) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_repetitions_and_several_scores(run: Run) -> None:
     guesses = iter(["2", "3.5", "1", "7", "8", "9"])
     endpoints: list[str] = []
@@ -291,6 +297,7 @@ def test_only_the_import_lines_are_ours(path: Path) -> None:
     assert not re.search(r"\b(compat|evalflows|evaluators\.)\b", re.sub(r"^from evalflows.*$", "", source, flags=re.M))
 
 
+@pytest.mark.slow
 def test_with_the_other_import_lines_their_names_are_langsmiths() -> None:
     python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:

@@ -54,12 +54,14 @@ def counting(**said: Any) -> dict[str, Any]:
     return {"use": refer(Counting), "name": "counting"} | said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_an_evaluator_is_bound_once_for_a_whole_run_of_two_targets() -> None:
     assert len(run(spec(counting(), repetitions=2))) == 2
     assert Counting.made == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_a_run_that_has_ended_is_forgotten_so_that_another_one_binds_what_the_code_is_then() -> None:
     run(spec(counting(), run_key="a"))

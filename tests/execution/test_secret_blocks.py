@@ -165,6 +165,7 @@ def test_a_wrong_block_is_found_before_anything_is_paid(folder: Path) -> None:
         check_spec(prepare_experiment(spec(connections=own)), [], Store())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_a_run_uses_the_shared_connection_with_its_blocks_key_and_a_resume_needs_no_file(folder: Path) -> None:
     from evalflows import run

@@ -42,6 +42,7 @@ def command(*arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_on_erased_examples_is_one_error_and_asks_nothing() -> None:
     run(spec(targets=targets(listening=listening)))
     figures = rows(
@@ -64,6 +65,7 @@ def test_a_run_on_erased_examples_is_one_error_and_asks_nothing() -> None:
     assert len(asked) == 5 and "q3" not in asked
 
 
+@pytest.mark.slow
 def test_an_erased_experiment_is_shown_but_neither_resumed_nor_compared() -> None:
     given = spec(targets=targets(often=often, seldom=seldom), run_key="once")
     first, second = run(given)

@@ -51,6 +51,7 @@ def ids(result: BatchEvaluationResult) -> list[str]:
     return sorted(result.item_evaluations)
 
 
+@pytest.mark.slow
 @runs_flows
 def test_every_field_of_the_result(store: Store) -> None:
     write(store, traces(6))
@@ -207,6 +208,7 @@ def test_items_that_cannot_be_mapped_or_judged_have_failed(store: Store) -> None
     assert [(one, "mapper: LookupError: no berth" in error) for one, error in errors] == [("bare", False), ("t1", True)]
 
 
+@pytest.mark.slow
 @runs_flows
 def test_paths_map_items(store: Store) -> None:
     call = {"openinference.span.kind": "tool", "tool.name": "search"}

@@ -38,6 +38,7 @@ def asked(query: str) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -> None:
     """A model that is asked for each answer, and one prompt that it answers wrong three times in ten."""
 
@@ -93,6 +94,7 @@ def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
     assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("PASS", 12, 0)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_told_runs_to_the_end(tmp_path: Path) -> None:
     old = drawn(200, 0.8)
     one = decided(gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.05)))
@@ -100,6 +102,7 @@ def test_what_cannot_be_told_runs_to_the_end(tmp_path: Path) -> None:
     assert asked("select distinct state from experiments") == [("completed",)]
 
 
+@pytest.mark.slow
 def test_two_equal_sides_pass_early(tmp_path: Path) -> None:
     old = drawn(1000, 0.8)
     one = decided(gated(tmp_path, [BATCHED | {"non_inferiority": {"exact_match": 0.1}}], old=old, new=old))
@@ -107,6 +110,7 @@ def test_two_equal_sides_pass_early(tmp_path: Path) -> None:
     assert one.interim_analyses is not None and one.interim_analyses < 10
 
 
+@pytest.mark.slow
 def test_what_is_missing_counts_against_it_at_every_look(tmp_path: Path) -> None:
     old = drawn(200, 0.8)
     fields = gated(tmp_path, [{"non_inferiority": {"half_fails": 0.1}, "batch": 50}], old=old, new=old)
@@ -129,6 +133,7 @@ def test_resumed_it_goes_on_with_what_did_not_run(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_floors_are_not_decided_by_the_first_mean(tmp_path: Path) -> None:
     """By the mean of 50 it would pass or fail; there is nothing to be sure of until all has run."""
     fields = gated(tmp_path, [{"thresholds": {"exact_match": 0.8}, "batch": 50}], new=drawn(400, 0.81))
@@ -136,6 +141,7 @@ def test_floors_are_not_decided_by_the_first_mean(tmp_path: Path) -> None:
     assert (one.conclusion, one.interim_analyses) == ("PASS", 8)
 
 
+@pytest.mark.slow
 def test_what_clusters_have_only_in_part_and_uneven_samples_are_not_looked_at_early(tmp_path: Path) -> None:
     old = drawn(100, 0.8)
     fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"some": 0.1}}], old=old, new=old)
@@ -146,6 +152,7 @@ def test_what_clusters_have_only_in_part_and_uneven_samples_are_not_looked_at_ea
     assert "partly scored clusters cannot be analysed in batches" in one.summary
 
 
+@pytest.mark.slow
 def test_gone_on_with_in_batches_what_ran_in_the_dataset_s_order_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     """The wrong answers stand first: by the first fifty, all were lost."""
     old = [True] * 200

@@ -47,6 +47,7 @@ def old(tmp_path: Path) -> Any:
     return right
 
 
+@pytest.mark.slow
 def test_the_same_answers_pass_though_the_newer_judge_is_stricter(tmp_path: Path, old: Any) -> None:
     one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=old)))
     assert one.conclusion == "PASS"
@@ -60,6 +61,7 @@ def test_the_same_answers_pass_though_the_newer_judge_is_stricter(tmp_path: Path
     assert rows("select answered from experiment_overview where name = 'app-recalibrate'") == [(150,)]
 
 
+@pytest.mark.slow
 def test_worse_answers_fail_by_the_newer_judge(tmp_path: Path, old: Any) -> None:
     one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=fallen(old, 0.25))))
     assert one.conclusion == "FAIL"
@@ -73,6 +75,7 @@ def test_a_sample_that_was_judged_anew_is_not_judged_again(tmp_path: Path, old: 
     assert rows("select count(*) from experiments where name = 'app-recalibrate'") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_bridge_is_as_sure_as_a_gate_that_judged_all_anew_is_at_least_nearly(tmp_path: Path, old: Any) -> None:
     """What the older judge says of the rest makes the interval narrower than the sample alone would have it."""
     changed = fallen(old, 0.05) | (~old & drawn(600, 0.3, seed=3))

@@ -57,6 +57,7 @@ def test_an_experiment_that_ends_is_completed(monkeypatch: pytest.MonkeyPatch) -
     assert sealed_as("experiments", identity) == "completed"
 
 
+@pytest.mark.slow
 def test_an_experiment_that_was_sealed_as_running_is_completed_by_a_resume() -> None:
     with serving(Endpoint()) as endpoint:
         (identity,) = run(spec_of(endpoint, run_key="one"))
@@ -69,6 +70,7 @@ def test_an_experiment_that_was_sealed_as_running_is_completed_by_a_resume() -> 
     assert sealed_as("experiments", identity) == "completed"
 
 
+@pytest.mark.slow
 def test_a_resume_counts_only_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Endpoint()) as endpoint:
         with pytest.raises(IncompleteError, match="not done: 3 of 8 answers"):
@@ -79,6 +81,7 @@ def test_a_resume_counts_only_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> 
     assert "\n3 model calls made in this run\n" in resumed.stdout
 
 
+@pytest.mark.slow
 def test_a_resumed_experiment_has_its_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that the budget left out fail for good: what is recorded of them earlier no longer counts."""
     with serving(Endpoint()) as endpoint:
@@ -94,6 +97,7 @@ def test_a_resumed_experiment_has_its_last_results(monkeypatch: pytest.MonkeyPat
     assert asked("select status, count(*) from outputs group by all order by all") == [("failed", 4), ("ok", 4)]
 
 
+@pytest.mark.slow
 def test_a_name_means_its_newest_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Endpoint()) as endpoint:
         run(spec_of(endpoint))
@@ -103,6 +107,7 @@ def test_a_name_means_its_newest_experiment(monkeypatch: pytest.MonkeyPatch) -> 
             assert find_experiments(Store(), "faq") == [identity]
 
 
+@pytest.mark.slow
 def test_a_comparison_that_ends_is_completed_and_the_newest_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = answered("old", "new")
     with serving(Endpoint(answer=by_length)) as endpoint:

@@ -23,6 +23,7 @@ def long(question: str) -> str:
     return question * 3
 
 
+@pytest.mark.slow
 def test_evaluate_compares_finished_experiments() -> None:
     one, other = (evaluate(target, ROWS[:6]) for target in (short, long))
     found = evaluate((one, other), evaluators=[longer], both_orders=True)
@@ -44,6 +45,7 @@ def test_evaluate_compares_finished_experiments() -> None:
     assert all(Store().is_sealed(table, found.comparison_id) for table in ("comparisons", "comparison_sets"))
 
 
+@pytest.mark.slow
 def test_with_random_order_the_table_records_who_was_shown_first() -> None:
     old, new = answered("old", "new")
 
@@ -58,6 +60,7 @@ def test_with_random_order_the_table_records_who_was_shown_first() -> None:
     assert list(of_other.shown_first) == list(first.shown_first) and set(of_other.winner) == {"new"}
 
 
+@pytest.mark.slow
 def test_the_name_description_metadata_and_settings_of_a_comparison_are_stored() -> None:
     old, new = answered("old", "new")
     evaluate_comparative(
@@ -81,6 +84,7 @@ def test_the_name_description_metadata_and_settings_of_a_comparison_are_stored()
     }
 
 
+@pytest.mark.slow
 def test_async_comparisons_run_concurrently_in_one_event_loop() -> None:
     old, new = answered("old", "new")
 

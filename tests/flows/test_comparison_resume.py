@@ -40,6 +40,7 @@ def test_adding_an_experiment_pays_only_for_its_new_pairs() -> None:
     assert board == [("c", 1), ("b", 2), ("a", 3)]
 
 
+@pytest.mark.slow
 def test_a_failing_judge_stops_being_called_and_a_resume_judges_only_missing_pairs() -> None:
     old, new = answered("old", "new")
     down = threading.Event()

@@ -61,6 +61,7 @@ def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() 
     assert asked("select count(distinct comparison_id), sum(calls) from comparison_sets") == [(2, 2 * N)]
 
 
+@pytest.mark.slow
 def test_the_comparison_uses_the_baseline_of_the_experiment() -> None:
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
         run(with_step(endpoint, baseline="long"))
@@ -134,6 +135,7 @@ def test_people_are_compared_with_the_judge_of_the_step_by_the_experiments_name(
     assert "0.83" in printed.output or "83" in printed.output
 
 
+@pytest.mark.slow
 def test_a_metric_of_neither_names_the_experiments() -> None:
     targets = [{"kind": "python", "name": name, "function": refer(briefly)} for name in ("brief", "long")]
     fields = {

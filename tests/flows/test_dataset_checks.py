@@ -51,6 +51,7 @@ def run(asked: list[str], severity: str = "critical") -> None:
     evaluate(target, dataset, [judge], experiment_prefix="checked")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api", "real_process")
 def test_nothing_is_called_before_the_verdict(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):  # the second time the verdict is known
@@ -62,6 +63,7 @@ def test_nothing_is_called_before_the_verdict(asked: list[str], monkeypatch: pyt
     assert rows("select count(*) from checks where flow_run_id is null") == [(0,)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api", "real_process")
 def test_a_process_that_dies_stops_the_run_before_anything_is_called(
     asked: list[str], monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def of_candidates(results: Any, baseline: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_separate_calls_give_the_figures_of_one_call() -> None:
     together = run(spec(targets=targets(**FUNCTIONS)))
     apart = [run(spec(name=name, targets=targets(**{name: one})))[0] for name, one in FUNCTIONS.items()]

@@ -37,6 +37,7 @@ def odd(example_id: str) -> bool:
     return int(example_id[1:]) % 2 == 1
 
 
+@pytest.mark.slow
 def test_failed_embeddings_leave_judgements_missing_until_a_resume() -> None:
     broken = True
 

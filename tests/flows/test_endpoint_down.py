@@ -37,6 +37,7 @@ def test_a_judge_failing_half_way_stops_being_called_and_a_resume_pays_only_for_
     assert one("select count(*), count(*) filter (status = 'ok') from calls")[1] == N
 
 
+@pytest.mark.slow
 def test_the_fallback_judges_when_the_judge_is_down() -> None:
     service, spare = Service(breaks_after=N // 2), Service()
     fallback = {"use": "judges:says_correct", "connection": "spare"}
@@ -58,6 +59,7 @@ def test_the_fallback_judges_when_the_judge_is_down() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_fallback_may_be_a_rule_without_a_model() -> None:
     judge = {"use": "judges:says_correct", "connection": "judge", "fallback": {"use": "contains"}}
     with serving(Endpoint(answer=Service(breaks_after=0))) as endpoint:
@@ -81,6 +83,7 @@ def test_a_failing_fallback_is_reported_with_its_judge() -> None:
     assert one("select count(value) from scores where evaluator = 'says_correct'") == (0,)
 
 
+@pytest.mark.slow
 def test_the_breaker_closes_within_the_run_when_the_judge_recovers() -> None:
     """The chunk is retried after a pause: one judgement probes the judge, then the others follow."""
     service = Service(breaks_after=N // 2, fault=error(503, "busy"))
@@ -99,6 +102,7 @@ def test_the_breaker_closes_within_the_run_when_the_judge_recovers() -> None:
 # A target that is down
 
 
+@pytest.mark.slow
 def test_a_target_that_is_down_is_not_called_for_every_example() -> None:
     service = Service(breaks_after=0)
     with serving(Endpoint(answer=service)) as endpoint:

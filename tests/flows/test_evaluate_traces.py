@@ -59,6 +59,7 @@ def scores(metric: str = "length") -> dict[str, float | None]:
     return dict(found)
 
 
+@pytest.mark.slow
 def test_each_start_judges_what_is_new_since_the_last_one(store: Store) -> None:
     write(store, traces(3))
     first = start(spec())
@@ -106,6 +107,7 @@ def test_a_root_that_comes_after_its_children_is_judged_when_it_is_there(store: 
     assert rows("select status, value from trace_scores") == [("scored", 8.0)]
 
 
+@pytest.mark.slow
 def test_what_was_not_captured_is_no_blank_that_a_judge_judges(store: Store) -> None:
     write(store, [observation("t0", output=None), observation("t1", output=None, status="error")])
     batch = start(spec())
@@ -194,6 +196,7 @@ def test_max_items_stops_and_the_next_start_goes_on_from_there(store: Store) -> 
     assert judged == [f"answer {n}" for n in range(5)]
 
 
+@pytest.mark.slow
 def test_small_batches_judge_everything_once(store: Store) -> None:
     write(store, traces(25, apart_s=7200.0))  # of three days
     batch = start(spec(fetch_batch_size=4))
@@ -209,6 +212,7 @@ def test_a_filter_and_the_newest_first(store: Store) -> None:
     assert (batch.items_fetched, judged) == (2, ["answer 1", "answer 0"])
 
 
+@pytest.mark.slow
 def test_composites_combine_the_scores_of_an_item(store: Store) -> None:
     write(store, traces(2))
     composite = {"name": "overall", "weights": {"length": 0.75, "brief": 0.25}}
@@ -218,12 +222,14 @@ def test_composites_combine_the_scores_of_an_item(store: Store) -> None:
     assert scores("overall") == {"t0": pytest.approx(0.85), "t1": pytest.approx(0.85)}
 
 
+@pytest.mark.slow
 def test_a_score_called_length_stands_beside_no_measure(store: Store) -> None:
     write(store, traces(1))
     start(spec())
     assert rows("select metric, evaluator, value from scores") == [("length", "length", 8.0)]
 
 
+@pytest.mark.slow
 def test_observations_are_items(store: Store) -> None:
     tool = {"parent": "root", "type": "tool", "began": BEGAN + timedelta(seconds=1)}
     write(
@@ -238,6 +244,7 @@ def spoken(outputs: dict[str, Any]) -> int:
     return len(outputs["messages"])
 
 
+@pytest.mark.slow
 def test_sessions_are_whole_conversations(store: Store) -> None:
     write(store, traces(3, attributes={"session.id": "s1"}) + traces(1, first=3))
     start(spec(scope="sessions", evaluators=[refer(spoken)]))
@@ -250,6 +257,7 @@ def of_item(item: Any) -> dict[str, Any]:
     return {"input": item.input, "output": item.output.upper()}
 
 
+@pytest.mark.slow
 def test_a_mapper_that_raises_fails_its_item_only(store: Store) -> None:
     write(store, traces(3))
     batch = start(spec(mapper=refer(of_item)))
@@ -259,6 +267,7 @@ def test_a_mapper_that_raises_fails_its_item_only(store: Store) -> None:
     assert "mapper: ValueError: no such field" in error and "in of_item" in error
 
 
+@pytest.mark.slow
 def test_paths_map_a_list_of_all_observations_of_a_type(store: Store) -> None:
     found = {"parent": "root", "type": "retriever", "began": BEGAN + timedelta(seconds=1)}
     write(store, [*traces(1), *(observation("t0", n, output=f"document {n}", **found) for n in "ab")])
@@ -271,6 +280,7 @@ def counted(output: list[str]) -> int:
     return len(output)
 
 
+@pytest.mark.slow
 def test_tool_calls_are_the_steps_that_evaluators_of_agents_read(store: Store) -> None:
     search = observation(
         "t0",
@@ -309,6 +319,7 @@ def test_resume_judges_the_rest_of_a_backfill(store: Store) -> None:
         start(spec(), newest_first=True, resume=rest.batch_id)
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_set_back_hides_nothing(store: Store) -> None:
     early = observation("t0", began=BEGAN, seconds=-5.0)
     write(store, [early])
@@ -321,6 +332,7 @@ def broken(output: str) -> float:
     raise RuntimeError("the judge is broken")
 
 
+@pytest.mark.slow
 def test_a_failing_evaluator_is_counted_and_does_not_stop_the_others(store: Store) -> None:
     write(store, traces(2))
     batch = start(spec(evaluators=[refer(length), refer(broken)]))

@@ -40,6 +40,7 @@ def rows(query: str) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -> None:
     old = drawn(400, 0.8)
     spec = spec_of(gated(tmp_path, [GUARD], old=old, new=fallen(old, 0.1)))
@@ -66,6 +67,7 @@ def test_the_same_target_twice_passes(tmp_path: Path) -> None:
     assert one.conclusion == "PASS"
 
 
+@pytest.mark.slow
 def test_of_eight_items_nothing_is_decided(tmp_path: Path) -> None:
     for new in ([True] * 8, [False] * 8):
         (one,) = decided(gated(tmp_path, [GUARD], old=[True] * 4 + [False] * 4, new=new))
@@ -89,6 +91,7 @@ def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -
         assert how in one.summary
 
 
+@pytest.mark.slow
 def test_every_target_but_the_baseline_is_decided_on(tmp_path: Path) -> None:
     old = drawn(200, 0.7)
     worse, better = fallen(old, 0.2), old | drawn(200, 0.6, seed=8)
@@ -130,6 +133,7 @@ def test_against_an_approved_baseline_which_never_moves_by_itself(tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 def test_an_incomplete_experiment_is_not_approved(tmp_path: Path) -> None:
     fields = gated(tmp_path, [], old=drawn(30, 0.5)) | {"max_calls": 0}
     fields["targets"] = [{"kind": "chat", "connection": "local", "user": "{q}"}]
@@ -139,6 +143,7 @@ def test_an_incomplete_experiment_is_not_approved(tmp_path: Path) -> None:
         approve("app")
 
 
+@pytest.mark.slow
 def test_other_judges_are_refused_before_anything_is_run(tmp_path: Path) -> None:
     old = drawn(60, 0.8)
     (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
@@ -155,6 +160,7 @@ def test_other_judges_are_refused_before_anything_is_run(tmp_path: Path) -> None
     assert one.summary.startswith("exact_match: refused: exact_match was scored by a different version")
 
 
+@pytest.mark.slow
 def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> None:
     old = drawn(120, 0.7)
     (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
@@ -187,6 +193,7 @@ def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
     assert rows("select decision_id from gate_decisions where is_newest") == [(one.decision_id,)]
 
 
+@pytest.mark.slow
 def test_each_gate_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[DecisionRow] = []
     monkeypatch.setattr(
@@ -213,6 +220,7 @@ def test_two_candidates_with_the_same_figures_are_two_decisions(tmp_path: Path) 
     assert [each.conclusion for each in (*again, *once)] == ["FAIL", "FAIL"]
 
 
+@pytest.mark.slow
 def test_who_abstains_where_it_is_wrong_is_not_better_for_it(tmp_path: Path) -> None:
     old = drawn(200, 0.75)
     gates = [
@@ -229,6 +237,7 @@ def test_who_abstains_where_it_is_wrong_is_not_better_for_it(tmp_path: Path) -> 
     assert "with a missing value could not change that" in guard.summary
 
 
+@pytest.mark.slow
 def test_answers_that_were_held_against_other_references_are_not_compared(tmp_path: Path) -> None:
     old = drawn(60, 0.8)
     (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
@@ -241,6 +250,7 @@ def test_answers_that_were_held_against_other_references_are_not_compared(tmp_pa
     assert "so nothing can be compared; 0 are on one side only, 60 have different inputs or references" in one.notes[0]
 
 
+@pytest.mark.slow
 def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Path) -> None:
     fields = gated(tmp_path, [{"non_inferiority": {"length": 2}}], old=[True] * 40, new=[True] * 40)
     fields["metrics"] = {"length": {"range": [0, 10], "higher_is_better": False}}
@@ -252,6 +262,7 @@ def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Pa
     assert one.conclusion == "FAIL"
 
 
+@pytest.mark.slow
 def test_an_unbounded_metric_without_variation_leaves_the_gate_open(tmp_path: Path) -> None:
     fields = gated(tmp_path, [{"non_inferiority": {"points": 0.05}}], old=[True] * 40, new=[False] * 40)
     fields["evaluators"] = ["odd_evaluators:points"]
@@ -259,6 +270,7 @@ def test_an_unbounded_metric_without_variation_leaves_the_gate_open(tmp_path: Pa
     assert (one.conclusion, "no range is declared" in one.summary) == ("NOT ENOUGH EVIDENCE", True)
 
 
+@pytest.mark.slow
 def test_a_margin_as_wide_as_the_metric_is_no_guard(tmp_path: Path) -> None:
     (one,) = decided(gated(tmp_path, [{"non_inferiority": {"exact_match": 5}}], old=[True] * 40, new=[False] * 40))
     assert one.conclusion == "NOT ENOUGH EVIDENCE"
@@ -270,6 +282,7 @@ def test_a_margin_as_wide_as_the_metric_is_no_guard(tmp_path: Path) -> None:
         GateSpec.model_validate({"superiority": [{"exact_match": 0.05}]})
 
 
+@pytest.mark.slow
 def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
     old = drawn(200, 0.8)
     run(spec_of(gated(tmp_path, [], old=old, new=fallen(old, 0.2))))
@@ -293,6 +306,7 @@ def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
     assert rows(f"select metric from verdicts where decision_id = '{first.decision_id}'") == [("exact_match",)]
 
 
+@pytest.mark.slow
 def test_no_gate_decides_on_a_trial(tmp_path: Path) -> None:
     old = drawn(40, 0.8)
     fields = gated(tmp_path, [GUARD], {"tags": ["trial"]}, old=old, new=old)
@@ -340,6 +354,7 @@ def test_the_interval_decides_and_not_the_mean_where_clusters_answer_alike(tmp_p
     assert "40 clusters" in together.summary
 
 
+@pytest.mark.slow
 def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
     old = drawn(100, 0.7)
     fields = gated(tmp_path, [GUARD], old=old, new=old) | {"repetitions": 3}
@@ -348,6 +363,7 @@ def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
     assert "100 pairs" in one.summary
 
 
+@pytest.mark.slow
 def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
     why = {
         "manner": "it has labels, which are not averaged",

@@ -58,6 +58,7 @@ def first(said: dict[str, float], n: int) -> dict[str, float]:
     return dict(list(said.items())[:n])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_the_flow_keeps_a_check_with_all_figures_and_again_the_same() -> None:
     truth, said = answers()

@@ -58,6 +58,7 @@ def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_oth
     assert rows("select inputs->>'question' from examples order by example_id") == [(f"q{i}",) for i in range(6)]
 
 
+@pytest.mark.slow
 def test_an_evaluator_that_hangs_is_ended_and_the_run_goes_on() -> None:
     names = ["sleeps", "backtracks", "waits"]
     judged(*[{"use": f"odd_evaluators:{name}", "timeout_s": 1.0} for name in names], "exact_match")
@@ -69,6 +70,7 @@ def test_an_evaluator_that_hangs_is_ended_and_the_run_goes_on() -> None:
     assert rows("select count(*) from scores where status = 'scored' and value = 1") == [(3 * 5 + 6,)]
 
 
+@pytest.mark.slow
 def test_what_a_plain_function_with_a_time_limit_asks_a_model_is_paid_and_kept_once() -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
         connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
@@ -134,6 +136,7 @@ def test_where_some_are_drawn_more_often_the_mean_is_still_that_of_all() -> None
     assert (estimate, method) == (pytest.approx(1 / 6), "skew-corrected t, weighted by inverse sampling probability")
 
 
+@pytest.mark.slow
 def test_a_composite_of_a_sampled_metric_is_that_of_the_sample() -> None:
     composite = {"name": "whole", "weights": ["exact_match", "contains"]}
     judged({"use": "exact_match", "sample_rate": 0.5}, "contains", composites=[composite])
@@ -148,6 +151,7 @@ def test_a_composite_of_samples_that_are_drawn_in_different_ways_is_refused() ->
         judged(*evaluators, composites=[composite])
 
 
+@pytest.mark.slow
 def test_scores_of_turns_are_rows_beside_that_of_the_run() -> None:
     judged("odd_evaluators:turns")
     found = rows("select turn, avg(value), any_value(label), count(*) from scores group by turn order by turn")
@@ -161,6 +165,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.slow
 def test_a_score_that_names_a_config_is_held_to_it() -> None:
     judged("odd_evaluators:configured", "odd_evaluators:tone", score_configs=CONFIGS)
     failed = rows("select evaluator, example_id, error from scores where status = 'failed' and metric <> 'tone' or "
@@ -175,12 +180,14 @@ def test_a_score_that_names_a_config_is_held_to_it() -> None:
     assert rows("select count(*) from scores where label is not null and value is not null") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_config_that_there_is_not_is_an_error_of_the_row() -> None:
     judged("odd_evaluators:tone")
     error = "ValueError: config_id 'c-tone': wanted one of score_configs: none"
     assert rows("select distinct error from scores") == [(error,)]
 
 
+@pytest.mark.slow
 def test_an_evaluators_own_word_on_its_direction_decides_unless_the_spec_says_another() -> None:
     def conclusion(**changes: Any) -> str:
         harmful = {"answer": "Q1"}, {"answer": "Q2"}
@@ -205,6 +212,7 @@ COMPOSITES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_composites_of_every_kind() -> None:
     harmless = {"use": "regex", "name": "harmless", "args": {"pattern": "^Q[^1]"}}
     judged("exact_match", harmless, "odd_evaluators:harm", composites=COMPOSITES)
@@ -225,6 +233,7 @@ def test_composites_of_every_kind() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_repeated_trials_are_metrics_of_their_own() -> None:
     """Questions 0 to 4 are answered rightly in so many of 4 repetitions: pass^2 is the mean of C(c, 2) / C(4, 2)."""
     data = [{"inputs": {"question": str(c)}, "reference_outputs": {"answer": "right"}} for c in range(5)]
@@ -249,12 +258,14 @@ def test_repeated_trials_are_metrics_of_their_own() -> None:
     assert 0 <= low < 1 / 3 < high <= 1 and n == 5
 
 
+@pytest.mark.slow
 def test_the_spec_that_is_kept_names_what_evaluators_declared() -> None:
     judged("odd_evaluators:harm")
     ((spec,),) = rows("select spec from experiments")
     assert json.loads(spec)["metrics"]["harm"]["higher_is_better"] is False
 
 
+@pytest.mark.slow
 def test_a_plain_evaluator_of_the_whole_may_ask_a_model() -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
         connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
@@ -264,6 +275,7 @@ def test_a_plain_evaluator_of_the_whole_may_ask_a_model() -> None:
     assert found == [("experiment", 1.0, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [("down", "asks"), ("asks", "down"), ("down", "down"), ("asks", "asks")])
 def test_a_fallback_may_be_plain_or_async_whatever_the_first_is(first: str, second: str) -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
@@ -276,12 +288,14 @@ def test_a_fallback_may_be_plain_or_async_whatever_the_first_is(first: str, seco
     assert found == [("scored", 1.0, f"fallback odd_evaluators:{second}")]
 
 
+@pytest.mark.slow
 def test_an_async_evaluator_that_does_not_let_itself_be_ended_is_left_behind() -> None:
     judged({"use": "odd_evaluators:stubborn", "timeout_s": 0.5})
     found = rows("select status, error_kind, count(*) from scores group by all order by all")
     assert found == [("failed", "too_slow", 1), ("scored", None, 5)]
 
 
+@pytest.mark.slow
 def test_a_composite_of_metrics_by_other_names_knows_what_became_of_their_evaluator() -> None:
     composite = {"name": "both", "weights": ["a", "b"]}
     judged({"use": "odd_evaluators:two", "sample_rate": 0.5, "name": "two"}, composites=[composite])
@@ -290,6 +304,7 @@ def test_a_composite_of_metrics_by_other_names_knows_what_became_of_their_evalua
     assert found == {"sampled_out": 3, "scored": len(drawn)} | ({"not_applicable": 1} if len(drawn) == 2 else {})
 
 
+@pytest.mark.slow
 def test_a_metric_that_two_evaluators_give_is_not_weighed() -> None:
     one, other = (
         {"use": "odd_evaluators:same", "name": name, "args": {"value": v}} for name, v in (("x", 1), ("y", 0))
@@ -299,6 +314,7 @@ def test_a_metric_that_two_evaluators_give_is_not_weighed() -> None:
     assert found == [("failed", "quality is missing: x and y both return it")]
 
 
+@pytest.mark.slow
 def test_a_class_of_ones_own_is_made_with_its_settings() -> None:
     judged({"use": "odd_evaluators:Strict", "name": "strict", "args": {"least": 3}})
     assert rows("select distinct metric, value from scores") == [("strict", 0.0)]
@@ -330,6 +346,7 @@ def test_a_setting_that_cannot_be_used_is_told_before_anything_is_paid(evaluator
     assert endpoint.calls == 0
 
 
+@pytest.mark.slow
 def test_a_run_key_is_not_gone_on_with_by_another_sample() -> None:
     judged({"use": "exact_match", "sample_rate": 0.5}, run_key="nightly")
     with pytest.raises(InputError, match="then with evaluators exact_match@"):
@@ -341,6 +358,7 @@ def test_what_is_said_of_a_metric_that_there_is_not_is_a_slip() -> None:
         judged("exact_match", metrics={"exact_mach": {"higher_is_better": False}})
 
 
+@pytest.mark.slow
 def test_where_few_examples_stand_for_many_there_is_no_interval() -> None:
     judged({"use": "exact_match", "sample_rate": 0.25, "sample_by": "metadata.risk", "sample_rates": {"high": 1.0}})
     ((low, high, reason),) = rows("select ci_low, ci_high, reason from estimates where metric = 'exact_match'")
@@ -350,6 +368,7 @@ def test_where_few_examples_stand_for_many_there_is_no_interval() -> None:
     )
 
 
+@pytest.mark.slow
 def test_functions_may_stand_in_a_mapping() -> None:
     def brief(outputs: dict[str, Any]) -> bool:
         return len(outputs["output"]) < 4

@@ -11,6 +11,7 @@ from evalflows.llm import limiter
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
+@pytest.mark.slow
 def test_limiter_widths_are_stored_with_their_reasons() -> None:
     with serving(Endpoint(latency_s=0.05, answer=Service())) as endpoint:
         endpoint.cap = 25

@@ -28,6 +28,7 @@ def means() -> dict[str, float]:
     return dict(rows("select distinct metric, mean from metric_summary where mean is not null and metric <> 'latency'"))
 
 
+@pytest.mark.slow
 def test_a_function_called_length_is_a_metric_of_its_own_with_its_direction() -> None:
     run(spec(targets=targets(often=often), evaluators=[refer(length)]))
     found = means()
@@ -38,6 +39,7 @@ def test_a_function_called_length_is_a_metric_of_its_own_with_its_direction() ->
     ]
 
 
+@pytest.mark.slow
 def test_scores_called_like_measures_are_metrics_of_their_own() -> None:
     (identity,) = run(spec(targets=targets(often=often), evaluators=[refer(keyed)]))
     assert {name: mean for name, mean in means().items() if name != "length"} == {
@@ -49,6 +51,7 @@ def test_scores_called_like_measures_are_metrics_of_their_own() -> None:
     assert rows(query, identity) == [(N, N)], "the measure has one row per run"
 
 
+@pytest.mark.slow
 def test_evaluate_names_it_likewise() -> None:
     found = evaluate(often, data=ROWS[:4], evaluators=[length])
     assert found.scores("length_score") == [0.0, 1.0, 1.0, 1.0]
@@ -72,6 +75,7 @@ def test_a_rule_on_the_measure_is_refused_where_both_could_be_meant(changes: dic
     )
 
 
+@pytest.mark.slow
 def test_with_a_name_for_the_evaluator_the_measure_is_meant() -> None:
     named = {"use": refer(length), "name": "short"}
     run(spec(evaluators=[named], gates=[{"thresholds": {"length": 100, "short": 0.1}}]))

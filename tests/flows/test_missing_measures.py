@@ -56,6 +56,7 @@ def compared(metrics: dict[str, Any]) -> None:
     run(ExperimentSpec.model_validate(fields))
 
 
+@pytest.mark.slow
 def test_a_failed_row_leaves_its_pair_out_of_measures_and_of_metrics_that_declare_so() -> None:
     compared({"chars": {"missing": "leave_out"}})
     said = f"1 of {N} pairs left out for a missing value (missing: leave_out)"
@@ -76,6 +77,7 @@ def test_other_metrics_without_a_range_stay_open_by_default() -> None:
     assert found == [(name, "not_enough_evidence", "missing_unbounded") for name in ("chars", "length")]
 
 
+@pytest.mark.slow
 def test_failed_answers_have_no_measure_that_no_answer_has() -> None:
     ids = [f"q{i}" for i in range(N)]
     answers = [{"id": each, **({"outputs": each} if i % 5 else {"error": "late"})} for i, each in enumerate(ids)]

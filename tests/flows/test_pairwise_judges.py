@@ -77,6 +77,7 @@ KEY = f"sk-test-{random.Random(29).randbytes(24).hex()}"
 MARK = "as-quoted-by-the-provider"
 
 
+@pytest.mark.slow
 def test_a_key_is_sent_to_its_provider_and_stored_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

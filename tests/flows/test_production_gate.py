@@ -95,6 +95,7 @@ def mostly(share: float, n: int) -> list[bool]:
     return [(i * 7919) % n < share * n for i in range(n)]
 
 
+@pytest.mark.slow
 def test_a_candidate_passes_or_fails_against_production(tmp_path: Path) -> None:
     watched(mostly(0.8, 600))
     one = decided(spec_of(tmp_path, mostly(0.9, 400)))
@@ -154,6 +155,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path: Path)
     assert "no item of the window has a score of length" in refused(non_inferiority={"length": 5.0})
 
 
+@pytest.mark.slow
 def test_another_version_of_the_evaluator_is_refused(tmp_path: Path) -> None:
     watched(mostly(0.8, 60), uses=("grade", "right"))
     spec = spec_of(tmp_path, mostly(0.9, 60))

@@ -70,6 +70,7 @@ def here(function: Any, offset: int) -> str:
     return f"{path}:{function.__code__.co_firstlineno + offset} in {function.__name__}"
 
 
+@pytest.mark.slow
 def test_a_target_that_raises_is_one_exception_with_the_users_file_and_line(logged: list[logging.LogRecord]) -> None:
     with pytest.raises(IncompleteError) as caught:
         evaluate(broken, ROWS[:1])
@@ -82,6 +83,7 @@ def test_a_target_that_raises_is_one_exception_with_the_users_file_and_line(logg
     assert [record.getMessage() for record in logged if record.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.slow
 def test_a_row_has_the_users_place_and_their_frames_with_the_source() -> None:
     (identity,) = [evaluate(fine, ROWS[:1], [fussy, {"use": fussy, "name": "isolated", "timeout_s": 30}]).experiment_id]
     place = here(fussy, 1)
@@ -94,6 +96,7 @@ def test_a_row_has_the_users_place_and_their_frames_with_the_source() -> None:
     assert '\n        return float(outputs["missing"])\n' in shown
 
 
+@pytest.mark.slow
 def test_a_budget_that_ends_and_an_endpoint_that_is_down_are_one_exception_each(
     logged: list[logging.LogRecord],
 ) -> None:

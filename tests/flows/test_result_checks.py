@@ -53,6 +53,7 @@ def run(**settings: Any) -> str:
     return result.experiment_id
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_what_a_run_leaves_meets_every_expectation(prefect_api: dict[str, str]) -> None:
     identity = run()

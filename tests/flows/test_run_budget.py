@@ -40,6 +40,7 @@ def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
     assert one("select calls, max_calls from experiments") == (2 * N, 2 * N)
 
 
+@pytest.mark.slow
 def test_experiments_of_one_run_share_its_budget() -> None:
     two = [{"kind": "chat", "connection": "judge", "user": f"{name} {{question}}", "name": name} for name in "ab"]
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
@@ -50,6 +51,7 @@ def test_experiments_of_one_run_share_its_budget() -> None:
     assert one("select sum(calls) from experiments") == (N + 10,)
 
 
+@pytest.mark.slow
 def test_budget_usd_is_never_exceeded() -> None:
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
         connections = {"judge": connection(endpoint, **PRICES)}
@@ -92,6 +94,7 @@ def test_budget_usd_without_prices_is_refused_before_anything_is_written_or_paid
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
 
 
+@pytest.mark.slow
 def test_budget_usd_without_prices_is_accepted_with_max_calls() -> None:
     with serving(Endpoint(answer=Service())) as endpoint:
         connections = {"judge": connection(endpoint)}

@@ -12,6 +12,7 @@ from evalflows.specs.reference import refer
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
+@pytest.mark.slow
 def test_composites_weight_scaled_metrics_and_run_level_scores_see_all_items() -> None:
     def share_of_long(outputs: list[Any], item_results: list[Any]) -> dict[str, Any]:
         assert len(outputs) == N and [item.item.id for item in item_results] == [row["id"] for row in ROWS]
@@ -35,6 +36,7 @@ def test_composites_weight_scaled_metrics_and_run_level_scores_see_all_items() -
     assert rows("select state, reason from experiments") == [("completed", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [1, 5])
 def test_copies_of_a_yes_no_metric_have_its_verdict(sizes: int) -> None:
     """Composites of it alone, and the same as numbers, of 0 and 1, or of 0 and 100 with and without a range."""
@@ -72,6 +74,7 @@ def test_copies_of_a_yes_no_metric_have_its_verdict(sizes: int) -> None:
         assert copy[3:] == pytest.approx(found["exact_match"][3:], abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "status", "value"), [("fail", "failed", None), ("leave_out", "scored", 1.0), ("worst", "scored", 0.5)]
 )

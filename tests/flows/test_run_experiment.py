@@ -43,6 +43,7 @@ def statuses(table: str) -> dict[str, int]:
         return dict(catalog.execute(f"select status, count(*) from {table} group by all").fetchall())
 
 
+@pytest.mark.slow
 def test_every_answer_is_judged_and_sealed() -> None:
     with serving(Endpoint()) as endpoint:
         (identity,) = run(chat_spec(endpoint))
@@ -56,6 +57,7 @@ def test_every_answer_is_judged_and_sealed() -> None:
     )
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_spec_are_two_experiments() -> None:
     with serving(Endpoint()) as endpoint:
         spec = chat_spec(endpoint)
@@ -67,6 +69,7 @@ def test_two_runs_of_one_spec_are_two_experiments() -> None:
     assert one("select calls, calls_cached, cost_usd from experiments where experiment_id = ?", second) == (0, 12, 0.0)
 
 
+@pytest.mark.slow
 def test_a_fresh_run_pays_anew_but_not_twice() -> None:
     with serving(Endpoint()) as endpoint:
         run(chat_spec(endpoint))
@@ -75,6 +78,7 @@ def test_a_fresh_run_pays_anew_but_not_twice() -> None:
     assert endpoint.calls == 24
 
 
+@pytest.mark.slow
 def test_the_same_run_key_is_one_experiment_and_makes_no_call() -> None:
     with serving(Endpoint()) as endpoint:
         spec = chat_spec(endpoint, run_key="nightly", use_cache=False)
@@ -98,6 +102,7 @@ def test_a_run_key_does_not_continue_what_was_made_from_something_else() -> None
     assert endpoint.calls == calls
 
 
+@pytest.mark.slow
 def test_each_target_is_an_experiment_of_one_group() -> None:
     with serving(Endpoint()) as endpoint:
         targets = [
@@ -123,6 +128,7 @@ def test_repetitions_are_asked_apart() -> None:
     assert one("select count(distinct (example_id, repetition)), count(distinct run_id) from outputs") == (18, 18)
 
 
+@pytest.mark.slow
 def test_a_chunk_is_run_again_for_the_rows_that_failed_for_now() -> None:
     with serving(Endpoint()) as endpoint:
         endpoint.faults.extend([error(500, "down"), error(429, "slow down"), error(503, "down")])
@@ -132,6 +138,7 @@ def test_a_chunk_is_run_again_for_the_rows_that_failed_for_now() -> None:
     assert statuses("scores") == {"scored": 12}
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_for_now_is_asked_again_and_the_target_is_not() -> None:
     failing = iter([True, True])
 
@@ -145,6 +152,7 @@ def test_a_judge_that_fails_for_now_is_asked_again_and_the_target_is_not() -> No
     assert statuses("scores") == {"scored": 12}
 
 
+@pytest.mark.slow
 def test_what_still_fails_at_the_end_is_a_row_and_a_resume_asks_again() -> None:
     broken = True
 
@@ -170,6 +178,7 @@ def test_what_still_fails_at_the_end_is_a_row_and_a_resume_asks_again() -> None:
     assert Store().is_sealed("scores", identity)
 
 
+@pytest.mark.slow
 def test_a_final_failure_is_not_tried_again() -> None:
     def answer(request: dict[str, Any]) -> Any:
         return (
@@ -184,6 +193,7 @@ def test_a_final_failure_is_not_tried_again() -> None:
     assert one("select error_kind from outputs where status = 'failed'") == ("context_too_long",)
 
 
+@pytest.mark.slow
 def test_an_evaluator_that_raises_leaves_the_others_unharmed() -> None:
     def raises(outputs: dict[str, Any]) -> bool:
         raise ZeroDivisionError("on purpose")
@@ -204,6 +214,7 @@ def test_an_evaluator_that_raises_leaves_the_others_unharmed() -> None:
     assert one("select any_value(error_kind), count(value) from scores where metric = 'nan'") == ("bad_return", 0)
 
 
+@pytest.mark.slow
 def test_several_metrics_of_one_evaluator_have_a_row_each_also_where_it_failed() -> None:
     def two(outputs: dict[str, Any]) -> dict[str, Any]:
         if outputs["output"] == "Q3":
@@ -222,6 +233,7 @@ def test_several_metrics_of_one_evaluator_have_a_row_each_also_where_it_failed()
         ]
 
 
+@pytest.mark.slow
 def test_a_composite_sees_the_scores_of_the_others() -> None:
     def both(scores: Any) -> float:
         return float(scores["exact_match"].value + scores["contains"].value) / 2
@@ -230,6 +242,7 @@ def test_a_composite_sees_the_scores_of_the_others() -> None:
     assert result.scores("both") == [1.0] * 6
 
 
+@pytest.mark.slow
 def test_async_targets_and_evaluators_run_at_once_up_to_the_limit() -> None:
     import asyncio
 
@@ -254,6 +267,7 @@ def test_async_targets_and_evaluators_run_at_once_up_to_the_limit() -> None:
         assert catalog.execute("select label, n from label_shares order by n").fetchall() == [("no", 1), ("yes", 5)]
 
 
+@pytest.mark.slow
 def test_a_plain_judge_may_ask_a_model_too() -> None:
     def judge(outputs: dict[str, Any], complete: Any) -> bool:
         return bool(complete(f"CORRECT or INCORRECT: {outputs}").text)
@@ -273,18 +287,21 @@ def test_a_plain_judge_may_ask_a_model_too() -> None:
     assert one("select any_value(judge_model), sum(calls), sum(tokens_in) from scores") == ("mock-1", 6, 60)
 
 
+@pytest.mark.slow
 def test_metadata_may_hold_a_date_as_yaml_reads_it() -> None:
     with serving(Endpoint()) as endpoint:
         run(chat_spec(endpoint, metadata={"since": date(2026, 1, 2)}))
     assert one("select metadata ->> 'since' from experiments") == ("2026-01-02",)
 
 
+@pytest.mark.slow
 def test_outputs_that_json_cannot_hold_are_a_failed_row() -> None:
     result = evaluate(lambda question: {question} if question == "q0" else question, ROWS[:2], ["contains"])
     assert [item.output.status for item in result] == ["failed", "ok"]
     assert one("select error_kind from outputs where status = 'failed'") == ("bad_return",)
 
 
+@pytest.mark.slow
 def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
     def down(question: str) -> str:
         raise ConnectionError("down")
@@ -294,6 +311,7 @@ def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
     assert statuses("outputs") == {"failed": 6}
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     import evalflows.execution.run_rows
 
@@ -342,6 +360,7 @@ def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) 
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
 
 
+@pytest.mark.slow
 def test_a_run_that_lacks_rows_raises_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     import evalflows.execution.judging
 

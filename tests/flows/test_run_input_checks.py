@@ -14,6 +14,7 @@ from evalflows.store import Store
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
+@pytest.mark.slow
 def test_a_failed_check_stops_the_run_before_anything_is_paid() -> None:
     topics = [row | {"metadata": {"topic": "login" if i else "weather"}} for i, row in enumerate(ROWS)]
     expectation = {
@@ -66,6 +67,7 @@ def test_a_snapshot_written_by_another_program_is_checked() -> None:
         run(spec(dataset={"snapshot": "snap-spoilt"}))
 
 
+@pytest.mark.slow
 def test_blank_and_repeated_inputs_are_warnings() -> None:
     odd = [{"inputs": {"question": "q1", "context": ""}}, {"inputs": {"question": "q1", "context": ""}}]
     run(spec(dataset={"rows": odd}, evaluators=[{"use": "length_between", "args": {"least": 1}}]))
@@ -73,6 +75,7 @@ def test_blank_and_repeated_inputs_are_warnings() -> None:
     assert failed == [("inputs", "warning"), ("inputs.context", "warning")]
 
 
+@pytest.mark.slow
 def test_splits_and_samples_are_the_same_in_every_run() -> None:
     halves = [row | {"split": "test" if i % 2 else "dev"} for i, row in enumerate(ROWS)]
     drawn = {"rows": halves, "name": "halves", "splits": ["test"], "sample": 7, "seed": 3}

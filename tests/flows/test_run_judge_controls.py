@@ -50,6 +50,7 @@ def test_a_judge_that_passes_its_controls_decides() -> None:
     assert endpoint.calls <= 2 * N + 20
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_its_controls_decides_nothing() -> None:
     with serving(Endpoint(answer=answers(lambda reference, answer: answer != "no idea"))) as endpoint:
         identities = run(judged_spec(endpoint))

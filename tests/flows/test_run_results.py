@@ -39,6 +39,7 @@ def unescaped(page: str) -> str:
     return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", page)
 
 
+@pytest.mark.slow
 def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
     identities = run(spec(name="shown"))
     page = unescaped(artifacts("result")[0]["data"])
@@ -53,6 +54,7 @@ def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
     assert artifacts("progress")[0]["data"] == 100.0
 
 
+@pytest.mark.slow
 def test_watch_receives_the_progress() -> None:
     seen: list[Any] = []
     run(spec(), watch=seen.append)
@@ -80,6 +82,7 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
     assert rows("select mean from metric_summary where subject_kind = 'experiment'") == [(2.0 * N,)]
 
 
+@pytest.mark.slow
 def test_a_dataset_may_be_a_function_a_file_or_a_name(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_text(json.dumps(ROWS))
@@ -91,6 +94,7 @@ def test_a_dataset_may_be_a_function_a_file_or_a_name(tmp_path: Path) -> None:
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data")) / "vicuna80"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published answers are not there (EVALFLOWS_PUBLISHED_DATA)")
 def test_published_answers_are_judged_by_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     from evalflows.specs import load_experiment

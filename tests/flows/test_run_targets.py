@@ -26,6 +26,7 @@ def test_a_wrong_key_is_reported_without_retries() -> None:
     assert endpoint.calls == N
 
 
+@pytest.mark.slow
 def test_an_unreachable_endpoint_is_reported() -> None:
     with serving(Endpoint()) as endpoint:
         url = endpoint.base_url
@@ -41,6 +42,7 @@ def test_an_unreachable_endpoint_is_reported() -> None:
     assert rows("select distinct error_kind from outputs") == [("connection",)]
 
 
+@pytest.mark.slow
 def test_an_http_target_is_called() -> None:
     def application(request: Request) -> Reply:
         return Reply({"choices": [{"text": request["ask"]["it"].upper()}], "asked": request})
@@ -54,6 +56,7 @@ def test_an_http_target_is_called() -> None:
     assert rows("select min(latency_s) > 0, max(attempts) from outputs") == [(True, 1)]
 
 
+@pytest.mark.slow
 def test_recorded_answers_of_an_experiment_are_judged_without_calls() -> None:
     (first,) = run(spec(name="first", targets=targets(target=often), repetitions=2, evaluators=[]))
     (second,) = run(spec(name="second", targets=[{"kind": "recorded", "experiment": "first"}], repetitions=2))
@@ -69,6 +72,7 @@ def test_recorded_answers_of_an_experiment_are_judged_without_calls() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_recorded_answers_in_a_dataset_column_are_judged(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     path.write_text(

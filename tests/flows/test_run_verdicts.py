@@ -29,11 +29,13 @@ def test_a_planted_difference_is_found_with_the_statistics_own_figures() -> None
     ]
 
 
+@pytest.mark.slow
 def test_the_baseline_need_not_be_the_first_target() -> None:
     run(spec(baseline="seldom"))
     assert verdict("exact_match")[0] == "better"
 
 
+@pytest.mark.slow
 def test_identical_targets_show_no_significant_difference() -> None:
     run(spec(targets=targets(one=often, two=often)))
     conclusion, reason, difference = verdict("exact_match")
@@ -41,12 +43,14 @@ def test_identical_targets_show_no_significant_difference() -> None:
     assert reason == f"no significant difference ({N} pairs)"
 
 
+@pytest.mark.slow
 def test_lower_is_better_for_measures() -> None:
     run(spec(targets=targets(long=lambda question: "word " * (9 + number(question) % 3), short=often)))
     assert verdict("length")[0] == "better"
     assert verdict("tokens")[0] == "not_enough_evidence"
 
 
+@pytest.mark.slow
 def test_missing_values_that_could_change_the_conclusion_make_it_inconclusive() -> None:
     def fails_on_half(outputs: dict[str, Any], reference_outputs: dict[str, Any], example: Any) -> bool:
         if number(example.id) % 2:
@@ -77,6 +81,7 @@ def test_missing_values_that_could_change_the_conclusion_make_it_inconclusive() 
     )  # the ends of the intervals then
 
 
+@pytest.mark.slow
 def test_clustered_examples_use_a_clustered_test() -> None:
     clustered = [row | {"cluster": f"c{i % 5}"} for i, row in enumerate(ROWS)]
     run(spec(dataset={"rows": clustered}))
@@ -84,6 +89,7 @@ def test_clustered_examples_use_a_clustered_test() -> None:
     assert "cluster" in method and clusters == 5
 
 
+@pytest.mark.slow
 def test_repetitions_are_averaged_within_an_example() -> None:
     calls: list[str] = []
 
@@ -95,6 +101,7 @@ def test_repetitions_are_averaged_within_an_example() -> None:
     assert rows("select n_examples, mean, method from estimates where metric = 'exact_match'")[0][:2] == (N, 0.5)
 
 
+@pytest.mark.slow
 def test_intervals_stay_within_the_bounds_of_their_metric() -> None:
     few = ROWS[1:6]
     run(spec(dataset={"rows": few}, targets=targets(often=often, seldom=seldom), repetitions=3))

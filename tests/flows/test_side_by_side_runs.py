@@ -59,6 +59,7 @@ LATENCY = """select conclusion, reason_code, n_pairs, difference, warning from v
              where metric = 'latency' order by candidate_experiment_id desc limit 1"""
 
 
+@pytest.mark.slow
 def test_each_example_is_answered_by_all_targets_in_turn() -> None:
     TURNS.clear()
     run(spec(slow, quick))
@@ -73,12 +74,14 @@ def test_each_example_is_answered_by_all_targets_in_turn() -> None:
     assert -0.04 < difference < -0.01
 
 
+@pytest.mark.slow
 def test_sync_and_async_targets_take_turns_too() -> None:
     run(spec(slow, asynchronous, max_concurrency=4))
     assert one("select count(distinct round_at), count(round_at) from outputs") == (N, 2 * N)
     assert one(LATENCY)[0] == "better"
 
 
+@pytest.mark.slow
 def test_a_chat_and_a_function_take_turns_and_answers_from_the_ledger_are_left_out() -> None:
     with serving(Endpoint()) as endpoint:
         for _ in range(2):
@@ -87,6 +90,7 @@ def test_a_chat_and_a_function_take_turns_and_answers_from_the_ledger_are_left_o
     assert (paid[0], again) == (N - 1, (N, "not_side_by_side"))
 
 
+@pytest.mark.slow
 def test_targets_that_ran_at_different_times_keep_their_figures_without_a_verdict() -> None:
     key = {"run_key": "turns"}
     run(spec(slow, **key))
@@ -99,6 +103,7 @@ def test_targets_that_ran_at_different_times_keep_their_figures_without_a_verdic
         assert "not measured side by side" in " ".join(shown.split())
 
 
+@pytest.mark.slow
 def test_a_retried_answer_is_left_out_and_that_is_said() -> None:
     with serving(Endpoint()) as endpoint:
         endpoint.faults += [echo({"messages": []}), error(500, "down")]
@@ -108,6 +113,7 @@ def test_a_retried_answer_is_left_out_and_that_is_said() -> None:
     assert f"1 of {N - 1} pairs left out because they were not made side by side" in warning
 
 
+@pytest.mark.slow
 def test_a_composite_of_latency_has_no_verdict_either() -> None:
     fields: dict[str, Any] = {
         "run_key": "composed",

@@ -41,6 +41,7 @@ def failing(made: ExperimentSpec) -> Any:
     return found
 
 
+@pytest.mark.slow
 def test_a_regression_in_a_slice_fails_the_gate_that_passes_elsewhere(tmp_path: Path) -> None:
     found = failing(spec(tmp_path, **RULES))
     assert [(rule["metric"], rule["outcome"], rule["n"]) for rule in found.rules] == [
@@ -54,6 +55,7 @@ def test_a_regression_in_a_slice_fails_the_gate_that_passes_elsewhere(tmp_path: 
     assert "examples that got worse by exact_match: new against old" in shown.output
 
 
+@pytest.mark.slow
 def test_the_queries_of_a_decision_have_the_examples_of_the_slice(tmp_path: Path) -> None:
     found = failing(spec(tmp_path, **RULES))
     both = found.candidate_experiment_id, found.baseline_experiment_id
@@ -63,6 +65,7 @@ def test_the_queries_of_a_decision_have_the_examples_of_the_slice(tmp_path: Path
     assert rows(f"select count(*) from ({values_query('exact_match', both[0])})") == [(N,)]
 
 
+@pytest.mark.slow
 def test_interim_analyses_decide_on_slices(tmp_path: Path) -> None:
     rules = {"confident_thresholds": {"exact_match@split=hard": 0.9, "exact_match@metadata.level.n=1": 0.2}}
     found = failing(spec(tmp_path, candidate="new", baseline="old", batch=60, min_examples=5, **rules))
@@ -106,6 +109,7 @@ def test_a_plan_counts_the_examples_of_a_slice(tmp_path: Path) -> None:
     assert "on exact_match@split=hard (release)" in said and "the slice has 30" in said
 
 
+@pytest.mark.slow
 def test_a_yes_no_slice_of_chance_is_open(tmp_path: Path) -> None:
     fields = gated(tmp_path, [{"thresholds": {"exact_match@split=few": 0.5}}], new=drawn(40, 0.8))
     for place, row in enumerate(fields["dataset"]["rows"]):
@@ -116,6 +120,7 @@ def test_a_yes_no_slice_of_chance_is_open(tmp_path: Path) -> None:
     assert found.summary.startswith("exact_match@split=few: 10 examples, wanted at least 20 to decide")
 
 
+@pytest.mark.slow
 def test_an_unknown_slice_of_what_is_stored_is_refused_by_the_assertions(tmp_path: Path) -> None:
     from evalflows.pytest_plugin import assert_at_least
 

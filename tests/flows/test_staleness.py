@@ -89,6 +89,7 @@ def test_a_changed_prompt_of_another_module_refuses_the_run_key(write: Write) ->
     assert len(newest(5)) == 1
 
 
+@pytest.mark.slow
 def test_a_changed_constant_of_an_evaluator_refuses_the_run_key(write: Write) -> None:
     spec = spec_of(run_key="nightly")
     run(spec)
@@ -99,6 +100,7 @@ def test_a_changed_constant_of_an_evaluator_refuses_the_run_key(write: Write) ->
         run(spec)
 
 
+@pytest.mark.slow
 def test_what_is_reused_is_said_first(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     spec = spec_of(run_key="nightly")
     run(spec)
@@ -112,6 +114,7 @@ def test_what_is_reused_is_said_first(write: Write, capsys: pytest.CaptureFixtur
     )
 
 
+@pytest.mark.slow
 def test_the_code_that_changed_is_named(write: Write) -> None:
     def changed() -> ExperimentSpec:
         write("prompting", 'ENDING = "?"\n')
@@ -120,6 +123,7 @@ def test_the_code_that_changed_is_named(write: Write) -> None:
     assert said_of_two_runs(spec_of(), changed) == ["the target's code changed: prompting.ENDING"]
 
 
+@pytest.mark.slow
 def test_the_commits_of_a_changed_target_are_named(write: Write) -> None:
     def commit(text: str) -> None:
         subprocess.run(["git", "commit", "-qam", text], check=True)
@@ -139,6 +143,7 @@ def test_the_commits_of_a_changed_target_are_named(write: Write) -> None:
     assert re.fullmatch(rf"the target's code changed: prompting\.ENDING; {commits}", said)
 
 
+@pytest.mark.slow
 def test_the_same_code_is_not_called_the_same_target(write: Write) -> None:
     assert said_of_two_runs(spec_of(), spec_of()) == [
         "the target's code is the same on both sides: a difference is due to chance, or to what the code does not show "
@@ -150,12 +155,14 @@ def http_spec(url: str, **fields: Any) -> ExperimentSpec:
     return spec_of(targets=[{"kind": "http", "url": url, **fields}], evaluators=["json_valid"])
 
 
+@pytest.mark.slow
 def test_an_application_that_says_no_version_is_unknown(write: Write) -> None:
     with serving_application() as application:
         (text,) = said_of_two_runs(http_spec(application.url), http_spec(application.url))
     assert text.startswith("cannot tell whether the target changed: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "said"), [("v1", ["the application says the same version on both sides"]), ("v2", [])]
 )
@@ -167,6 +174,7 @@ def test_the_version_may_be_declared(write: Write, second: str, said: list[str])
     assert [row.application_version for row in newest(2)] == [second, "v1"]
 
 
+@pytest.mark.slow
 def test_a_header_of_each_answer_may_say_it(write: Write) -> None:
     with serving_application() as application:
         for version in ("v1", "v1", "v2"):
@@ -178,6 +186,7 @@ def test_a_header_of_each_answer_may_say_it(write: Write) -> None:
         assert catalog.execute(query).fetchall() == [("v1", 2), ("v2", 1)]
 
 
+@pytest.mark.slow
 def test_an_address_may_say_it_before_anything_is_posted(write: Write) -> None:
     with serving_application() as application:
         spec = http_spec(application.url, version_url=f"{application.url}/version")

@@ -24,6 +24,7 @@ def recording(path: Path, *trials: int) -> dict[str, Any]:
     return {"kind": "recorded", "path": str(path), "columns": columns}
 
 
+@pytest.mark.slow
 def test_each_repetition_is_answered_by_its_own_row_and_a_missing_one_fails_with_the_reason(tmp_path: Path) -> None:
     target = recording(tmp_path / "trials.csv", 0, 1)
     run(spec(targets=[target], repetitions=3))
@@ -49,6 +50,7 @@ def drawn_too(inputs: dict[str, Any], seed: int) -> dict[str, Any]:
     return {"answer": random.Random(seed).random(), "seed": seed}
 
 
+@pytest.mark.slow
 def test_targets_that_draw_get_the_same_seed_for_the_same_trial_in_every_run() -> None:
     for _ in range(2):
         run(spec(targets=targets(drawn=drawn, drawn_too=drawn_too), repetitions=2, evaluators=[]))
@@ -77,6 +79,7 @@ def called(request: Request) -> Reply:
     return completion(None, tool_calls=[call])
 
 
+@pytest.mark.slow
 def test_each_example_offers_its_own_tools_and_is_judged_by_them() -> None:
     dataset = {
         "name": "tools",

@@ -127,6 +127,7 @@ def test_imports_tell_whether_code_may_call_a_model(name: str, may: bool) -> Non
     assert may_call_unrecorded(load(f"application:{name}")) is may
 
 
+@pytest.mark.slow
 def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) -> None:
     (identity,) = run(spec_of(python("asks")))
     assert one("select distinct calls, calls_cached, cost_usd from outputs") == (None, None, None)
@@ -140,12 +141,14 @@ def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) ->
     assert "USD" not in said
 
 
+@pytest.mark.slow
 def test_code_that_calls_nothing_has_made_no_call() -> None:
     run(spec_of(python("pure")))
     assert one("select distinct calls, calls_cached from outputs") == (0, 0)
     assert one("select calls, unrecorded from experiment_overview") == (0, 0)
 
 
+@pytest.mark.slow
 def test_calls_of_an_evaluator_with_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) -> None:
     judges = [{"use": f"application:{name}"} for name in ("judged", "ruled")]
     (identity,) = run(spec_of(python("pure"), evaluators=judges, max_calls=9))
@@ -159,6 +162,7 @@ def test_calls_of_an_evaluator_with_a_plain_client_are_null(capsys: pytest.Captu
     assert "model calls of evaluators were not recorded, so their cost is unknown" in said
 
 
+@pytest.mark.slow
 def test_an_application_behind_http_is_unknown() -> None:
     with serving_application() as application:
         run(spec_of({"kind": "http", "url": application.url}))
@@ -168,6 +172,7 @@ def test_an_application_behind_http_is_unknown() -> None:
 USAGE = {"input_tokens": 7, "output_tokens": 2, "cost_usd": 0.4, "calls": 3}
 
 
+@pytest.mark.slow
 def test_an_application_reports_its_calls_and_the_budget_limits_them(capsys: pytest.CaptureFixture[str]) -> None:
     target = {"url": "", "kind": "http", "answer": "text", "usage": "meta.usage"}
     with serving_application() as application:
@@ -210,6 +215,7 @@ def test_calls_of_answers_that_failed_are_null_too() -> None:
     assert one("select calls, tokens_in, cost_usd, unrecorded from experiment_overview") == (None, None, None, 3)
 
 
+@pytest.mark.slow
 def test_documents_and_comparisons_say_that_calls_were_not_recorded() -> None:
     targets = [python("asks") | {"name": name} for name in ("one", "two")]
     Path("app.yaml").write_text(

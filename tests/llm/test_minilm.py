@@ -95,6 +95,7 @@ def test_a_huge_text_is_no_trouble(text: str) -> None:
     assert math.hypot(*embed([text])[0]) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_threads_that_come_at_once_load_it_once_and_get_what_one_gets(
     unloaded: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from http_application import Application, cuts, failure, post, says, sends, wait
 from evalflows.specs.errors import ErrorKind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

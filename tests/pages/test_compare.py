@@ -66,10 +66,12 @@ def test_with_one_side_only_those_on_its_dataset_are_offered() -> None:
     assert [(one["name"], one["value"]) for one in chosen] == [("candidate", CANDIDATE)]
 
 
+@pytest.mark.slow
 def test_references_may_be_names_and_prefixes() -> None:
     assert examples(page(baseline="old", candidate="exp-01", metric="right", sort="example")) == EXAMPLES
 
 
+@pytest.mark.slow
 def test_worst_comes_first_and_what_has_no_difference_last() -> None:
     assert examples(compared()) == ["q0", "q1", "q2", "q4", "q3", "q5"], "in the third nothing changed"
     assert examples(compared(of=CANDIDATE)) == ["q0", "q1", "q3", "q5", "q2", "q4"]
@@ -77,6 +79,7 @@ def test_worst_comes_first_and_what_has_no_difference_last() -> None:
     assert examples(compared(sort="position")) == EXAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "found"), [("regressed", ["q0", "q1"]), ("improved", ["q2"]), ("missing", ["q4"]), ("flipped", [])]
 )
@@ -86,6 +89,7 @@ def test_a_change_filters_the_examples(change: str, found: list[str]) -> None:
     assert f"{len(found)} of 6 examples" in shown.text
 
 
+@pytest.mark.slow
 def test_worse_in_any_metric_looks_beyond_the_chosen_one() -> None:
     both = {"right": OLD, "short": dict.fromkeys(EXAMPLES, 1.0)}
     worse = {"right": NEW, "short": dict.fromkeys(EXAMPLES, 1.0) | {"q5": 0.0}}
@@ -109,6 +113,7 @@ def test_systems_without_a_shared_metric_of_an_evaluator_open_on_none() -> None:
     assert len(examples(shown)) == len(EXAMPLES)
 
 
+@pytest.mark.slow
 def test_split_and_search_filter_the_examples() -> None:
     assert sorted(examples(compared(split="hard"))) == ["q1", "q3", "q5"]
     assert examples(compared(q="NEW says Q3")) == ["q3"]
@@ -198,6 +203,7 @@ def test_in_a_report_of_one_file_there_are_no_forms_and_no_links() -> None:
     assert "▼ 2 regressed" in shown.text and examples(shown)[:2] == ["q0", "q1"]
 
 
+@pytest.mark.slow
 def test_a_running_experiment_is_shown_again_soon() -> None:
     running = answered("running", {"q0": "x"}, {"right": {"q0": 0.0}}, place=4, rows=ROWS, state="running")
     site = Site(store=Store(), links=Links())

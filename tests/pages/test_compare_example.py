@@ -32,6 +32,7 @@ def page(example: str, **values: str) -> Seen:
     return seen(compare_example_page(Site(store=Store(), links=Links()), Query(given)).body)
 
 
+@pytest.mark.slow
 def test_answers_of_all_repetitions_stand_beside_what_was_said_of_them() -> None:
     shown = page("q1")
     for said in ("q1?", "old says a of q1", "says b of q1", "right says 0.0 of q1", "judged by judge-model", "search"):
@@ -40,10 +41,12 @@ def test_answers_of_all_repetitions_stand_beside_what_was_said_of_them() -> None
     assert "del" in shown.tags and "Repetition 2" in shown.text
 
 
+@pytest.mark.slow
 def test_a_failed_judgement_says_why() -> None:
     assert "no verdict on q3" in page("q3").text
 
 
+@pytest.mark.slow
 def test_next_and_previous_follow_the_filter_and_the_order() -> None:
     links = {text: parse_qs(urlsplit(address).query) for text, address in page("q0", metric="right").links}
     assert links["previous"]["id"] == ["q1"], "the worst comes first"

@@ -144,6 +144,7 @@ def test_wrong_parameters_are_one_line(judged: Compared) -> None:
         page("nothing")
 
 
+@pytest.mark.slow
 def test_win_rates_ratings_and_a_matrix_are_those_of_the_report() -> None:
     examples = [f"q{place}" for place in range(12)]
     given = (("good", "b"), ("fair", "a"), ("poor", "Z"))

@@ -108,6 +108,7 @@ def test_slices_are_splits_and_fields_with_few_values(identity: str) -> None:
     assert next(row[:3] for row in shown.rows if row[:1] == ["hard"]) == ["hard", "3", "0.500 n=2, too few, 1 missing"]
 
 
+@pytest.mark.slow
 def test_failures_are_counted_by_kind_with_links_to_examples(identity: str) -> None:
     _, shown = page(identity)
     failed = [row for row in shown.rows if len(row) == 5 and "no verdict on q3" in row[3]]
@@ -115,6 +116,7 @@ def test_failures_are_counted_by_kind_with_links_to_examples(identity: str) -> N
     assert failed[0][4] == "q3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
@@ -136,6 +138,7 @@ def test_examples_are_filtered_and_sorted(identity: str, values: dict[str, str],
     assert [one for one in ids(shown) if one in wanted][-len(wanted) or len(ids(shown)) :] == wanted
 
 
+@pytest.mark.slow
 def test_a_failed_and_a_missing_answer_are_no_zeros(identity: str) -> None:
     (row,) = Store().read("experiments", identity)
     outputs = Store().read("outputs", identity)

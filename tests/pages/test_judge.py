@@ -50,6 +50,7 @@ def _row(owner: str, name: str, value: float, labeller: str = "ann") -> dict[str
     return row | {"value": "yes" if value else "no", "comment": f"about {name}"}
 
 
+@pytest.mark.slow
 def test_the_confusion_matrix_is_that_of_labels_and_judgements(owner: str) -> None:
     rows = table_rows(page("correct"))
     assert ["people", "judge: yes", "judge: no", "agreement"] in rows
@@ -138,6 +139,7 @@ def labelled_pairs(tmp_path: Path) -> None:
     label(tmp_path, labels)
 
 
+@pytest.mark.slow
 def test_a_comparison_is_compared_with_people_too(tmp_path: Path) -> None:
     labelled_pairs(tmp_path)
     text = shown_text(page("by_text"))
@@ -182,6 +184,7 @@ def test_the_list_counts_items_by_majority_as_the_page_does(owner: str, tmp_path
     assert (standing.bias, standing.correlation) == (observed["error"]["bias"], observed["error"]["correlation"])
 
 
+@pytest.mark.slow
 def test_pairs_are_counted_once_for_both_orders(tmp_path: Path) -> None:
     labelled_pairs(tmp_path)
     (standing,) = judge_standings(Store())

@@ -113,6 +113,7 @@ def test_what_a_reference_means(kept: Store) -> None:
     assert reported(kept, candidate) == ReportedExperiments(store=kept, identities=[candidate])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["experiment", "decision", "comparison"])
 def test_a_report_has_the_pages_of_what_was_asked_about(kept: Store, kind: str) -> None:
     ((decision, candidate),) = kept.query("select decision_id, candidate_experiment_id from source.decisions")
@@ -129,6 +130,7 @@ def test_a_report_has_the_pages_of_what_was_asked_about(kept: Store, kind: str) 
     assert page.values("viewbox"), "plots"
 
 
+@pytest.mark.slow
 def test_lists_are_as_long_as_a_report_may_have_them(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalflows.pages.report.MOST_ROWS", 1)
     ((candidate,),) = kept.query("select candidate_experiment_id from source.decisions")
@@ -137,6 +139,7 @@ def test_lists_are_as_long_as_a_report_may_have_them(kept: Store, monkeypatch: p
     assert "the dashboard shows all of it" in html or "The first 1 by" in html
 
 
+@pytest.mark.slow
 def test_the_command_writes_every_format(kept: Store, tmp_path: Path) -> None:
     def asked(*arguments: str, code: int = 0) -> str:
         done = CliRunner().invoke(cli, ["report", *arguments])

@@ -83,6 +83,7 @@ def test_the_question_is_stored_with_each_label_and_another_question_makes_anoth
     assert asked("select metadata ->> 'question' from current_labels") == [("Is it right?",)]
 
 
+@pytest.mark.slow
 def test_the_same_label_is_stored_once_and_a_changed_one_counts() -> None:
     owner = judged("small", SAID)
     query = address(owner)
@@ -93,6 +94,7 @@ def test_the_same_label_is_stored_once_and_a_changed_one_counts() -> None:
     assert [row[1] for row in asked(CURRENT)] == [1.0]
 
 
+@pytest.mark.slow
 def test_back_leads_to_the_last_label_and_shows_it() -> None:
     owner = judged("small", SAID)
     query = address(owner, order="random")
@@ -106,6 +108,7 @@ def test_back_leads_to_the_last_label_and_shows_it() -> None:
     assert "Why not" in again
 
 
+@pytest.mark.slow
 def test_a_random_review_follows_the_order_of_the_fair_sample() -> None:
     owner = judged("small", SAID)
     query = address(owner, order="random")
@@ -131,6 +134,7 @@ def test_the_worst_come_first_and_are_no_random_sample() -> None:
     assert fair <= {first_of_all}
 
 
+@pytest.mark.slow
 def test_half_are_a_random_sample_and_half_those_the_judge_is_unsure_of() -> None:
     said = {f"q{i}": 0.5 if i < 3 else 1.0 for i in range(12)}
     owner = judged("unsure", said, data_type="NUMERIC")
@@ -154,6 +158,7 @@ def test_skipped_items_come_again_only_if_asked_for() -> None:
     assert "skip=" not in re.findall(r'href="([^"]*)">Show them again', html)[0]
 
 
+@pytest.mark.slow
 def test_pairs_are_shown_in_a_drawn_order_that_is_stored() -> None:
     names = [f"q{i}" for i in range(12)]
     old = experiment("old", dict.fromkeys(names, "old says short"), place=0)
@@ -205,6 +210,7 @@ def test_a_metric_without_a_judge_can_be_labelled_too() -> None:
     assert asked("select metric, value from labels") == [("kind", 1.0)]
 
 
+@pytest.mark.slow
 def test_several_people_are_shown_where_they_disagree() -> None:
     owner = judged("small", SAID)
     for by, said in (("ann", "yes no yes no"), ("bob", "yes yes yes no")):

@@ -69,6 +69,7 @@ def test_a_planted_regression_is_told_with_its_numbers_and_the_worst_items() -> 
     assert [line.split(":")[0].strip() for line in lines if ": was " in line] == FELL[:5]
 
 
+@pytest.mark.slow
 def test_a_failed_assertion_is_stored_as_a_decision() -> None:
     with pytest.raises(AssertionError):
         assert_no_regression("app-new", "app-old", "exact_match", margin=0.04)
@@ -119,6 +120,7 @@ def test_where_half_of_the_judgements_failed_it_says_how_many_and_shows_them_fir
     assert lines[-1].startswith("        error: RuntimeError: cannot judge this one (")
 
 
+@pytest.mark.slow
 def test_an_open_end_may_be_a_warning_but_a_failure_stays_one() -> None:
     with pytest.warns(EvidenceWarning, match="^NOT ENOUGH EVIDENCE: half_fails may") as caught:
         decision = assert_no_regression("app-again", "app-old", "half_fails", allow_open=True)
@@ -149,6 +151,7 @@ def test_an_approved_baseline_is_named_so() -> None:
     assert lines[1] == "  app-new (ID) against app-old (ID), at a confidence level of 0.95"
 
 
+@pytest.mark.slow
 def test_the_interval_or_the_mean_must_reach_a_value() -> None:
     assert assert_at_least("exact_match", 0.45, experiment="app-new").conclusion == "PASS"
     assert assert_at_least("exact_match", 0.6, experiment="app-new", sure=False).conclusion == "PASS"

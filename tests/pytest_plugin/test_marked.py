@@ -100,6 +100,7 @@ def rows(query: str) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loaded")
 def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Pytester, endpoint: Endpoint) -> None:
     run = inner.runpytest()
@@ -159,6 +160,7 @@ def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Py
     assert endpoint.calls == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loaded")
 def test_a_later_run_of_some_tests_keeps_the_examples_of_the_others(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
@@ -267,6 +269,7 @@ def test_embeddings_are_those_of_the_connection(monkeypatch: pytest.MonkeyPatch)
         assert {request["model"] for request in served.requests} == {"text-embedding-3-small"}
 
 
+@pytest.mark.slow
 def test_what_a_worker_reports_can_be_sent(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of xdist send reports as JSON-like values; the process that has collected them all writes."""
     kept: list[Any] = []

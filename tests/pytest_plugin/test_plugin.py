@@ -91,6 +91,7 @@ def test_the_file_in_the_document_does_what_it_says(inner: pytest.Pytester) -> N
         ], "each fixture ran once"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loaded")
 def test_a_spec_is_run_with_changes_and_gives_an_experiment_for_each_target(inner: pytest.Pytester) -> None:
     spec = """

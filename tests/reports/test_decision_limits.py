@@ -129,6 +129,7 @@ def test_a_judge_counts_for_the_composites_that_it_is_part_of() -> None:
     assert [one.partition(" is not")[0] for one in limits(past, gate, spec)] == ["both: the judge right"]
 
 
+@pytest.mark.slow
 def test_an_application_that_does_not_say_its_version_may_have_changed() -> None:
     past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), target_kind="http")
     alone = GateSpec.model_validate({"confident_thresholds": {"right": 0.3}})

@@ -72,6 +72,7 @@ def test_a_decision_asked_again_later_keeps_its_place() -> None:
     assert (earlier(first), earlier(second)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_the_gates_of_one_run_were_declared_together(past: Past) -> None:
     rows = [past.store.read("decisions", decide(thresholds={"right": bound}))[0] for bound in (0.3, 0.4, 0.5)]
     for number, row in enumerate(rows):
@@ -80,6 +81,7 @@ def test_the_gates_of_one_run_were_declared_together(past: Past) -> None:
     assert [earlier(row.decision_id) for row in rows] == [0, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("looks", "said"), [(1, None), (2, "2nd"), (3, "3rd"), (4, "4th"), (12, "12th"), (22, "22nd")])
 def test_how_many_is_said_in_words(looks: int, said: str | None) -> None:
     last = [decide(baseline=None, thresholds={"right": 0.1 + place / 100}) for place in range(looks)][-1]
@@ -87,6 +89,7 @@ def test_how_many_is_said_in_words(looks: int, said: str | None) -> None:
     assert found.notes == ([] if said is None else [f"{said} decision on this experiment: {LOOKS}"])
 
 
+@pytest.mark.slow
 def test_the_commands_and_documents_say_it() -> None:
     decide(thresholds={"right": 0.5})
     last = decide(thresholds={"right": 0.6})

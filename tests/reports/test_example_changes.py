@@ -56,6 +56,7 @@ def test_counts_follow_the_direction_of_each_metric(compared: ComparedExperiment
     }
 
 
+@pytest.mark.slow
 def test_pages_are_filtered_sorted_and_cut(compared: ComparedExperiments) -> None:
     store = Past().store
 

@@ -33,6 +33,7 @@ def printed(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_decision_names_the_margin_of_its_gate_and_a_diff_has_none(decision: str) -> None:
     assert "equivalent (margin 0.1)" in printed("report", decision, "--format", "md")
     assert "no significant difference" in printed("diff", "exp-000", "exp-001")

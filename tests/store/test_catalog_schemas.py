@@ -34,6 +34,7 @@ def test_tables_and_marts_are_found_by_their_names(store: Store, restricted: boo
     assert ask_arrow(store, f"from {name}", []).num_rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restricted", [False, True])
 def test_a_cursor_finds_marts_by_name_and_tables_in_their_schema(store: Store, restricted: bool) -> None:
     with connect(restricted=restricted) as catalog:

@@ -111,6 +111,7 @@ DECIDING: list[tuple[str, str | None, Callable[[Store], Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "owner", "use"), DECIDING)
 def test_no_flipped_bit_of_a_sealed_file_changes_a_result(
     filled: Store, table: str, owner: str | None, use: Callable[[Store], Any]

@@ -252,6 +252,7 @@ def unconditional(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         yield server
 
 
+@pytest.mark.slow
 def test_without_conditions_one_process_may_write(
     unconditional: FakeS3, output: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,6 +72,7 @@ def everything(root: str) -> dict[str, list[Any]]:
         }
 
 
+@pytest.mark.slow
 def test_every_view_gives_the_same_rows(filled: Store) -> None:
     before = everything(filled.layout.root)
     assert pack_now(filled) == Packed(15, 5)  # the files of three experiments
@@ -305,6 +306,7 @@ def test_versions_that_do_not_know_packed_files_refuse_the_store(store: Store, m
         Store(store.layout.root)
 
 
+@pytest.mark.slow
 def test_a_reopened_experiment_of_a_packed_store_is_sealed_in_all_tables(filled: Store) -> None:
     pack_now(filled)
     before = everything(filled.layout.root)

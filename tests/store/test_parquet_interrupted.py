@@ -161,6 +161,7 @@ def test_a_part_is_on_the_disk_before_it_gets_its_name_and_its_name_before_appen
 # Others at the same time
 
 
+@pytest.mark.slow
 def test_readers_see_each_row_once_while_another_seals_and_reopens(store: Store, output: Make) -> None:
     store.publish("outputs", "exp-0", [output(f"sealed-{i}", experiment_id="exp-0") for i in range(5)])
     for part in ("p", "q"):
@@ -244,6 +245,7 @@ for part in range(5):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(store_root: Path) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, f"w{i}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

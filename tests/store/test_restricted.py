@@ -95,6 +95,7 @@ def test_a_restricted_connection_cannot_write_or_free_itself(store: Store, secre
     assert set(secret.parent.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_every_view_can_be_read(store: Store, make: Make) -> None:
     store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
     with connect(restricted=True) as catalog:

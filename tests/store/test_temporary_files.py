@@ -46,6 +46,7 @@ def test_what_a_killed_process_left_is_removed(store: Store, place: Path) -> Non
     assert files(place) == set()
 
 
+@pytest.mark.slow
 def test_what_another_database_uses_stays(store: Store, place: Path) -> None:
     with store.connect() as second:
         with store.connect() as first:

@@ -28,6 +28,7 @@ from evalflows.store.records import derived_id
 ORDERS: tuple[dict[str, Any], ...] = ({}, {"randomize_order": False}, {"both_orders": True})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 def test_winner_and_scores_are_those_of_the_experiments_whatever_was_shown_first(turned: bool) -> None:
     def first_is_new(outputs: Outputs) -> Preference:
@@ -261,6 +262,7 @@ def test_a_returned_key_that_an_item_metric_bears_is_a_failed_row(name: str) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_plain_evaluator_that_hangs_is_ended_in_its_time() -> None:
     def hangs(outputs: Outputs, example: ExampleView) -> list[int]:
         if example.id == "q02":

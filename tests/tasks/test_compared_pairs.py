@@ -119,6 +119,7 @@ def test_of_repetitions_those_that_all_have_are_compared() -> None:
 # Three and more
 
 
+@pytest.mark.slow
 def test_three_that_beat_each_other_in_a_circle_are_told() -> None:
     row = compared(three(), longer, both_orders=True)
     assert len(judgements(row.comparison_id)) == 3 * 30 * 2
@@ -139,6 +140,7 @@ def test_against_the_baseline_alone_there_are_its_pairs_only() -> None:
     assert (row.baseline_experiment_id, row.state) == (b, "completed")
 
 
+@pytest.mark.slow
 def test_the_baseline_is_measured_by_wherever_it_stands_in_the_list() -> None:
     compared(three(), longer, both_orders=True, baseline="c")
     verdicts = asked("select candidate, baseline from win_rates where not length_controlled order by all")
@@ -157,6 +159,7 @@ def test_a_failed_run_loses_and_one_never_made_is_missing_by_every_metric_of_an_
     assert counted == [("x", 1, 1, 6), ("y", 1, 1, 6)]
 
 
+@pytest.mark.slow
 def test_what_a_comparison_never_came_to_is_missing_in_its_verdict() -> None:
     answers = [{f"q{i:02}": text for i in range(12)} for text in ("a", "b")]
     old, new = (experiment(name, one, place=place) for place, (name, one) in enumerate(zip("on", answers, strict=True)))

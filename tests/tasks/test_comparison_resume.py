@@ -27,6 +27,7 @@ from evalflows.tasks.start_comparison import start_comparison
 # Going on
 
 
+@pytest.mark.slow
 def test_one_more_experiment_is_judged_against_the_others_only() -> None:
     a, b, c = three()
     first = compared([a, b], counted, run_key="k", both_orders=True)
@@ -46,6 +47,7 @@ def test_one_more_experiment_is_judged_against_the_others_only() -> None:
     assert CALLS == []
 
 
+@pytest.mark.slow
 def test_a_comparison_that_is_done_is_as_it_was() -> None:
     experiments = two()
     first = compared(experiments, counted, run_key="k")
@@ -59,6 +61,7 @@ def shorter(outputs: Outputs) -> list[int]:
     return [-one for one in longer(outputs)]
 
 
+@pytest.mark.slow
 def test_a_comparison_is_not_gone_on_with_by_another_spec() -> None:
     experiments = two()
     compared(experiments, longer, run_key="k")
@@ -76,6 +79,7 @@ def test_a_comparison_is_not_gone_on_with_by_another_spec() -> None:
     assert asked("select count(*), any_value(state) from comparison_sets") == [(1, "completed")]
 
 
+@pytest.mark.slow
 def test_experiments_may_follow_but_not_change_their_places() -> None:
     a, b, c = three()
     compared([a, b], longer, run_key="k")
@@ -114,6 +118,7 @@ def test_only_what_is_not_judged_yet_is_judged() -> None:
     assert asked("select state, reason from comparison_sets") == [("completed", None)]
 
 
+@pytest.mark.slow
 def test_a_pair_settled_by_a_failed_run_is_judged_when_the_run_has_its_answer() -> None:
     answers = {f"q{i:02}": "b" for i in range(6)}
     old, new = (experiment("old", answers, place=0), experiment("new", {**answers, "q00": FAILED}, place=1))
@@ -140,6 +145,7 @@ def test_where_a_function_lives_is_no_part_of_what_an_evaluator_is() -> None:
     assert without_live_references('[{"use":"a:b"}]') != without_live_references('[{"use":"a:c"}]')
 
 
+@pytest.mark.slow
 def test_slices_and_the_baseline_are_told_anew_without_judging_again() -> None:
     experiments = two(metadata={"topic": "x"})
     compared(experiments, longer, both_orders=True, run_key="again")

@@ -100,6 +100,7 @@ def test_a_connection_cannot_carry_a_key_to_an_address_of_the_spec(
     assert endpoint.calls == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_a_shared_connection_gets_its_key(folder: Path, endpoint: Endpoint) -> None:
     text = f"mine: {{base_url: '{endpoint.base_url}', model: m, api_key_env: SECRET}}\n"
@@ -110,6 +111,7 @@ def test_a_shared_connection_gets_its_key(folder: Path, endpoint: Endpoint) -> N
     assert endpoint.keys == [f"bearer {SECRET}"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_the_owner_allows_a_variable_for_an_address(folder: Path, endpoint: Endpoint) -> None:
     text = f'[tool.evalflows.allowed_environment]\nSECRET = ["{endpoint.base_url}"]\n'

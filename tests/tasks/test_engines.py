@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import cloudpickle
+import pytest
 from prefect.utilities.callables import get_call_parameters
 
 from evalflows.execution.chunks import Chunk, Rounds
@@ -31,6 +32,7 @@ def test_on_threads_the_task_is_itself() -> None:
     assert (task.fn, task.retries) == (execute_rounds.fn, 5)
 
 
+@pytest.mark.slow
 def test_a_run_on_threads_imports_no_engine() -> None:
     """They would take half a second of each start."""
     program = """

@@ -59,6 +59,7 @@ def a_rule(outputs: dict[str, str]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
     here = stored(judge("here"))
     assert quick_processes.current() is None
@@ -96,6 +97,7 @@ def full() -> None:
     raise StorageError("no space left")
 
 
+@pytest.mark.slow
 def test_an_error_is_raised_here() -> None:
     quick_processes.begin()
     processes = quick_processes.current()

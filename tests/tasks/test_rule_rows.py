@@ -44,6 +44,7 @@ def test_the_rows_are_those_that_were_made_one_by_one() -> None:
     assert found == json.loads(KEPT.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_processes_make_the_same_rows() -> None:
     asynchronous = "mixed_rules:awaited"
     evaluators = [evaluator for evaluator in EVALUATORS if evaluator != asynchronous]

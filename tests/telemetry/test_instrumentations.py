@@ -218,6 +218,7 @@ def test_pydantic_ai_without_content(exported: Exported, endpoint: Endpoint) -> 
 # langfuse
 
 
+@pytest.mark.slow
 def test_langfuse() -> None:
     """In a process of its own, since langfuse wraps openai for good."""
     program = Path(langfuse_program.__file__)

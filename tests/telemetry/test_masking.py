@@ -108,6 +108,7 @@ def test_check_digits() -> None:
     assert is_iban("FR14 2004 1010 0505 0001 3M02 606") and not is_iban("FR14 2004 1010 0505 0001 3M02 607")
 
 
+@pytest.mark.slow
 def test_long_texts_are_masked_in_linear_time() -> None:
     """A pattern that backtracks would take hours on these."""
     for piece in ("a", "1", "1 ", "a.", "a@", "+1 ", "sk-", "eyJa.", "ab12 ", "-----BEGIN ", "password: ", "0 1-"):

@@ -152,6 +152,7 @@ def test_an_empty_store_has_no_past() -> None:
     assert "no past pairs" in found.sentences[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clusters", [None, [f"c{place // 3}" for place in range(60)]], ids=["alone", "clusters"])
 def test_it_says_what_the_gate_itself_says(clusters: Any) -> None:
     """As `evalflows gate` would, with all of a gate's rules, with what is missing, and with other examples."""
@@ -201,6 +202,7 @@ def test_the_very_same_values_twice_show_nothing_of_chance() -> None:
     assert "3 more pairs of the same target had identical values" in " ".join(found.sentences)
 
 
+@pytest.mark.slow
 def test_repetitions_are_split_into_halves() -> None:
     past = Past(repetitions=4)
     for seed in range(3):
@@ -249,12 +251,14 @@ def test_a_larger_fall_is_caught_more_often_and_one_of_the_margin_is_seldom_pass
     assert thrice.passed.share == 0
 
 
+@pytest.mark.slow
 def test_few_examples_decide_little_and_many_decide() -> None:
     few, many = simulated(0.9, 0.1, n=25), simulated(0.9, 0.1, n=1000)
     assert few.open.share > 0.6 and few.falls[1].caught.share < 0.5
     assert many.passed.share > 0.95 and many.falls[1].caught.share > 0.95
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_and_another_does_not() -> None:
     assert simulated(0.8, 0.05, seed=4) == simulated(0.8, 0.05, seed=4) != simulated(0.8, 0.05, seed=5)
 

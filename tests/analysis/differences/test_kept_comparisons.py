@@ -93,6 +93,7 @@ def test_nothing_is_kept_while_one_of_them_runs() -> None:
     assert asked(kept) is ended
 
 
+@pytest.mark.slow
 def test_the_oldest_give_way_when_there_are_too_many_changes() -> None:
     kept = KeptComparisons(most_changes=7)
     first = asked(kept)

@@ -76,6 +76,7 @@ def three(past: Past, **changes: Sequence[Any]) -> list[ExperimentRow]:
     ]
 
 
+@pytest.mark.slow
 def test_p_values_are_adjusted_over_all_candidates_and_metrics() -> None:
     past = Past()
     rows = three(past)
@@ -105,6 +106,7 @@ def test_of_several_adjustments_the_strictest_holds(of_candidates: tuple[str, st
     assert {row.adjustment for row in found if row.p_adjusted is not None} == {wanted}
 
 
+@pytest.mark.slow
 def test_a_condition_leaves_the_figures_of_its_examples() -> None:
     """As if the experiments had only these examples."""
     hard = [place for place in range(N) if place % 3]

@@ -143,6 +143,7 @@ def _scores(world: World, rng: np.random.Generator, worse: float) -> Any:
     return np.where(drawn < failed, FAILED, np.where(drawn > 1 - abstains, ABSTAINED, given.astype(float)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: "-".join(str(part) for part in world[:5]))
 def test_table_gate_and_backtest_say_the_same_of_every_drawn_pair(world: World) -> None:
     past, gate = history(world, seed=WORLDS.index(world)), guard(min_examples=20)

@@ -69,6 +69,7 @@ def kept(places: np.ndarray[Any, Any], clustered: bool, repetitions: int) -> Pas
     return past
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetitions", [1, 2])
 @pytest.mark.parametrize("clustered", [False, True])
 @pytest.mark.parametrize("of_slice", SLICES)
@@ -145,6 +146,7 @@ def test_a_slice_that_an_old_experiment_has_no_example_of_leaves_a_backtest_open
     assert found.simulated is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clustered", [False, True])
 def test_a_backtest_simulates_slices_beside_whole_metrics(clustered: bool) -> None:
     past = kept(np.arange(N), clustered, 1)

@@ -51,6 +51,7 @@ RULES: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "text"), RULES, ids=["threshold", "fall"])
 def test_a_fall_alarms_once_and_recovers(store: Store, production: Production, rule: Any, text: str) -> None:
     production.windows(*STEADY)
@@ -105,6 +106,7 @@ def test_a_rise_is_no_fall_unless_lower_is_better(store: Store, production: Prod
     assert {event.rule for event in watched(store, lower).events} == {"rise", "drift"}
 
 
+@pytest.mark.slow
 def test_failed_judgements_are_a_share_of_all(store: Store, production: Production) -> None:
     rule = {"failure_share": "accuracy", "maximum": 0.05}
     production.windows(0.8, failed=4)

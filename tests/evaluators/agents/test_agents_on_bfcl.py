@@ -119,6 +119,7 @@ def every_choice(item: Item) -> Iterator[list[dict[str, Any]]]:
                 yield [*base[:place], {"name": base[place]["name"], "arguments": kept}, *base[place + 1 :]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_every_allowed_value_scores_1(name: str) -> None:
     tried = [scores(item, calls) for item in items(name) for calls in every_choice(item)]

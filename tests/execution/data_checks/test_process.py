@@ -43,6 +43,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda program: monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", program))
 
 
+@pytest.mark.slow
 def test_it_returns_what_the_checks_return_here(store: Store) -> None:
     request, at = of(store, TOPICS), datetime.now(UTC)
     here = run_expectations(load_snapshot(store, request.snapshot), request.own, request.batch)
@@ -55,6 +56,7 @@ def test_it_returns_what_the_checks_return_here(store: Store) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_errors_of_the_checks_are_those_of_the_run(store: Store) -> None:
     request = of(store, {"type": "expect_nonsense"})
     with pytest.raises(InputError, match=r"^expectation 'expect_nonsense': expect_nonsense not found$"):
@@ -122,6 +124,7 @@ def test_it_ends_with_the_process_that_started_it(store: Store) -> None:
     assert (worker.returncode, answer) == (1, b"")
 
 
+@pytest.mark.slow
 def test_it_does_not_load_prefect(store: Store) -> None:
     program = (
         "import sys\nfrom evalflows.execution.data_checks.worker import answer\nresult = answer(sys.argv[1])\n"

@@ -150,6 +150,7 @@ CHANGES: dict[str, tuple[Change, dict[str, tuple[str, int]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 def test_wrong_rows_are_found(store: Store, what: str) -> None:
     change, wanted = CHANGES[what]
@@ -167,6 +168,7 @@ def nothing_answered(outputs: Rows, scores: Rows) -> None:
     outputs[:] = [replace(row, status="not_attempted", error="stopped") for row in outputs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
@@ -222,6 +224,7 @@ def test_a_lost_file_is_found(store: Store) -> None:
     assert found(rows)["scores.subject"] == ("error", 12)
 
 
+@pytest.mark.slow
 def test_results_are_checked_once_and_again_after_a_resumption(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     finished_experiment(store)
     row = finished(store, "exp-1")

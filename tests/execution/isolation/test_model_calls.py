@@ -33,6 +33,7 @@ def test_vectors_come_too(shared: IsolatedEvaluator) -> None:
     assert judged(shared, (second, "a"), embed=lambda texts: [[0.0, 0.25] for _ in texts]).value == 0.25
 
 
+@pytest.mark.slow
 def test_to_wait_for_a_model_does_not_count_and_the_time_before_and_after_does(isolated: Make) -> None:
     def complete(text: str) -> str:
         time.sleep(0.5)

@@ -252,6 +252,7 @@ def test_the_time_until_its_process_is_there_does_not_count(isolated: Make) -> N
     assert judged(isolated(where, timeout_s=0.3)).value == 1.0
 
 
+@pytest.mark.slow
 def test_each_judgement_has_the_whole_time(isolated: Make) -> None:
     def naps(outputs: Any) -> Score:
         time.sleep(0.5)
@@ -276,6 +277,7 @@ def test_many_threads_at_once_share_few_processes_and_each_has_its_answer(isolat
     assert len({each.comment for each in found}) <= MAX_PROCESSES
 
 
+@pytest.mark.slow
 def test_to_close_it_ends_all_its_processes_and_buries_them(isolated: Make) -> None:
     def both(outputs: Any) -> Score:
         time.sleep(0.2)

@@ -140,6 +140,7 @@ def test_a_port_of_another_program_is_told_in_a_line(home: Home) -> None:
     assert f"--port {port}: in use by another program, wanted a free port (0: any)" in errors.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["newer", "other", "text"])
 def test_a_database_that_prefect_cannot_use_is_told_in_a_line(home: Home, content: str) -> None:
     home.make()

@@ -29,6 +29,7 @@ def test_t_intervals_cover_the_difference_of_scores(n: int, runs: int, least: fl
     assert_covers(simulate(draw, runs), 2 / 7, least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
 def test_binary_intervals_cover_and_mcnemar_seldom_errs(n: int, runs: int, least: float) -> None:
     def draw(rng: np.random.Generator, better: float) -> tuple[Any, Any, Any]:
@@ -40,6 +41,7 @@ def test_binary_intervals_cover_and_mcnemar_seldom_errs(n: int, runs: int, least
     assert np.mean(null[:, 2] <= 0.05) <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("g", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
 @pytest.mark.parametrize("binary", [False, True])
 def test_clustered_intervals_cover_and_tests_seldom_err(g: int, runs: int, least: float, binary: bool) -> None:

@@ -125,6 +125,7 @@ def test_intervals_cover_the_true_mean_simultaneously(kind: str) -> None:
         assert np.mean(held) >= 0.95
 
 
+@pytest.mark.slow
 def test_a_large_difference_is_detected_early_and_a_small_one_is_not() -> None:
     rng = np.random.default_rng(66)
     stops = [
@@ -245,6 +246,7 @@ def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:
     assert cluster_values([], [], average_size=2.0).values.shape == (0,)
 
 
+@pytest.mark.slow
 def test_repeated_analyses_of_clusters_seldom_err_unlike_those_of_copies() -> None:
     rng, clustered, copied = np.random.default_rng(71), [], []
     for _ in range(150):

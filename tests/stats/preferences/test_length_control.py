@@ -232,6 +232,7 @@ def test_a_pair_without_comparisons_has_no_rate() -> None:
     assert unmet.reason == "no comparisons: a rate needs at least 1"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(ROW, max_size=40), st.booleans(), st.booleans(), st.lists(st.booleans(), min_size=40, max_size=40))
 def test_the_rates_of_both_sides_add_up_to_1(

@@ -46,6 +46,7 @@ def test_the_covariance_matches_explicit_matrices(clustered: bool) -> None:
     assert [*(result.highs or ()), result.order_high] == pytest.approx(at + half, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_tournaments() -> None:
     rng, truth = np.random.default_rng(44), np.array([-0.8, -0.1, 0.1, 0.8])
     found = []
@@ -181,11 +182,13 @@ def coverage(strengths: Sequence[float], items: int, order: float, runs: int) ->
     return held / runs, order_held / runs
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_ratings() -> None:
     of_ratings, of_order = coverage([-0.6, -0.2, 0.2, 0.6], 40, 0.4, 200)
     assert of_ratings >= 0.91 and of_order >= 0.9
 
 
+@pytest.mark.slow
 def test_intervals_cover_when_some_win_or_lose_almost_everything() -> None:
     assert coverage([-4.0, 0.0, 0.5, 3.0], 20, 0.0, 200)[0] >= 0.9
 

@@ -68,6 +68,7 @@ def roots(store_root: Path) -> tuple[Path, ...]:
     return store_root, store_root.with_name("spool")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["sealed", "open", "packed"])
 def test_an_examples_texts_are_gone_from_every_file_and_figures_stay(
     store: Store, roots: tuple[Path, ...], state: str, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_erasing_again_changes_nothing_and_says_when_it_was(store: Store) -> Non
     assert earlier(store, Selection(examples=["otto"], dataset="faq")) is None
 
 
+@pytest.mark.slow
 def test_an_interrupted_erasure_is_finished_by_the_next(
     store: Store, roots: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +158,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next(
     assert after == {table: rows for table, rows in tables.items() if table != "erasures"}
 
 
+@pytest.mark.slow
 def test_a_user_and_what_was_made_of_the_traces_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
     personal.fill_production(store)
     tables, views = figures(store), marts(store)
@@ -330,6 +333,7 @@ def test_a_damaged_file_is_named_and_nothing_erased(store: Store, roots: tuple[P
     assert erase(Store(store.layout.root), ERNA, None).rows["scores"] == 2
 
 
+@pytest.mark.slow
 def test_a_reader_beside_it_fails_nowhere(store: Store) -> None:
     personal.fill(store)
     ended, read, errors = Event(), [0], list[BaseException]()
@@ -357,6 +361,7 @@ def test_a_reader_beside_it_fails_nowhere(store: Store) -> None:
     assert errors == [] and read[0] > 0
 
 
+@pytest.mark.slow
 def test_an_object_store_is_erased_too(memory_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
     store = Store(memory_root)

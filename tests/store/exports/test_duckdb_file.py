@@ -65,6 +65,7 @@ def test_comments_say_what_a_row_is(views: duckdb.DuckDBPyConnection) -> None:
     assert comment.startswith("one row per experiment_id, metric, evaluator_version: the mean with its interval")
 
 
+@pytest.mark.slow
 def test_views_read_the_store_as_it_is_then(store: Store, make: Any, tmp_path: Path) -> None:
     export_views(store, tmp_path / "bi.duckdb")
     Filler(store, make).experiment("exp-1", "snap-1", 1, 1)
@@ -72,6 +73,7 @@ def test_views_read_the_store_as_it_is_then(store: Store, make: Any, tmp_path: P
         assert rows(connection, "select experiment_id from experiment_overview") == [("exp-1",)]
 
 
+@pytest.mark.slow
 def test_unchanged_views_are_not_written_again(store: Store, make: Any, tmp_path: Path) -> None:
     path = tmp_path / "bi.duckdb"
     assert all(one.is_written for one in export_views(store, path))
@@ -81,6 +83,7 @@ def test_unchanged_views_are_not_written_again(store: Store, make: Any, tmp_path
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
+@pytest.mark.slow
 def test_tables_stand_alone_and_hold_hostile_texts(tmp_path: Path, make: Any) -> None:
     store, path = exported.fill(tmp_path / "other"), tmp_path / "bi.duckdb"
     counts = {one.name: one.rows for one in export_tables(store, path, SOME)}
@@ -101,6 +104,7 @@ def test_tables_stand_alone_and_hold_hostile_texts(tmp_path: Path, make: Any) ->
         assert found == (exported.NAME, [exported.NUL, exported.BIDI, "it's"], "interrupted", exported.ESCAPES)
 
 
+@pytest.mark.slow
 def test_only_what_has_changed_is_read_from_the_store(
     store: Store, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,12 +144,14 @@ def test_a_file_of_something_else_is_left_alone(store: Store, tmp_path: Path, ex
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "mine.duckdb", "folder", "store"}
 
 
+@pytest.mark.slow
 def test_the_export_of_another_store_is_left_alone(store: Store, tmp_path: Path) -> None:
     export_views(store, tmp_path / "bi.duckdb")
     with pytest.raises(InputError, match=f"got an export of the store {store.layout.root}, wanted one of"):
         export_views(Store(tmp_path / "another"), tmp_path / "bi.duckdb")
 
 
+@pytest.mark.slow
 def test_a_file_that_another_program_writes_is_left_alone(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "bi.duckdb"
     export_views(store, path)
@@ -154,6 +160,7 @@ def test_a_file_that_another_program_writes_is_left_alone(store: Store, tmp_path
         export_views(store, path)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_an_export_that_fails(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise duckdb.IOException("disk full")

@@ -43,6 +43,7 @@ def test_csv_cells_are_no_formulas_and_keep_everything_else(filled: Store, tmp_p
     assert {(row["metric"], row["value"]) for row in items} == {(exported.METRIC, "0.5")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["metric_summary", "experiments", "item_scores"])
 def test_a_parquet_file_has_the_rows_of_the_view(filled: Store, tmp_path: Path, name: str) -> None:
     (one,) = export_folder(filled, tmp_path / "out", "parquet", [name])
@@ -62,6 +63,7 @@ def test_sums_of_whole_numbers_are_whole_numbers_in_parquet(filled: Store, tmp_p
     assert kind == "BIGINT"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_only_changed_files_are_written_again(store: Store, make: Any, tmp_path: Path, form: Any) -> None:
     folder, names = tmp_path / "out", ["experiments", "labels"]
@@ -97,6 +99,7 @@ def mart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_file_of_a_mart_that_was_removed_is_removed_and_no_other(store: Store, tmp_path: Path, mart: Path) -> None:
     folder = tmp_path / "out"
     export_folder(store, folder, "csv")
@@ -111,6 +114,7 @@ def test_the_file_of_a_mart_that_was_removed_is_removed_and_no_other(store: Stor
     assert "own_costs" not in json.loads((folder / MARK).read_text())["files"]
 
 
+@pytest.mark.slow
 def test_a_mark_that_names_a_file_elsewhere_removes_nothing(store: Store, tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "out", tmp_path / "kept.csv"
     export_folder(store, folder, "csv", ["labels"])
@@ -122,6 +126,7 @@ def test_a_mark_that_names_a_file_elsewhere_removes_nothing(store: Store, tmp_pa
     assert elsewhere.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_interrupted_export_is_not_taken_for_a_finished_one(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +144,7 @@ def test_an_interrupted_export_is_not_taken_for_a_finished_one(
     assert again == {"experiments": False, "labels": True}
 
 
+@pytest.mark.slow
 def test_a_folder_of_something_else_is_left_alone(store: Store, tmp_path: Path) -> None:
     mine, exports = tmp_path / "mine", tmp_path / "exports"
     mine.mkdir()

@@ -64,6 +64,7 @@ def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, r
     assert not any(is_written for _, is_written in export(filled, postgres_url).values())
 
 
+@pytest.mark.slow
 def test_tables_of_views_that_are_gone_are_removed_and_no_others(
     store: Store, postgres_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,7 @@ def test_tables_of_views_that_are_gone_are_removed_and_no_others(
     assert left == {"labels", "limits", "mine", "on_limits", "evalflows_export"}, "limits is needed by a view"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["results", "gate_rules", "metric_summary", "trace_windows"])
 def test_a_table_has_the_figures_of_the_view(filled: Store, postgres_url: str, run: Run, name: str) -> None:
     export(filled, postgres_url, name)
@@ -124,6 +126,7 @@ def test_hostile_texts_are_kept(filled: Store, postgres_url: str, run: Run) -> N
     assert run("select count(*) from label_shares") == [(3,)]  # without a key: a label is too long for an index
 
 
+@pytest.mark.slow
 def test_a_table_keeps_the_rows_that_are_the_same(store: Store, make: Any, postgres_url: str, run: Run) -> None:
     filler = Filler(store, make)
     filler.experiment("exp-1", "snap-1", 1, 1)
@@ -142,6 +145,7 @@ def test_a_table_keeps_the_rows_that_are_the_same(store: Store, make: Any, postg
     assert run("select name from mine order by 1") == [("it's new",), ("name of exp-1",), ("name of exp-3",)]
 
 
+@pytest.mark.slow
 def test_rows_without_a_key_are_replaced(store: Store, make: Any, postgres_url: str, run: Run) -> None:
     filler = Filler(store, make)
     filler.experiment("exp-1", "snap-1", 1, 1)
@@ -153,6 +157,7 @@ def test_rows_without_a_key_are_replaced(store: Store, make: Any, postgres_url: 
     assert run("select conname from pg_constraint where conrelid = 'label_shares'::regclass") == []
 
 
+@pytest.mark.slow
 def test_a_table_with_other_columns_is_made_anew(store: Store, postgres_url: str, run: Run) -> None:
     export(store, postgres_url, "labels", "experiments")
     run("alter table labels add column old text")
@@ -165,6 +170,7 @@ def test_a_table_with_other_columns_is_made_anew(store: Store, postgres_url: str
         export(store, postgres_url, "experiments")
 
 
+@pytest.mark.slow
 def test_readers_see_the_rows_from_before_until_the_export_has_ended(
     store: Store, make: Any, postgres_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +194,7 @@ def test_readers_see_the_rows_from_before_until_the_export_has_ended(
     assert seen == run("select count(*) from experiments") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_schema_of_something_else_is_left_alone(store: Store, tmp_path: Path, postgres_url: str, run: Run) -> None:
     run(f"create schema {IN_SQL}")
     run("create table labels (mine text)")
@@ -224,6 +231,7 @@ def test_the_password_is_never_printed(store: Store, postgres_url: str, old: str
         assert secret not in done.output.replace("section", "")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_did(store: Store, postgres_url: str, run: Run) -> None:
     arguments = ["export", "postgres", postgres_url, "--schema", SCHEMA, "--only", "labels", "--only", "experiments"]
     assert CliRunner().invoke(cli, arguments).output == f"schema {SCHEMA}: 2 tables written (0 rows), 0 unchanged\n"

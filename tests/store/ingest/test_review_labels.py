@@ -23,6 +23,7 @@ def row(owner: str, example: str, by: str, value: str = "yes") -> dict[str, str]
     return {"experiment": owner, "example_id": example, "metric": "correct", "labeller": by, "value": value}
 
 
+@pytest.mark.slow
 def test_labels_of_several_people_at_once_are_all_kept(owner: str) -> None:
     given = [(by, name) for by in ("ann", "bob", "cat") for name in NAMES]
     with ThreadPoolExecutor(6) as threads:
@@ -31,12 +32,14 @@ def test_labels_of_several_people_at_once_are_all_kept(owner: str) -> None:
     assert sorted(asked("select labeller, example_id from labels")) == sorted(given)
 
 
+@pytest.mark.slow
 def test_two_windows_of_one_person_lose_nothing(owner: str) -> None:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda name: add_label(Store(), "ann", row(owner, name, "ann")), NAMES))
     assert [name for (name,) in asked("select example_id from current_labels order by all")] == sorted(NAMES)
 
 
+@pytest.mark.slow
 def test_small_parts_are_merged_as_they_come(owner: str) -> None:
     store = Store()
     for name in NAMES:

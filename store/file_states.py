@@ -53,10 +53,11 @@ def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool
 
     A part of a day is removed only long after the part that replaces it was written.
     """
-    return before == after or _lasting(before) == _lasting(after)
+    return before == after or lasting(before) == lasting(after)
 
 
-def _lasting(states: Mapping[str, object]) -> dict[str, object]:
+def lasting(states: Mapping[str, object]) -> dict[str, object]:
+    """Return the files without the parts of days."""
     return {path: state for path, state in states.items() if "/observations/open/" not in path}
 
 
@@ -65,6 +66,25 @@ def state_of(layout: Layout, fs: Any, path: str) -> object:
     with suppress(FileNotFoundError):
         return _local_state(Path(path).stat()) if layout.is_local else fs.state(path)
     return None
+
+
+class Copies:
+    """The mirror's copies of an object store's files; none for a local store.
+
+    Other processes may remove a copy at any time, as for lack of room, and fetch it again.
+    """
+
+    def __init__(self, layout: Layout, fs: Any, states: Mapping[str, object]) -> None:
+        self._fs, self._paths = fs, [] if layout.is_local else [*lasting(states)]
+        self._states = self._now()
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether all have been there since."""
+        return None not in self._states.values() and self._now() == self._states
+
+    def _now(self) -> dict[str, object]:
+        return dict(self._fs.copies(self._paths)) if self._paths else {}
 
 
 def _local_states(root: str, tables: Collection[str] | None) -> dict[str, object]:

@@ -131,6 +131,13 @@ class Mirror:
                     self._fetch(key, download)
         return self.folder / key
 
+    def state_of(self, key: str) -> object:
+        """Return what differs for each copy of an object, however often it is fetched; None if there is no copy."""
+        with suppress(FileNotFoundError):
+            stat = os.stat(f"{self.folder}/{key}")  # noqa: PTH116  # of thousands
+            return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+        return None
+
     def renew(self, key: str, download: Download) -> None:
         """Download an object again."""
         with self.locked():

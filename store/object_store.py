@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -106,6 +106,10 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             keys: dict[str, Version] = {self._key(path): state for path, state in states.items()}  # type: ignore[misc]
             self.mirror.follow(keys, self._download)
         return states
+
+    def copies(self, paths: Iterable[str]) -> dict[str, object]:
+        """Return the states of the mirror's copies of files; None for one that has gone."""
+        return {path: self.mirror.state_of(self._key(path)) for path in paths}
 
     def local(self, path: str) -> Path:
         """Return the mirror's copy of a file, in the version last heard. Raise FileNotFoundError if it has gone."""

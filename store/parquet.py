@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
-from evalflows.store.file_states import states_of, unchanged
+from evalflows.store.file_states import Copies, states_of, unchanged
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.marker import is_packed, prepare
 from evalflows.store.merge import last_recorded, merged
@@ -250,15 +250,17 @@ class Store:
         while True:
             before, version = self._states(follow=True), self._damages.version
             self._damages.forget_changed(before)
+            copies = Copies(self.layout, self._fs, before)
             token = self._steady.set(before)
             try:
                 result = read()
             except duckdb.Error as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
-                if not had_little and self._states() == before and not self.mend(since=version):
+                is_same = self._states() == before and copies.are_kept
+                if not had_little and is_same and not self.mend(since=version):
                     raise
             else:
-                if unchanged(before, self._states()):
+                if unchanged(before, self._states()) and copies.are_kept:
                     return result
             finally:
                 self._steady.reset(token)

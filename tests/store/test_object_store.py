@@ -312,3 +312,21 @@ def test_a_connection_sees_what_the_mirror_has(objects: Store, output: Make) -> 
     with closing(connect(objects.layout.root)) as catalog:
         objects.append("outputs", "exp-2", "p", [output("c", experiment_id="exp-2")])
         assert catalog.execute("select count(*) from outputs").fetchall() == [(3,)], "this process wrote it"
+
+
+def test_a_copy_that_goes_during_a_query_is_read_again(memory_root: str, make: Make) -> None:
+    """Another process may remove the mirror's copies for lack of room, and fetch them again."""
+    store = Store(memory_root)
+    for name in ("exp-1", "exp-2"):
+        store.publish("outputs", name, [make("outputs", run_id=name, experiment_id=name)])
+    copy = store.filesystem.mirror.folder / "outputs/sealed/experiment_id=exp-2/rows.parquet"
+    counts: list[Any] = []
+
+    def read() -> Any:
+        if not counts:
+            copy.unlink()
+        counts.append(store.query("select count(*) from source.outputs"))
+        return counts[-1]
+
+    assert store.steady(read) == [(2,)]
+    assert counts == [[(1,)], [(2,)]]

@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.calls import endpoint
-from tests.support.prefect_server import prefect_server
+
+sys.path.append("tests/support")
+from prefect_server import prefect_server
 
 TIMES, ROWS, CALLS, MEGABYTE = 5, 10, 2_000, 1 << 20
 KEPT = Path("tests/store/kept")

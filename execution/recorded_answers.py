@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from evalflows.execution.chunk_judging import OVERHEAD, judging_of
+from evalflows.execution.chunk_judging import judging_of, size_of_run
 from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.evaluation_result import Columns
 from evalflows.execution.judging import Judging, Run
@@ -118,7 +118,7 @@ class _LookUp:
 
 def _size(found: Found) -> int:
     example, columns = found
-    return size_of(example) + len(columns.get("outputs") or "") + len(columns.get("steps") or "") + OVERHEAD
+    return size_of_run(example, columns.get("outputs"), columns.get("steps"))
 
 
 class _Asked(dict[str, Any]):

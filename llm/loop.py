@@ -18,11 +18,9 @@ _closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
     """Start a coroutine on the loop with the caller's context variables. Raises CancelledError after `stop`."""
-    try:
-        raise_if_stopped()
-    except CancelledError:
+    if _stopped.is_set():
         coroutine.close()
-        raise
+        raise CancelledError
     return asyncio.run_coroutine_threadsafe(coroutine, _running())
 
 

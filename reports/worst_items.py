@@ -92,7 +92,7 @@ with runs as (
         select snapshot_id, example_id, position, case when $2 is not null then md5(inputs::varchar) end as content
         from examples
     ) x using (snapshot_id)
-    -- the ids again: DuckDB would read the rows of all experiments
+    -- the ids are repeated, since DuckDB would otherwise read the rows of all experiments
     left join run_values j
         on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = $3
            and j.experiment_id in ($1, $2)

@@ -53,10 +53,10 @@ def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool
 
     A part of a day is removed only long after the part that replaces it was written.
     """
-    return before == after or lasting(before) == lasting(after)
+    return before == after or _lasting(before) == _lasting(after)
 
 
-def lasting(states: Mapping[str, object]) -> dict[str, object]:
+def _lasting(states: Mapping[str, object]) -> dict[str, object]:
     """Return the files without the parts of days."""
     return {path: state for path, state in states.items() if "/observations/open/" not in path}
 
@@ -75,7 +75,7 @@ class Copies:
     """
 
     def __init__(self, layout: Layout, fs: Any, states: Mapping[str, object]) -> None:
-        self._fs, self._paths = fs, [] if layout.is_local else [*lasting(states)]
+        self._fs, self._paths = fs, [] if layout.is_local else [*_lasting(states)]
         self._states = self._now()
 
     @property

@@ -96,15 +96,20 @@ def _own_files(store: Store, table: str) -> Iterator[_Own]:
     files = [file for path in sorted(states) if (file := StoredFile.at(path))]
     still_open = {file.owner for file in files if file.state == "open"}
     for file in files:
-        state = states[file.path]
-        if file.is_sealed and file.owner not in still_open and _is_settled(fs, file.path):
-            size = fs.size(file.path)
-            if size <= PACK_BYTES // 4 and file_damage(fs, file.path, state) is None:
+        if file.is_sealed and file.owner not in still_open:
+            state = states[file.path]
+            size = _settled_size(fs, file.path)
+            if size is not None and size <= PACK_BYTES // 4 and file_damage(fs, file.path, state) is None:
                 yield _Own(file.owner, file.path, state, size)
 
 
-def _is_settled(fs: Any, path: str) -> bool:
-    return bool(time.time() - fs.modified(path).timestamp() >= SETTLED_S)
+def _settled_size(fs: Any, path: str) -> int | None:
+    """Return the bytes of a file; None if it changed lately, or if its owner was reopened since it was listed."""
+    try:
+        is_settled = time.time() - fs.modified(path).timestamp() >= SETTLED_S
+        return int(fs.size(path)) if is_settled else None
+    except FileNotFoundError:
+        return None
 
 
 def _batches(files: Sequence[_Own]) -> Iterator[list[_Own]]:

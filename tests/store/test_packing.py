@@ -226,6 +226,23 @@ def test_an_owner_that_is_reopened_while_it_is_packed_keeps_its_new_rows(
     assert run_ids(store) == ["new", "run-1", "run-2"]
 
 
+def test_an_owner_that_is_reopened_once_files_are_listed_is_left_out(
+    store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed_outputs(store, make, 1, 2, 3)
+    states_of = evalflows.store.packing.states_of
+
+    def list_and_reopen(*given: Any) -> dict[str, object]:
+        listed = states_of(*given)
+        if given[-1] == ("outputs",):
+            store.reopen("exp-1", ["outputs"])
+        return listed
+
+    monkeypatch.setattr(evalflows.store.packing, "states_of", list_and_reopen)
+    assert pack_now(store) == Packed(2, 1)
+    assert run_ids(store) == ["run-1", "run-2", "run-3"]
+
+
 def test_a_damaged_packed_file_leaves_out_its_owners_everywhere(filled: Store) -> None:
     pack_now(filled)
     (path,) = packs(filled, "outputs")

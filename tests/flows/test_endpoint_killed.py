@@ -1,14 +1,12 @@
 """A model endpoint that is killed in the middle of a run: the run waits for it, or ends with a line and is resumed."""
 
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import yaml
 from endpoint import Endpoint, outages
-from interrupted_runs import PER_ITEM, finish, rows_of, start, when_called, write_spec
-from progress_lines import without_progress
+from interrupted_runs import PER_ITEM, finish, output_of, rows_of, start, when_called, write_spec
 from trials import IS_LONG, OUTAGE_S
 
 from evalflows.store import connect
@@ -25,10 +23,6 @@ def write_impatient_spec(folder: Path, base_url: str) -> Path:
     impatient = {"run_key": "k", "breaker_pause_s": 1.0, "chunk_retry_delay_s": 0.1}
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | impatient))
     return path
-
-
-def output_of(process: subprocess.Popen[bytes]) -> str:
-    return without_progress(process.communicate(timeout=180)[0].decode())
 
 
 def check_rows(folder: Path, environment: dict[str, str], endpoint: Endpoint, spec: Path) -> None:
@@ -58,7 +52,7 @@ def test_a_run_goes_on_by_itself_when_its_endpoint_is_back(
         time.sleep(OUTAGE_S)
         assert run.poll() is None, "it waits"
         served.revive()
-        said = output_of(run)
+        said = output_of(run, within=180)
         print(f"down for {OUTAGE_S:g} s from call {moment}: {endpoint.repeated()} calls again of {cut} in flight")
         assert run.returncode == 0, said
         assert endpoint.repeated() <= cut
@@ -75,7 +69,7 @@ def test_a_run_whose_endpoint_stays_away_ends_with_a_line_and_the_same_start_com
         run = start(tmp_path, prefect_environment, tmp_path / "cut", "run", str(spec))
         when_called(run, endpoint, CALLS // 2)
         cut = served.kill()
-        said = output_of(run)
+        said = output_of(run, within=180)
         assert run.returncode == 4
         with connect(tmp_path / "cut") as catalog:
             ((identity, reason),) = catalog.sql("select experiment_id, reason from experiments").fetchall()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from endpoint import Endpoint, serving
-from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, rows_of, start, when_called, write_spec
-from progress_lines import without_progress
+from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, output_of, rows_of, start, when_called, write_spec
 from trials import KILLS
 
 from evalflows.store import connect
@@ -58,8 +57,8 @@ def test_stopped_by_a_signal_and_resumed(
         process = start(tmp_path, prefect_environment, tmp_path / "stopped", "run", str(spec))
         when_called(process, endpoint, 40)
         process.send_signal(number)
-        output, _ = process.communicate(timeout=60)
-        assert (process.returncode, without_progress(output.decode())) == (
+        output = output_of(process, 60)
+        assert (process.returncode, output) == (
             130,
             "evalflows: stopped; `evalflows resume killed` continues\n",
         )
@@ -81,11 +80,11 @@ def test_further_signals_end_it_at_once_without_a_traceback(
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
-        output, _ = process.communicate(timeout=60)
+        output = output_of(process, 60)
         texts = ["evalflows: stopped; `evalflows resume killed` continues\n"]
         texts.append(texts[0].replace("stopped;", "stopped at once;"))
         assert process.returncode == 130
-        assert without_progress(output.decode()) in texts
+        assert output in texts
         endpoint.latency_s = 0.0
         finish(start(tmp_path, prefect_environment, tmp_path / "stopped", "resume", "killed"))
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2

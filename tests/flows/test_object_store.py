@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command import command, with_support
 from endpoint import Endpoint, serving
-from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, rows_of, start, when_called, write_spec
+from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, output_of, rows_of, start, when_called, write_spec
 from progress_lines import without_progress
 from s3_server import S3Server
 
@@ -118,10 +118,9 @@ def test_a_server_that_goes_away_ends_the_run_in_one_line_and_nothing_is_lost(
         when_called(process, endpoint, 100)
         s3_service.kill()
         try:
-            output, _ = process.communicate(timeout=150)
+            said = output_of(process, 150)
         finally:
             s3_service.start()
-        said = without_progress(output.decode())
         print(said)
         assert process.returncode == 4, said
         assert "Traceback" not in said and s3_root in said

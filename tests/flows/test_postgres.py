@@ -25,6 +25,7 @@ def test_an_experiment_has_the_same_rows(
             assert endpoint.calls == 2 * ITEMS * PER_ITEM
     finally:
         end_server(server)
+        print((home / "server.log").read_text()[-5000:])
     assert not (home / "prefect.db").exists(), "the server used no other database"
     assert rows_of(tmp_path / "postgres") == rows_of(tmp_path / "sqlite")
     assert len(rows_of(tmp_path / "postgres")) == 2 * ITEMS

@@ -2,16 +2,14 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from endpoint import Endpoint, serving
-from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, rows_of, start, when_called, write_spec
+from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, output_of, rows_of, start, when_called, write_spec
 from prefect_server import end_server, environment_of, start_server
-from progress_lines import without_progress
 
 from evalflows.store import connect
 
@@ -39,10 +37,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     yield one
     if one.process.poll() is None:
         end_server(one.process)
-
-
-def output_of(process: subprocess.Popen[bytes]) -> str:
-    return without_progress(process.communicate(timeout=120)[0].decode())
 
 
 @pytest.mark.slow

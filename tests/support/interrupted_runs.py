@@ -1,6 +1,7 @@
 """Runs of the command that are interrupted and resumed: their spec, their start, and the rows of their store."""
 
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 from command import command, with_support
 from endpoint import Endpoint
+from progress_lines import without_progress
 
 from evalflows.store import connect
 
@@ -44,15 +46,25 @@ def start(folder: Path, environment: dict[str, str], store: Path | None, *argume
     return subprocess.Popen(
         command(*arguments),
         cwd=folder,
-        env=with_support(environment | places),
+        env=with_support(environment | places | {"PYTHONFAULTHANDLER": "1"}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output.decode()
+    output = output_of(process)
+    assert process.returncode == 0, output
+
+
+def output_of(process: subprocess.Popen[bytes], within: float = 120) -> str:
+    """Return what a started command says until it ends; fail with the stacks of its threads if it takes longer."""
+    try:
+        return without_progress(process.communicate(timeout=within)[0].decode())
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        output = process.communicate(timeout=10)[0].decode()
+        raise AssertionError(f"the command had not ended after {within:g} s:\n{output}") from None
 
 
 def rows_of(store: Path | str) -> list[Any]:

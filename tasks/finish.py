@@ -21,6 +21,7 @@ from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.parquet import Store
+from evalflows.store.queries.metric_values import has_many_runs
 from evalflows.store.queries.progress import (
     application_versions,
     cached_calls,
@@ -105,7 +106,7 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
     evaluators = _evaluators(experiment_spec(row))
     if is_tried := may_be_complete(store, row, evaluators):  # of sealed rows, no query has to find the newest
         _seal_results(store, row.experiment_id)
-    with shared.little_memory():
+    with shared.little_memory(is_needed=has_many_runs(row)):
         ended = store.steady(lambda: _ended(store, row, evaluators))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)

@@ -15,7 +15,7 @@ from evalflows.store.records import ExperimentRow
 Values = npt.NDArray[np.float64]
 
 MANY_RUNS = 150_000
-"""Runs of an experiment from which its metrics are read one by one, since all at once would take more memory."""
+"""Runs of an experiment from which its metrics are read one by one, and with little memory: it would take too much."""
 
 MEASURED = "measured"
 """The evaluator of built-in measures, in the view `run_values`."""
@@ -45,6 +45,11 @@ class Trials:
     scored: Values
 
 
+def has_many_runs(experiment: ExperimentRow) -> bool:
+    """Whether statistics on an experiment are computed with little memory, which takes longer."""
+    return experiment.n_examples * experiment.repetitions > MANY_RUNS
+
+
 def clusters_of(store: Store, snapshot_id: str) -> list[str | None] | None:
     """Return each example's cluster, in the snapshot's order; None if no example has one."""
     (count,) = store.query("select count(cluster) from source.examples where snapshot_id = ?", [snapshot_id])[0]
@@ -61,7 +66,7 @@ def metric_values(store: Store, experiment: ExperimentRow) -> Iterator[MetricVal
     """
     parameters = [experiment.snapshot_id, experiment.experiment_id, experiment.repetitions]
     metrics: list[str | None] = [None]  # all at once
-    if experiment.n_examples * experiment.repetitions > MANY_RUNS:
+    if has_many_runs(experiment):
         metrics = [metric for (metric,) in ask(store, (_METRICS, [experiment.experiment_id]))[0]]
     for metric in metrics:
         for row in _columns(ask_arrow(store, _BY_METRIC, [*parameters, metric])):

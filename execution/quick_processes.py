@@ -6,8 +6,12 @@ before.
 """
 
 import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
@@ -21,7 +25,10 @@ from evalflows.specs.errors import InputError
 Result = TypeVar("Result")
 
 MANY_JUDGEMENTS = 50_000
-"""Judgements from which processes pay: each takes a second to start."""
+"""Judgements from which processes pay: they take a second to start."""
+
+ENDED_WITHIN_S = 5.0
+"""Seconds for which processes may ignore that they shall end; only code of a user could."""
 
 
 def is_quick(prepared: PreparedExperiment) -> bool:
@@ -54,33 +61,35 @@ def _cores() -> int:
 
 
 class _Process:
-    """One process, which works on one chunk at a time."""
+    """This side of a process, which works on one chunk at a time."""
 
     def __init__(self) -> None:
-        self._popen = start_child("evalflows.execution.quick_worker")
+        here, self.other_end = socket.socketpair()
+        with here:
+            self._requests, self._answers = here.makefile("wb"), here.makefile("rb")
 
     def ask(self, function: Callable[..., Any], *work: object) -> tuple[Any, BaseException | None] | None:
         """Return the function's result, or what it raises; None if the process has ended."""
-        assert self._popen.stdin is not None and self._popen.stdout is not None
         try:
-            send(self._popen.stdin, (function, work))
-            return cast("tuple[Any, BaseException | None] | None", receive(self._popen.stdout))
-        except (BrokenPipeError, ValueError):  # ValueError: the pipes are closed
+            send(self._requests, (function, work))
+            return cast("tuple[Any, BaseException | None] | None", receive(self._answers))
+        except (OSError, ValueError):  # ValueError: the pipe is closed
             return None
 
-    def end(self) -> None:
-        self._popen.kill()
-        self._popen.wait()
-        for pipe in (self._popen.stdin, self._popen.stdout):
+    def close(self) -> None:
+        for pipe in (self._requests, self._answers):
             with suppress(OSError):  # what it did not read
-                pipe.close()  # type: ignore[union-attr]
+                pipe.close()
 
 
 class QuickProcesses:
     """Some processes, by default one per core, at most as many as there are chunks at once."""
 
     def __init__(self, count: int | None = None) -> None:
-        self._all = [_Process() for _ in range(count or min(_cores(), CHUNKS_AT_ONCE))]
+        count = count or min(_cores(), CHUNKS_AT_ONCE)
+        self._all = [_Process() for _ in range(count)]
+        shared = count if sys.platform == "linux" else 1  # elsewhere, libraries may not bear to be forked
+        self._started = [_start(self._all[first : first + shared]) for first in range(0, count, shared)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         for process in self._all:
             self._idle.put(process)
@@ -105,8 +114,29 @@ class QuickProcesses:
 
     def end(self) -> None:
         """Kill the processes. They write whole files, and what is not in one is redone."""
+        for started in self._started:
+            _end(started)
         for process in self._all:
-            process.end()
+            process.close()
+
+
+def _start(processes: Sequence[_Process]) -> subprocess.Popen[bytes]:
+    """Start processes together: one imports what they need, and the others are forked from it."""
+    started = start_child("evalflows.execution.quick_worker", [process.other_end.fileno() for process in processes])
+    for process in processes:
+        process.other_end.close()
+    return started
+
+
+def _end(started: subprocess.Popen[bytes]) -> None:
+    """Kill the group: its leader waits until the others have ended, so that none is left as a zombie."""
+    with suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGTERM)
+    try:
+        started.wait(ENDED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
 
 
 _current: QuickProcesses | None = None

@@ -1,12 +1,18 @@
-"""The worker side of `quick_processes.py`: a process that works on chunks until its pipe closes."""
+"""The worker side of `quick_processes.py`: processes that work on chunks until their pipes close."""
 
+import os
+import signal
+import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import IO, Any
 
-# What the first chunk needs, while the run's process still prepares.
+# What the first chunk needs, while the run's process still prepares; Arrow imports pandas for the first list.
+import pandas  # noqa: F401
+import pyarrow.compute  # noqa: F401
+
 from evalflows.execution import recorded_answers  # noqa: F401
 from evalflows.execution.chunks import Chunk, Rounds
-from evalflows.execution.isolation.child import message_pipes
 from evalflows.execution.isolation.messages import receive, send
 from evalflows.execution.rare_collection import collect_rarely
 from evalflows.execution.running_experiment import running_experiment
@@ -14,9 +20,27 @@ from evalflows.execution.same_code import check_code_of_experiment
 from evalflows.specs.errors import describe
 
 
-def main() -> None:
-    with message_pipes() as (requests, answers):
-        collect_rarely()
+def main(pipes: Sequence[int]) -> None:
+    """Work with one process for each pipe, all forked from this one, which waits for them."""
+    collect_rarely()
+    others = list(pipes)
+    while others:
+        pipe = others.pop()
+        if os.fork() == 0:
+            for other in others:
+                os.close(other)
+            _work(pipe)
+            return
+        os.close(pipe)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the others
+    for _ in pipes:
+        os.wait()
+    os._exit(0)  # it has done nothing that must be ended in order, which would take a tenth of a second
+
+
+def _work(pipe: int) -> None:
+    os.set_inheritable(pipe, False)
+    with os.fdopen(pipe, "rb") as requests, os.fdopen(os.dup(pipe), "wb") as answers:
         while (request := receive(requests)) is not None:
             _send(answers, _reply_to(*request))
 
@@ -45,4 +69,4 @@ def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main([int(pipe) for pipe in sys.argv[1:]])

@@ -38,14 +38,15 @@ def ledger_of(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Ledger:
 
 
 def budget_of(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
-    """Return the budget of the run group, with what its experiments have already spent.
+    """Return the budget of the run group; one with limits knows what its experiments have already spent.
 
     In a process that chunks are sent to, it is divided: each chunk has its part.
     """
     if is_divided():
         return DividedBudget(row.experiment_id)
     if row.run_group not in _budgets:
-        calls, usd, unpriced = spent_by_group(store, row.run_group)
+        is_limited = spec.budget_usd is not None or spec.max_calls is not None
+        calls, usd, unpriced = spent_by_group(store, row.run_group) if is_limited else (0, 0.0, 0)
         _budgets[row.run_group] = Budget(
             usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced
         )

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,16 +28,26 @@ def key_of_text(identity: str, request: Json, repeat: int, kind: str = "chat") -
     return hashlib.sha256(f"{head}\n{request}".encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The reusable calls of a store."""
+
+    keys: NDArray[np.uint64]  # the first 64 bits of each key, sorted
+    payer_of: NDArray[np.int32]  # the number of each call's payer
+    payers: list[str]
+
+
 class Ledger:
     """The calls that may be reused: those of all experiments or, with `fresh`, only this experiment's own.
 
-    Use it on one event loop only. Keys are read once, as numbers (12 bytes per call). Answers are read on first use,
-    all those of the experiment that paid for them at once, and kept on disk, since they may be larger than memory.
+    Use it on one event loop only. Keys are read when the first call is looked up, as numbers (12 bytes per call).
+    Answers are read on first use, all those of the experiment that paid for them at once, and kept on disk, since they
+    may be larger than memory.
     """
 
     def __init__(self, store: Store, experiment_id: str, *, fresh: bool = False) -> None:
         self._store, self._experiment_id, self._fresh = store, experiment_id, fresh
-        self._keys, self._payer_of, self._payers = self._index()
+        self._index: _Index | None = None
         self._rows = SpilledRows[str, CallRow]()
         self._read: set[str] = set()
         self._reading = asyncio.Lock()
@@ -46,6 +56,9 @@ class Ledger:
     async def find(self, key: str) -> CallRow | None:
         """Return the reusable finished call with this key, or None."""
         if key not in self._rows:
+            if self._index is None:
+                async with self._reading:
+                    self._index = self._index or await asyncio.to_thread(self._read_index)
             for payer in self._may_have_paid(key):
                 async with self._reading:
                     await asyncio.to_thread(self._read_from, payer)
@@ -60,15 +73,14 @@ class Ledger:
 
     def refresh(self) -> None:
         """Take in the calls that other processes have recorded since. Call it from another thread than the loop's."""
-        index = self._index()
+        index = self._read_index()
         loop.call(self._take_in, index)
 
-    def _take_in(self, index: "tuple[NDArray[np.uint64], NDArray[np.int32], list[str]]") -> None:
-        self._keys, self._payer_of, self._payers = index
+    def _take_in(self, index: _Index) -> None:
+        self._index = index
         self._read.clear()  # what was read is kept; a payer whose calls are needed has more by now
 
-    def _index(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], list[str]]:
-        """Return the first 64 bits of every key (sorted), the index of each call's payer, and the payers."""
+    def _read_index(self) -> _Index:
         query = "select distinct experiment_id from source.calls where reusable"
         own_only, parameters = (" and experiment_id = ?", [self._experiment_id]) if self._fresh else ("", [])
         payers = sorted(payer for (payer,) in self._store.query(query + own_only, parameters))
@@ -78,18 +90,19 @@ class Ledger:
                 from source.calls where reusable{own_only} order by key""",
             [payers, *parameters],
         )
-        return np.asarray(columns["key"]), np.asarray(columns["payer"]), payers
+        return _Index(np.asarray(columns["key"]), np.asarray(columns["payer"]), payers)
 
     def _may_have_paid(self, key: str) -> Iterator[str]:
         """Yield the experiments that paid for a call whose key has the same first 64 bits."""
-        if len(self._keys) == 0:
+        index = self._index
+        if index is None or len(index.keys) == 0:
             return
         prefix = np.uint64(int(key[:16], 16))
-        low, high = np.searchsorted(self._keys, prefix, "left"), np.searchsorted(self._keys, prefix, "right")
-        for index in range(low, high):
-            payer = int(self._payer_of[index])
+        low, high = np.searchsorted(index.keys, prefix, "left"), np.searchsorted(index.keys, prefix, "right")
+        for number in range(low, high):
+            payer = int(index.payer_of[number])
             if payer >= 0:  # negative: an experiment added between the two queries
-                yield self._payers[payer]
+                yield index.payers[payer]
 
     def _read_from(self, payer: str) -> None:
         if payer not in self._read:

@@ -266,8 +266,7 @@ class Store:
                 self._steady.reset(token)
 
     def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-        with self.cursor() as connection:
-            yield from merged(connection, self.layout, self._fs, table, paths, columns)
+        yield from merged(self.cursor, self.layout, self._fs, table, paths, columns)
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
         paths = [*filter(StoredFile.at, sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")))]

@@ -3,22 +3,24 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 
-def start_child(module: str) -> subprocess.Popen[bytes]:
+def start_child(module: str, pipes: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a module as a process that imports from where this one does.
 
+    It takes messages from its stdin and answers on its stdout, or gets the descriptors of other `pipes` as arguments.
     It leads its own process group: Ctrl-C is for this process, and killing the group also kills what it has started.
     """
     path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-P", "-m", module, *map(str, pipes)],
+        stdin=subprocess.DEVNULL if pipes else subprocess.PIPE,
+        stdout=2 if pipes else subprocess.PIPE,
+        pass_fds=pipes,
         env=os.environ | {"PYTHONPATH": path},
         start_new_session=True,
     )

@@ -2,8 +2,9 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,28 @@ def test_a_run_goes_on_when_another_of_the_program_ends_the_processes() -> None:
     assert processes is not None
     quick_processes.end()
     assert processes.work(os.getpid) == os.getpid()
+
+
+def test_none_is_left_once_they_are_ended() -> None:
+    processes = QuickProcesses(3)
+    with ThreadPoolExecutor(3) as threads:
+        pids = {*threads.map(lambda _: processes.work(_slow_pid), range(3))}
+    assert len(pids) == 3 and all(map(is_there, pids))
+    processes.end()
+    assert not any(map(is_there, pids)), "not even as a zombie"
+
+
+def _slow_pid() -> int:
+    time.sleep(0.1)
+    return os.getpid()
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from evalflows.store.records import ExperimentRow
 
 Values = npt.NDArray[np.float64]
 
-MANY_RUNS = 150_000
-"""Runs of an experiment from which its metrics are read one by one, and with little memory: it would take too much."""
+MANY_RUNS, VERY_MANY_RUNS = 150_000, 500_000
+"""Runs of an experiment from which statistics use little memory, and from which its metrics are read one by one."""
 
 MEASURED = "measured"
 """The evaluator of built-in measures, in the view `run_values`."""
@@ -65,11 +65,12 @@ def metric_values(store: Store, experiment: ExperimentRow) -> Iterator[MetricVal
     Those of large experiments are read one by one, each when it is asked for.
     """
     parameters = [experiment.snapshot_id, experiment.experiment_id, experiment.repetitions]
+    query = _by_metric(_ONLY_RUN if experiment.repetitions == 1 else _MEANS)
     metrics: list[str | None] = [None]  # all at once
-    if has_many_runs(experiment):
+    if experiment.n_examples * experiment.repetitions > VERY_MANY_RUNS:
         metrics = [metric for (metric,) in ask(store, (_METRICS, [experiment.experiment_id]))[0]]
     for metric in metrics:
-        for row in _columns(ask_arrow(store, _BY_METRIC, [*parameters, metric])):
+        for row in _columns(ask_arrow(store, query, [*parameters, metric])):
             if row["is_number"]:
                 yield _values(experiment, row)
 
@@ -134,23 +135,42 @@ _ORDER = "select example_id from examples where snapshot_id = ? order by positio
 
 _METRICS = "select distinct metric from run_values where experiment_id = ? order by metric"
 
-_BY_METRIC = """
+_OF_METRIC = "from run_values where experiment_id = $2 and metric = coalesce($4, metric)"
+
+_MEANS = f"""
+select metric, evaluator_version, example_id,
+       any_value(evaluator) as evaluator,
+       avg(value) filter (status = 'scored') as mean,
+       count(*) filter (status = 'scored') as scored,
+       count(value) filter (status = 'scored') as numbers,
+       count(*) filter (status in ('failed', 'not_attempted')) as n_missing,
+       count(*) filter (status = 'scored' and value is null) as labelled,
+       count(*) as runs,
+       bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as yes_no,
+       min(sampling_rate) as rate
+{_OF_METRIC} group by metric, evaluator_version, example_id
+"""
+
+_ONLY_RUN = f"""
+select metric, evaluator_version, example_id, evaluator,
+       case when status = 'scored' then value end as mean,
+       (status = 'scored')::integer as scored,
+       (status = 'scored' and value is not null)::integer as numbers,
+       (status in ('failed', 'not_attempted'))::integer as n_missing,
+       (status = 'scored' and value is null)::integer as labelled,
+       1 as runs,
+       coalesce(data_type, 'BOOLEAN') = 'BOOLEAN' as yes_no,
+       sampling_rate as rate
+{_OF_METRIC}
+"""
+"""The same for one repetition: an example then has one row of each metric, and grouping them takes most of the time."""
+
+
+def _by_metric(by_example: str) -> str:
+    return f"""
 with places as (
     select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $1
-), by_example as (
-    select metric, evaluator_version, example_id,
-           any_value(evaluator) as evaluator,
-           avg(value) filter (status = 'scored') as mean,
-           count(*) filter (status = 'scored') as scored,
-           count(value) filter (status = 'scored') as numbers,
-           count(*) filter (status in ('failed', 'not_attempted')) as n_missing,
-           count(*) filter (status = 'scored' and value is null) as labelled,
-           count(*) as runs,
-           bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as yes_no,
-           min(sampling_rate) as rate
-    from run_values where experiment_id = $2 and metric = coalesce($4, metric)
-    group by metric, evaluator_version, example_id
-)
+), by_example as ({by_example})
 select metric, evaluator_version, any_value(evaluator) as evaluator,
        count(mean) > 0 or sum(labelled) = 0 as is_number,
        bool_and(yes_no) as is_yes_no,
@@ -164,6 +184,7 @@ from by_example join places using (example_id)
 group by metric, evaluator_version
 order by metric, evaluator_version
 """
+
 
 _PASSED = """
 select example_id, count(*) filter ($4 * value >= $5), count(*) from run_values

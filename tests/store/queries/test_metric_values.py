@@ -1,12 +1,15 @@
 """The values of metrics, example by example: means over repetitions, what is missing, weights, and passed trials."""
 
+import random
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
 from evalflows.store.parquet import Store
+from evalflows.store.queries import metric_values as metric_values_module
 from evalflows.store.queries.metric_values import MetricValues, metric_values, trials
 from evalflows.store.records import ExperimentRow
 
@@ -20,7 +23,7 @@ Scored = dict[str, list[Any]]
 @pytest.fixture(params=["all at once", "one by one"], autouse=True)
 def how_metrics_are_read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "one by one":
-        monkeypatch.setattr("evalflows.store.queries.metric_values.MANY_RUNS", 0)
+        monkeypatch.setattr("evalflows.store.queries.metric_values.VERY_MANY_RUNS", 0)
 
 
 class Made:
@@ -163,6 +166,30 @@ def test_what_has_one_run_of_each_example_and_two_values_is_binary(
     made = Made(store, make, repetitions=repetitions)
     made.scores(scored)
     assert (made.values().is_yes_no, made.values().is_binary) == (yes_no, binary)
+
+
+def test_the_only_run_of_an_example_is_read_as_the_mean_of_one(
+    store: Store, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(7)
+    kinds = [True, False, 0.25, "a label", "failed", "not_attempted", "not_applicable", "sampled_out"]
+    made = Made(store, make, examples=50, repetitions=1)
+    for metric, of in {"any": kinds, "numbers": [0.5, 1.0, "failed"], "labels": ["a", "b"], "none": ["failed"]}.items():
+        scored = {f"e{number}": [draw.choice(of)] for number in range(45)}
+        made.scores(scored, metric, sampling_rate=draw.choice([None, 0.5]))
+    statuses = {f"e{number}": draw.choice(["ok", "failed"]) for number in range(40)}
+    answers = [
+        {"run_id": f"{e}-0", "experiment_id": OWNER, "example_id": e, "repetition": 0, "status": status, "length": 9}
+        for e, status in statuses.items()
+    ]
+    made.add("outputs", OWNER, answers)
+    found = made.all
+    monkeypatch.setattr("evalflows.store.queries.metric_values._ONLY_RUN", metric_values_module._MEANS)
+    measures = {"length", "cost", "tokens", "latency"}
+    assert {"any", "numbers", "none"} | measures == {*found} == {*made.all}
+    for metric, means in made.all.items():
+        for field in fields(means):
+            np.testing.assert_equal(getattr(found[metric], field.name), getattr(means, field.name), err_msg=metric)
 
 
 def test_measures_are_metrics_of_every_run(made: Made) -> None:

@@ -1,6 +1,9 @@
-"""A query of one experiment reads the texts and scores of no other: their files may be many, and large."""
+"""A query of one experiment reads the texts and scores of no other, and one of all joins them by their keys."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from full_store import Filler, Make, fill_sealed, freeze_questions
@@ -28,3 +31,21 @@ def test_a_view_opens_the_files_of_the_experiment_alone(store_with_unreadable_te
         assert connection.execute(query.format(view, "exp-1")).fetchone() != (0,)
         with pytest.raises(Exception, match="exp-2"):
             connection.execute(query.format("run_values", "exp-2")).fetchone()
+
+
+@pytest.mark.parametrize("view", ["item_scores", "run_values", "measures", "failures", "metric_summary"])
+def test_no_step_of_a_query_makes_each_answer_meet_many_examples(store: Store, make: Make, view: str) -> None:
+    """Three experiments on 200 examples: a join by experiment alone would make 120,000 rows."""
+    snapshot, examples = freeze_questions(store, "questions", 200)
+    for number in range(3):
+        fill_sealed(Filler(store, make), f"exp-{number}", "v1", snapshot, examples)
+    with connect(store.layout.root) as connection:
+        (plan,) = connection.execute(f"explain (analyze, format json) select count(*) from {view}").fetchall()
+    made = [*_rows_made(json.loads(plan[1])["operator"])]
+    assert 600 <= max(made) <= 10_000
+
+
+def _rows_made(steps: list[dict[str, Any]]) -> Iterator[int]:
+    for step in steps:
+        yield step["intermediate_rows"]
+        yield from _rows_made(step.get("children", []))

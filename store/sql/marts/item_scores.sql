@@ -6,5 +6,5 @@ select s.experiment_id, e.name as experiment, e.target, s.example_id, s.repetiti
 from staging.scores s
 join staging.experiments e using (experiment_id)
 join staging.outputs o using (experiment_id, run_id)
-join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id
+join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
 where s.subject_kind = 'run' and s.turn is null

@@ -2,11 +2,13 @@
 select experiment_id, run_id, example_id, repetition, metric, value,
        case when not is_known then 'not_applicable'
             when status <> 'ok' then status when value is null then 'not_applicable' else 'scored' end as status
-from staging.outputs join (
-    select experiment_id, count(latency_s) > 0 as latency, count(cost_usd) > 0 as cost,
-           count(tokens_in + tokens_out) > 0 as tokens, count(length) > 0 as length
-    from staging.outputs group by experiment_id
-) as known using (experiment_id), lateral (
-    values ('latency', latency_s, known.latency), ('cost', cost_usd, known.cost),
-           ('tokens', (tokens_in + tokens_out)::double, known.tokens), ('length', outputs.length::double, known.length)
+from (
+    select experiment_id, run_id, example_id, repetition, status, latency_s, cost_usd, length,
+           tokens_in + tokens_out as tokens, count(latency_s) over w > 0 as has_latency,
+           count(cost_usd) over w > 0 as has_cost, count(tokens_in + tokens_out) over w > 0 as has_tokens,
+           count(length) over w > 0 as has_length
+    from staging.outputs window w as (partition by experiment_id)
+), lateral (
+    values ('latency', latency_s, has_latency), ('cost', cost_usd, has_cost),
+           ('tokens', tokens::double, has_tokens), ('length', length::double, has_length)
 ) as measured(metric, value, is_known)

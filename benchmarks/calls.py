@@ -7,10 +7,8 @@ at most 1.10.
 """
 
 import asyncio
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from typing import Any
 import httpx2
 import openai
 
+from benchmarks.own_server import own_server
 from evalflows.specs.protocols import Complete
 
 QUESTIONS, LATENCY_S, IN_FLIGHT, PAIRS, WANTED = 2_000, 0.1, 50, 5, 1.10
@@ -91,9 +90,8 @@ def endpoint() -> Iterator[str]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, endpoint() as own:
+    with own_server(), endpoint() as own:
         base_url = sys.argv[1] if len(sys.argv) > 1 else own
-        os.environ |= {"EVALFLOWS_STORE": f"{folder}/store", "EVALFLOWS_HOME": f"{folder}/home"}
         print(f"first run, including the start of Prefect's server: {run_evalflows(base_url):.2f} s")
         ratios = []
         for _ in range(PAIRS):

@@ -9,11 +9,11 @@ start of Prefect's server. They take turns. No program may connect to another ma
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from statistics import median
 
 from benchmarks.calls import LATENCY_S, endpoint
+from benchmarks.own_server import own_server
 
 PROGRAMS = Path(__file__).parent / "peer_programs"
 TURNS, ITEMS, CALLS = 3, 5_000, 1_000
@@ -54,9 +54,8 @@ def measure(title: str, python: str, environment: dict[str, str], *arguments: st
 
 
 def main(python: str) -> None:
-    with tempfile.TemporaryDirectory() as folder, endpoint() as base_url:
-        own = {"EVALFLOWS_STORE": f"{folder}/store", "EVALFLOWS_HOME": f"{folder}/home", "PYTHONPATH": str(Path.cwd())}
-        environment = os.environ | OFFLINE | own
+    with own_server(), endpoint() as base_url:
+        environment = os.environ | OFFLINE | {"PYTHONPATH": str(Path.cwd())}
         measure(f"{ITEMS:,} recorded items, two rules", python, environment, "rules", str(ITEMS))
         calls = f"{CALLS:,} calls of {LATENCY_S:g} s, at most 50 at once ({CALLS * LATENCY_S / 50:.1f} s), one rule"
         measure(calls, python, environment, "calls", str(CALLS), base_url)

@@ -8,11 +8,9 @@ other work on the machine adds less to it.
 """
 
 import logging
-import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.own_server import own_server
 from evalflows.evaluators import named
 from evalflows.evaluators.score import normalise
 
@@ -207,11 +206,10 @@ def main(asked: str) -> bool:
         ours(Path(asked), CHEAP)
         print(getrusage(RUSAGE_SELF).ru_maxrss >> 10)
         return True
-    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as name:
-        os.environ |= {"EVALFLOWS_STORE": f"{name}/store", "EVALFLOWS_HOME": f"{name}/home"}
+    with own_server() as folder:
         if asked == "memory":
-            return measure_memory(Path(name))
-        met = [measure(Path(name), case) for case in CASES]
+            return measure_memory(folder)
+        met = [measure(folder, case) for case in CASES]
         return all(met)
 
 

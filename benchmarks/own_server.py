@@ -1,0 +1,20 @@
+"""A store and a Prefect server of a benchmark's own, which end with it."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalflows.execution.server.start import stop
+
+
+@contextmanager
+def own_server() -> Iterator[Path]:
+    """Yield a temporary folder in which runs of the block have their store and their server."""
+    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as name:
+        os.environ |= {"EVALFLOWS_STORE": f"{name}/store", "EVALFLOWS_HOME": f"{name}/home"}
+        try:
+            yield Path(name)
+        finally:
+            stop()

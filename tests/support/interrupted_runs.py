@@ -57,8 +57,11 @@ def finish(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, output
 
 
-def output_of(process: subprocess.Popen[bytes], within: float = 120) -> str:
-    """Return what a started command says until it ends; fail with the stacks of its threads if it takes longer."""
+def output_of(process: subprocess.Popen[bytes], within: float = 300) -> str:
+    """Return what a started command says until it ends; fail with the stacks of its threads if it takes longer.
+
+    It takes some 20 s; much longer only if the disk of a busy machine lets it wait.
+    """
     try:
         return without_progress(process.communicate(timeout=within)[0].decode())
     except subprocess.TimeoutExpired:

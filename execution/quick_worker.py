@@ -4,10 +4,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import IO, Any
 
 # What the first chunk needs, while the run's process still prepares; Arrow imports pandas for the first list.
+import numpy as np
 import pandas  # noqa: F401
 import pyarrow.compute  # noqa: F401
 
@@ -40,7 +42,8 @@ def main(pipes: Sequence[int]) -> None:
 
 def _work(pipe: int) -> None:
     os.set_inheritable(pipe, False)
-    with os.fdopen(pipe, "rb") as requests, os.fdopen(os.dup(pipe), "wb") as answers:
+    np.random.seed()  # as `random` does by itself: all would draw the same numbers
+    with suppress(BrokenPipeError), os.fdopen(pipe, "rb") as requests, os.fdopen(os.dup(pipe), "wb") as answers:
         while (request := receive(requests)) is not None:
             _send(answers, _reply_to(*request))
 
@@ -62,7 +65,7 @@ def _check_code(experiment_id: str) -> None:
 def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:
     try:
         send(answers, reply)
-    except BrokenPipeError:  # the other process has ended
+    except BrokenPipeError:  # the run's process has ended, and so does this one
         raise
     except Exception:  # an error that cannot be pickled
         send(answers, (None, RuntimeError(describe(reply[1]) if isinstance(reply[1], Exception) else str(reply[1]))))

@@ -1,6 +1,7 @@
 """Recorded answers that are judged by our rules in processes: the same rows, and what becomes of a killed process."""
 
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rule_rows import comparable, run_without_flow, stored
 
@@ -129,6 +131,21 @@ def test_none_is_left_once_they_are_ended() -> None:
     assert len(pids) == 3 and all(map(is_there, pids))
     processes.end()
     assert not any(map(is_there, pids)), "not even as a zombie"
+
+
+def test_each_draws_other_random_numbers() -> None:
+    processes = QuickProcesses(2)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            drawn = [*threads.map(lambda _: processes.work(_draw), range(2))]
+        assert len({pid for pid, *_ in drawn}) == 2
+        assert all(len(set(numbers)) == 2 for numbers in zip(*drawn, strict=True))
+    finally:
+        processes.end()
+
+
+def _draw() -> tuple[int, float, float]:
+    return _slow_pid(), random.random(), float(np.random.random())
 
 
 def _slow_pid() -> int:

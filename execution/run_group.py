@@ -28,10 +28,13 @@ def forget_group(run_group: str) -> None:
         shared.pop(run_group, None)
 
 
-def ledger_of(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Ledger:
-    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each."""
-    if not spec.use_cache:
-        return Ledger(store, row.experiment_id, fresh=True)
+def ledger_of(store: Store, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
+    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each.
+
+    If no calls are made, it is empty: reading the index of all calls takes longer than most rules.
+    """
+    if not spec.use_cache or not are_made:
+        return Ledger(store, row.experiment_id, fresh=True, are_made=are_made)
     if row.run_group not in _ledgers:
         _ledgers[row.run_group] = Ledger(store, row.experiment_id)
     return _ledgers[row.run_group]

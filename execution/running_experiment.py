@@ -179,7 +179,9 @@ def _make(experiment_id: str) -> RunningExperiment:
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     prepared = prepared_experiments.of(experiment_spec(row))
     spec = prepared.spec
-    factory = EvaluatorFactory(spec, ledger_of(store, row, spec), budget_of(store, row, spec))
+    is_quick = quick_processes.is_quick(prepared)
+    ledger = ledger_of(store, row, spec, are_made=not is_quick or bool(prepared.summary_evaluators))
+    factory = EvaluatorFactory(spec, ledger, budget_of(store, row, spec))
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
@@ -203,7 +205,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         budget=factory.budget,
         ledger=factory.ledger,
         made_at=now(),
-        is_quick=quick_processes.is_quick(prepared) and not spec.task_runner.is_elsewhere,
+        is_quick=is_quick and not spec.task_runner.is_elsewhere,
         processes=quick_processes.current() if quick_processes.pays(prepared, row.n_examples) else None,
     )
 

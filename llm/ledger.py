@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,22 +32,22 @@ def key_of_text(identity: str, request: Json, repeat: int, kind: str = "chat") -
 class _Index:
     """The reusable calls of a store."""
 
-    keys: NDArray[np.uint64]  # the first 64 bits of each key, sorted
-    payer_of: NDArray[np.int32]  # the number of each call's payer
-    payers: list[str]
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # first 64 bits of each, sorted
+    payer_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # number of each call's payer
+    payers: list[str] = field(default_factory=list)
 
 
 class Ledger:
     """The calls that may be reused: those of all experiments or, with `fresh`, only this experiment's own.
 
-    Use it on one event loop only. Keys are read when the first call is looked up, as numbers (12 bytes per call).
+    Use it on one event loop only. Keys are read once, as numbers (12 bytes per call), unless no calls `are_made`.
     Answers are read on first use, all those of the experiment that paid for them at once, and kept on disk, since they
     may be larger than memory.
     """
 
-    def __init__(self, store: Store, experiment_id: str, *, fresh: bool = False) -> None:
+    def __init__(self, store: Store, experiment_id: str, *, fresh: bool = False, are_made: bool = True) -> None:
         self._store, self._experiment_id, self._fresh = store, experiment_id, fresh
-        self._index: _Index | None = None
+        self._index = self._read_index() if are_made else _Index()
         self._rows = SpilledRows[str, CallRow]()
         self._read: set[str] = set()
         self._reading = asyncio.Lock()
@@ -56,9 +56,6 @@ class Ledger:
     async def find(self, key: str) -> CallRow | None:
         """Return the reusable finished call with this key, or None."""
         if key not in self._rows:
-            if self._index is None:
-                async with self._reading:
-                    self._index = self._index or await asyncio.to_thread(self._read_index)
             for payer in self._may_have_paid(key):
                 async with self._reading:
                     await asyncio.to_thread(self._read_from, payer)
@@ -95,7 +92,7 @@ class Ledger:
     def _may_have_paid(self, key: str) -> Iterator[str]:
         """Yield the experiments that paid for a call whose key has the same first 64 bits."""
         index = self._index
-        if index is None or len(index.keys) == 0:
+        if len(index.keys) == 0:
             return
         prefix = np.uint64(int(key[:16], 16))
         low, high = np.searchsorted(index.keys, prefix, "left"), np.searchsorted(index.keys, prefix, "right")

@@ -8,11 +8,9 @@ from contextlib import suppress
 from functools import cache
 from typing import IO, Any
 
-# What the first chunk needs, while the run's process still prepares; Arrow imports pandas for the first list.
 import numpy as np
-import pandas  # noqa: F401
-import pyarrow.compute  # noqa: F401
 
+# What the first chunk needs, while the run's process still prepares.
 from evalflows.execution import recorded_answers  # noqa: F401
 from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.isolation.messages import receive, send
@@ -20,6 +18,7 @@ from evalflows.execution.rare_collection import collect_rarely
 from evalflows.execution.running_experiment import running_experiment
 from evalflows.execution.same_code import check_code_of_experiment
 from evalflows.specs.errors import describe
+from evalflows.store import first_columns  # noqa: F401
 
 
 def main(pipes: Sequence[int]) -> None:

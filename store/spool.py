@@ -28,7 +28,7 @@ from evalflows.specs.safe_text import print_note
 from evalflows.store.left_behind import create_locked, open_left_behind
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
-from evalflows.store.records import CallRow
+from evalflows.store.records import CallRow, mended
 from evalflows.store.schemas import TABLES, from_columns, to_arrow
 
 DEFAULT_FOLDER = "data/spool"
@@ -223,7 +223,11 @@ def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:
 
 def _line(table: str, row: object) -> bytes:
     values = {name: getattr(row, name) for name in _names(table)}
-    text = orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        text = orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:  # a lone surrogate
+        values = {name: mended(value) if isinstance(value, str) else value for name, value in values.items()}
+        text = orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
     return b"%08x " % zlib.crc32(text) + text
 
 

@@ -56,6 +56,14 @@ def test_leaving_the_block_writes_a_part_a_table_and_removes_the_file(store: Sto
     assert not (spool_folder(Store()) / OWNER).exists()
 
 
+def test_a_text_that_is_no_utf8_is_mended_in_the_file_and_in_the_part(store: Store, output: Make) -> None:
+    with Spool(store, OWNER, "p") as spool:
+        spool.add("outputs", output("a", error="half a pair: \ud83d"))
+        (path,) = spooled()
+        assert "half a pair: \ufffd" in path.read_text(encoding="utf-8")
+    assert [row.error for row in store.read("outputs", OWNER)] == ["half a pair: \ufffd"]
+
+
 def test_a_block_without_rows_writes_nothing(store: Store) -> None:
     with Spool(store, OWNER, "p"):
         pass

@@ -44,6 +44,11 @@ def test_the_rows_are_those_that_were_made_one_by_one() -> None:
     assert found == json.loads(KEPT.read_text(encoding="utf-8"))
 
 
+def test_rows_of_rules_that_take_long_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalflows.execution.judging.FLUSH_AFTER_S", 0.0)  # each is a row, and on disk at once
+    test_the_rows_are_those_that_were_made_one_by_one()
+
+
 @pytest.mark.slow
 def test_processes_make_the_same_rows() -> None:
     asynchronous = "mixed_rules:awaited"

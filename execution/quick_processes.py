@@ -28,7 +28,7 @@ MANY_JUDGEMENTS = 50_000
 """Judgements from which processes pay: they take a second to start."""
 
 ENDED_WITHIN_S = 5.0
-"""Seconds for which processes may ignore that they shall end; only code of a user could."""
+"""Seconds after which processes that were told to end are killed; only user code can ignore it for so long."""
 
 
 def is_quick(prepared: PreparedExperiment) -> bool:
@@ -88,7 +88,7 @@ class QuickProcesses:
     def __init__(self, count: int | None = None) -> None:
         count = count or min(_cores(), CHUNKS_AT_ONCE)
         self._all = [_Process() for _ in range(count)]
-        shared = count if sys.platform == "linux" else 1  # elsewhere, libraries may not bear to be forked
+        shared = count if sys.platform == "linux" else 1  # elsewhere, it is not safe to fork after such imports
         self._started = [_start(self._all[first : first + shared]) for first in range(0, count, shared)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         for process in self._all:
@@ -130,13 +130,12 @@ def _start(processes: Sequence[_Process]) -> subprocess.Popen[bytes]:
 
 def _end(started: subprocess.Popen[bytes]) -> None:
     """Kill the group: its leader waits until the others have ended, so that none is left as a zombie."""
-    with suppress(ProcessLookupError):
-        os.killpg(started.pid, signal.SIGTERM)
-    try:
-        started.wait(ENDED_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):  # it has ended, or only a zombie is left (macOS)
+            os.killpg(started.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            started.wait(ENDED_WITHIN_S)
+            return
 
 
 _current: QuickProcesses | None = None

@@ -24,6 +24,7 @@ from evalflows.store import first_columns  # noqa: F401
 def main(pipes: Sequence[int]) -> None:
     """Work with one process for each pipe, all forked from this one, which waits for them."""
     collect_rarely()
+    sys.stdout = sys.stderr  # what user code prints is there at once, and is not lost when this process is ended
     others = list(pipes)
     while others:
         pipe = others.pop()

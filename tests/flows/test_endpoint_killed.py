@@ -52,7 +52,7 @@ def test_a_run_goes_on_by_itself_when_its_endpoint_is_back(
         time.sleep(OUTAGE_S)
         assert run.poll() is None, "it waits"
         served.revive()
-        said = output_of(run)
+        said = output_of(run, within=180)
         print(f"down for {OUTAGE_S:g} s from call {moment}: {endpoint.repeated()} calls again of {cut} in flight")
         assert run.returncode == 0, said
         assert endpoint.repeated() <= cut
@@ -69,7 +69,7 @@ def test_a_run_whose_endpoint_stays_away_ends_with_a_line_and_the_same_start_com
         run = start(tmp_path, prefect_environment, tmp_path / "cut", "run", str(spec))
         when_called(run, endpoint, CALLS // 2)
         cut = served.kill()
-        said = output_of(run)
+        said = output_of(run, within=180)
         assert run.returncode == 4
         with connect(tmp_path / "cut") as catalog:
             ((identity, reason),) = catalog.sql("select experiment_id, reason from experiments").fetchall()

@@ -57,7 +57,7 @@ def test_stopped_by_a_signal_and_resumed(
         process = start(tmp_path, prefect_environment, tmp_path / "stopped", "run", str(spec))
         when_called(process, endpoint, 40)
         process.send_signal(number)
-        output = output_of(process)
+        output = output_of(process, within=60)
         assert (process.returncode, output) == (
             130,
             "evalflows: stopped; `evalflows resume killed` continues\n",
@@ -80,7 +80,7 @@ def test_further_signals_end_it_at_once_without_a_traceback(
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
-        output = output_of(process)
+        output = output_of(process, within=60)
         texts = ["evalflows: stopped; `evalflows resume killed` continues\n"]
         texts.append(texts[0].replace("stopped;", "stopped at once;"))
         assert process.returncode == 130

@@ -118,7 +118,7 @@ def test_a_server_that_goes_away_ends_the_run_in_one_line_and_nothing_is_lost(
         when_called(process, endpoint, 100)
         s3_service.kill()
         try:
-            said = output_of(process)
+            said = output_of(process, within=150)
         finally:
             s3_service.start()
         print(said)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from isolated import is_running
 from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.execution import quick_processes
@@ -128,9 +129,11 @@ def test_none_is_left_once_they_are_ended() -> None:
     processes = QuickProcesses(3)
     with ThreadPoolExecutor(3) as threads:
         pids = {*threads.map(lambda _: processes.work(_slow_pid), range(3))}
-    assert len(pids) == 3 and all(map(is_there, pids))
+    assert len(pids) == 3 and all(map(is_running, pids))
     processes.end()
-    assert not any(map(is_there, pids)), "not even as a zombie"
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):  # not even as a zombie
+            os.kill(pid, 0)
 
 
 def test_each_draws_other_random_numbers() -> None:
@@ -151,14 +154,6 @@ def _draw() -> tuple[int, float, float]:
 def _slow_pid() -> int:
     time.sleep(0.1)
     return os.getpid()
-
-
-def is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch) -> None:

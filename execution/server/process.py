@@ -61,7 +61,7 @@ def _bound(port: int | None) -> socket.socket:
     Raise InputError if the given port is in use.
     """
     for candidate in (DEFAULT_PORT, 0) if port is None else (port,):
-        listener = socket.socket()
+        listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only if it knows it
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, candidate))

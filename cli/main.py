@@ -3,6 +3,7 @@
 import click
 
 from evalflows.cli.commands import Commands, LateCommand
+from evalflows.execution.rare_collection import search_rarely
 
 COMMANDS = {
     "init": (
@@ -104,6 +105,7 @@ for name, (place, short_help) in COMMANDS.items():
 
 
 def main() -> None:
+    search_rarely()
     cli()
 
 

@@ -1,9 +1,6 @@
-"""The worker side of `quick_processes.py`: processes that work on chunks until their pipes close."""
+"""The worker side of `quick_processes.py`: a process that works on chunks until its pipe is closed."""
 
 import os
-import signal
-import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import IO, Any
@@ -14,33 +11,14 @@ import numpy as np
 from evalflows.execution import recorded_answers  # noqa: F401
 from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.isolation.messages import receive, send
-from evalflows.execution.rare_collection import collect_rarely
 from evalflows.execution.running_experiment import running_experiment
 from evalflows.execution.same_code import check_code_of_experiment
 from evalflows.specs.errors import describe
 from evalflows.store import first_columns  # noqa: F401
 
 
-def main(pipes: Sequence[int]) -> None:
-    """Work with one process for each pipe, all forked from this one, which waits for them."""
-    collect_rarely()
-    sys.stdout = sys.stderr  # what user code prints is there at once, and is not lost when this process is ended
-    others = list(pipes)
-    while others:
-        pipe = others.pop()
-        if os.fork() == 0:
-            for other in others:
-                os.close(other)
-            _work(pipe)
-            return
-        os.close(pipe)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the others
-    for _ in pipes:
-        os.wait()
-    os._exit(0)  # it has done nothing that must be ended in order, which would take a tenth of a second
-
-
-def _work(pipe: int) -> None:
+def work(pipe: int) -> None:
+    """Work on the chunks that come, with a process that was forked for it."""
     os.set_inheritable(pipe, False)
     np.random.seed()  # as `random` does by itself: all would draw the same numbers
     with suppress(BrokenPipeError), os.fdopen(pipe, "rb") as requests, os.fdopen(os.dup(pipe), "wb") as answers:
@@ -48,11 +26,11 @@ def _work(pipe: int) -> None:
             _send(answers, _reply_to(*request))
 
 
-def _reply_to(function: Any, work: tuple[object, ...]) -> tuple[Any, BaseException | None]:
+def _reply_to(function: Any, given: tuple[object, ...]) -> tuple[Any, BaseException | None]:
     try:
-        for chunk in work[0].chunks if work and isinstance(work[0], Chunk | Rounds) else ():
+        for chunk in given[0].chunks if given and isinstance(given[0], Chunk | Rounds) else ():
             _check_code(chunk.experiment_id)
-        return function(*work), None
+        return function(*given), None
     except BaseException as error:
         return None, error
 
@@ -69,7 +47,3 @@ def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:
         raise
     except Exception:  # an error that cannot be pickled
         send(answers, (None, RuntimeError(describe(reply[1]) if isinstance(reply[1], Exception) else str(reply[1]))))
-
-
-if __name__ == "__main__":
-    main([int(pipe) for pipe in sys.argv[1:]])

@@ -3,14 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 
-def start_child(module: str, pipes: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a module as a process that imports from where this one does.
+def start_child(
+    module: str, pipes: Sequence[int] = (), defaults: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
+    """Start a module as a process that imports from where this one does. `defaults` are environment variables.
 
     It takes messages from its stdin and answers on its stdout, or gets the descriptors of other `pipes` as arguments.
     It leads its own process group: Ctrl-C is for this process, and killing the group also kills what it has started.
@@ -21,7 +24,7 @@ def start_child(module: str, pipes: Sequence[int] = ()) -> subprocess.Popen[byte
         stdin=subprocess.DEVNULL if pipes else subprocess.PIPE,
         stdout=2 if pipes else subprocess.PIPE,
         pass_fds=pipes,
-        env=os.environ | {"PYTHONPATH": path},
+        env={**defaults, **os.environ, "PYTHONPATH": path},
         start_new_session=True,
     )
 

@@ -8,7 +8,7 @@ from evalflows.execution.progress import tally
 from evalflows.execution.running_experiment import RunningExperiment, running_experiment
 from evalflows.llm import loop
 from evalflows.store.examples import in_blocks, size_of
-from evalflows.store.records import ExampleRow, OutputRow, ScoreRow
+from evalflows.store.records import OutputRow, ScoreRow
 from evalflows.store.schemas import to_rows
 from evalflows.store.spool import Spool
 
@@ -43,9 +43,9 @@ def _runs(experiment: RunningExperiment, chunk: Chunk) -> Iterator[Run]:
 
 def _size(run: Run) -> int:
     example, output = run
-    return size_of_run(example, output.outputs, output.steps)
+    return size_of(example) + size_of_answer(output.outputs, output.steps)
 
 
-def size_of_run(example: ExampleRow, outputs: str | None, steps: str | None) -> int:
-    """Return about how many bytes a run takes in memory."""
-    return size_of(example) + len(outputs or "") + len(steps or "") + OVERHEAD
+def size_of_answer(outputs: str | None, steps: str | None) -> int:
+    """Return about how many bytes a run takes in memory, without its example."""
+    return len(outputs or "") + len(steps or "") + OVERHEAD

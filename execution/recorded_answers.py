@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from evalflows.execution.chunk_judging import judging_of, size_of_run
+from evalflows.execution.chunk_judging import judging_of, size_of_answer
 from evalflows.execution.chunks import Chunk, Rounds
 from evalflows.execution.evaluation_result import Columns
 from evalflows.execution.judging import Judging, Run
@@ -117,23 +117,25 @@ class _LookUp:
 
 
 def _size(found: Found) -> int:
-    example, columns = found
-    return size_of_run(example, columns.get("outputs"), columns.get("steps"))
+    """Return the bytes of an answer: its example is in memory anyway."""
+    _, columns = found
+    return size_of_answer(columns.get("outputs"), columns.get("steps"))
 
 
 class _Asked(dict[str, Any]):
     """The arguments of a recorded target, each made when it asks for it: a look-up needs one or two."""
 
     def __init__(self, example: ExampleRow, repetition: int) -> None:
-        super().__init__(example_id=example.example_id, repetition=repetition)
-        self._example = example
+        self._example, self._repetition = example, repetition
 
     def __missing__(self, name: str) -> Any:
-        return _PARTS[name](self._example)
+        return _PARTS[name](self._example, self._repetition)
 
 
-_PARTS: Mapping[str, Callable[[ExampleRow], Any]] = {
-    "inputs": lambda example: from_json(example.inputs),
-    "metadata": lambda example: from_json(example.metadata) or {},
-    "example": example_view,
+_PARTS: Mapping[str, Callable[[ExampleRow, int], Any]] = {
+    "example_id": lambda example, _: example.example_id,
+    "repetition": lambda _, repetition: repetition,
+    "inputs": lambda example, _: from_json(example.inputs),
+    "metadata": lambda example, _: from_json(example.metadata) or {},
+    "example": lambda example, _: example_view(example),
 }

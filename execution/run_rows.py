@@ -1,7 +1,5 @@
 """The columns of a run: what its target returned, or its failure."""
 
-from dataclasses import fields
-from operator import attrgetter
 from typing import Any
 
 from evalflows.execution.chunks import Chunk
@@ -10,9 +8,8 @@ from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, ErrorKind, Storag
 from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 
-_REPORTED = tuple(field.name for field in fields(Answer) if field.name != "outputs")
-_read_reported = attrgetter(*_REPORTED)
-_NOTHING = _read_reported(Answer(outputs=None))
+_REPORTED = Answer._fields[1:]  # all but the outputs
+_NOTHING = Answer(outputs=None)[1:]
 
 
 def run_id(chunk: Chunk, example_id: str) -> str:
@@ -54,7 +51,7 @@ def failed(kind: ErrorKind, error: str) -> dict[str, Any]:
 
 def _reported(answer: Answer) -> dict[str, Any]:
     """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
-    values = _read_reported(answer)
+    values = answer[1:]
     if values == _NOTHING:
         return {"attempts": 1, "latency_s": None}
     columns = zip(_REPORTED, values, strict=True)

@@ -21,8 +21,8 @@ Work = Callable[[Item], Coroutine[Any, Any, None]]
 QUICK_S = 0.002
 """If an item takes less, a single thread is enough."""
 
-CHECK_INTERVAL_S = 0.01
-"""Interval at which the speed of the first thread is checked."""
+CHECK_INTERVAL_S, MAX_CHECK_INTERVAL_S = 0.01, 0.1
+"""Intervals at which the speed of the first thread is checked: ever longer, since each check interrupts it."""
 
 
 QUICK_CHUNKS_AT_ONCE = 2
@@ -102,9 +102,10 @@ class Workers:
 
         if not n_workers:
             return []
-        first, began = start(), running.time()
+        first, began, interval = start(), running.time(), CHECK_INTERVAL_S
         while n_workers > 1 and not first.done():
-            await asyncio.wait([first], timeout=CHECK_INTERVAL_S)
+            await asyncio.wait([first], timeout=interval)
+            interval = min(2 * interval, MAX_CHECK_INTERVAL_S)
             handled = items - queue.qsize() - 1  # without the current one
             if (running.time() - began) > handled * QUICK_S and not queue.empty():
                 return [first, *(start() for _ in range(n_workers - 1))]

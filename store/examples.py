@@ -54,7 +54,7 @@ def in_blocks(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[li
 def size_of(example: ExampleRow) -> int:
     """Return the characters of an example's texts."""
     texts = (example.inputs, example.reference_outputs, example.metadata, example.attachments)
-    return sum(len(text) for text in texts if text is not None)
+    return sum(map(len, filter(None, texts)))
 
 
 class Examples(Sequence[ExampleRow]):

@@ -24,7 +24,8 @@ def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
         raise InputError(f"--host: got {host!r}, wanted an address of this machine ({error})") from error
     if not has_token and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise InputError(f"--host: got {host!r}, which other machines reach, wanted a --token with it, or 127.0.0.1")
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once only if it knows the protocol
+    # With its protocol: otherwise asyncio would not send each part of an answer at once.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

@@ -33,6 +33,8 @@ def connect_source(layout: Layout, damages: Damages, with_packed: bool) -> duckd
     connection.execute(f"set temp_directory = {quoted(_spill_folder())}")
     # the system caches files; DuckDB's own cache would grow to most of the memory
     connection.execute("set enable_external_file_cache = false")
+    # it would aggregate before a join, where each value is a group of its own
+    connection.execute("set disabled_optimizers = 'partial_aggregate_pushdown'")
     connection.execute("create schema source; create schema staging")
     connection.execute(_FIND_STAGING)
     for name, table in TABLES.items():

@@ -10,6 +10,7 @@ from full_store import Filler, Make, fill_sealed, freeze_questions
 
 from evalflows.store.catalog import connect
 from evalflows.store.parquet import Store
+from evalflows.store.queries.metric_values import _ONLY_RUN, _by_metric
 
 
 @pytest.fixture
@@ -43,6 +44,16 @@ def test_no_step_of_a_query_makes_each_answer_meet_many_examples(store: Store, m
         (plan,) = connection.execute(f"explain (analyze, format json) select count(*) from {view}").fetchall()
     made = [*_rows_made(json.loads(plan[1])["operator"])]
     assert 600 <= max(made) <= 10_000
+
+
+def test_values_meet_their_examples_before_they_are_aggregated(store: Store, make: Make) -> None:
+    """DuckDB aggregates before a join whose rows it takes for few; each value would be a group of its own."""
+    snapshot, examples = freeze_questions(store, "questions", 200)
+    for number in range(3):
+        fill_sealed(Filler(store, make), f"exp-{number}", "v1", snapshot, examples)
+    with connect(store.layout.root) as connection:
+        plan = connection.execute(f"explain {_by_metric(_ONLY_RUN)}", [snapshot, "exp-1", 1, None]).fetchall()
+    assert "Join" in plan[0][1] and "EXPORT_STATE" not in plan[0][1]
 
 
 def _rows_made(steps: list[dict[str, Any]]) -> Iterator[int]:

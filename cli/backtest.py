@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.gate import STYLES
-from evalflows.cli.show import CHANGES, VERBOSE_RUN
+from evalflows.cli.show import CHANGES, DECISION_STYLES, VERBOSE_RUN
 from evalflows.cli.tables import table
 from evalflows.cli.terminal import Console, Text, console, echo
 from evalflows.reports.document import plain
@@ -93,7 +92,7 @@ def print_backtest(out: Console, backtest: Mapping[str, Any]) -> None:
 def _conclusion(past: Mapping[str, Any]) -> Text:
     if past["is_refused"]:
         return Text("refused", style="yellow")
-    return Text(past["conclusion"], style=STYLES[past["conclusion"]])
+    return Text(past["conclusion"], style=DECISION_STYLES[past["conclusion"]])
 
 
 def _relation(past: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from evalflows.cli.documents import FORMAT, print_json, stdout_for
 from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
 from evalflows.cli.show import (
     CHANGES,
+    DECISION_STYLES,
     FRESH,
     STARTED_ANEW,
     VERBOSE,
@@ -44,7 +45,6 @@ from evalflows.store.records import to_json
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
 
-STYLES = {"PASS": "bold green", "FAIL": "bold red", "NOT ENOUGH EVIDENCE": "bold yellow"}
 OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 
 
@@ -155,7 +155,7 @@ def print_decisions(decisions: Sequence[Decision]) -> None:
 
 
 def print_decision(out: Console, decision: Decision) -> None:
-    out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=STYLES[decision.conclusion]))
+    out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=DECISION_STYLES[decision.conclusion]))
     out.print(_rules(decision))
     for note in decision.notes:
         out.print(Text(f"  {note}", style="yellow"))

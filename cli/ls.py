@@ -8,8 +8,7 @@ from rich.padding import Padding
 
 from evalflows.cli.documents import FORMAT, print_json
 from evalflows.cli.errors import one_line_errors
-from evalflows.cli.gate import STYLES
-from evalflows.cli.show import VERBOSE
+from evalflows.cli.show import DECISION_STYLES, VERBOSE
 from evalflows.cli.tables import GAP, Table, table
 from evalflows.cli.terminal import Text, console, echo, echo_error
 from evalflows.reports.comparison import comparison_overviews
@@ -100,7 +99,7 @@ def _experiment_lines(one: ExperimentOverview, gates: Mapping[str, str]) -> tupl
 def _gates(conclusions: Mapping[str, str]) -> Text:
     out = Text()
     for number, (gate, conclusion) in enumerate(conclusions.items()):
-        out.append(f"{', ' if number else ''}{gate}: ").append(conclusion, STYLES[conclusion])
+        out.append(f"{', ' if number else ''}{gate}: ").append(conclusion, DECISION_STYLES[conclusion])
     return out
 
 

@@ -132,6 +132,7 @@ MAX_WIDTH = 120
 TRACES = 3
 """Number of errors that are shown with the frames of the user's code."""
 P_VERDICT = ("p", "p adj.", "verdict")
+DECISION_STYLES = {"PASS": "bold green", "FAIL": "bold red", "NOT ENOUGH EVIDENCE": "bold yellow"}
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 

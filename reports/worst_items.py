@@ -8,8 +8,6 @@ from evalflows.specs.metric_names import base_metric
 from evalflows.specs.metric_slices import sliced_metric
 from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
-from evalflows.store.queries.example_slices import ids_in
-from evalflows.store.row_specs import experiment_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +43,8 @@ def worst_items(
     most = count if sliced.path is None else None
     (ranked,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, most]))
     if sliced.path is not None:
+        from evalflows.store.queries.example_slices import ids_in  # late: specs are slow to import
+
         within = ids_in(store, store.read("experiments", candidate)[0], sliced)
         ranked = [row for row in ranked if row[0] in within][:count]
     return _with_texts(store, candidate, baseline, ranked)
@@ -77,6 +77,8 @@ def _with_texts(
 
 def is_higher_better(store: Store, experiment: str, metric: str) -> bool:
     """Return whether higher is better for a metric, according to the experiment's spec."""
+    from evalflows.store.row_specs import experiment_spec  # late: specs are slow to import
+
     row = store.read("experiments", experiment)[0]
     return bool(experiment_spec(row).direction(metric).higher_is_better)
 

@@ -39,9 +39,18 @@ def judge(*more: Any, repetitions: int = 2, **changes: Any) -> ExperimentRow:
     return run_without_flow(spec)
 
 
+def check(found: dict[str, list[Any]], kept: dict[str, list[Any]]) -> None:
+    """Both have the same rows; otherwise those that only one has are named."""
+    for table, rows in found.items():
+        others = [f"too many: {row}" for row in rows if row not in kept[table]]
+        others += [f"lacking: {row}" for row in kept[table] if row not in rows]
+        assert not others, "\n".join([f"{table}:", *others[:10]])
+    assert found == kept
+
+
 def test_the_rows_are_those_that_were_made_one_by_one() -> None:
     found = {table: comparable(rows) for table, rows in stored(judge()).items()}
-    assert found == json.loads(KEPT.read_text(encoding="utf-8"))
+    check(found, json.loads(KEPT.read_text(encoding="utf-8")))
 
 
 def test_rows_of_rules_that_take_long_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +70,7 @@ def test_processes_make_the_same_rows() -> None:
         quick_processes.end()
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     kept["scores"] = [row for row in kept["scores"] if row["evaluator"] != "awaited"]
-    assert found == kept
+    check(found, kept)
 
 
 def test_processes_are_for_rules_and_recorded_answers_only() -> None:

@@ -141,9 +141,12 @@ def address(connection: ConnectionSpec) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}" if parts else "no address"
 
 
-def without_key(text: str, key: str | None) -> str:
-    """Redact the key in a message: providers quote what they reject."""
-    return _redacted(text, key) if key and len(key) >= SHORTEST_KEY else text
+def without_key(text: str, key: str | None, shortest: int = SHORTEST_KEY) -> str:
+    """Redact the key in a message: providers quote what they reject.
+
+    At least its `shortest` first characters are redacted at the end of the text, too, which may cut it in two.
+    """
+    return _redacted(text, key, shortest) if key and len(key) >= shortest else text
 
 
 def _parts(url: str) -> SplitResult | None:
@@ -156,10 +159,10 @@ def _parts(url: str) -> SplitResult | None:
     return parts if is_complete else None
 
 
-def _redacted(text: str, secret: str) -> str:
+def _redacted(text: str, secret: str, shortest: int) -> str:
     """Redact a secret, also one that the end of a truncated message cuts in two."""
     text = text.replace(secret, "…")
-    for length in range(len(secret) - 1, SHORTEST_KEY - 1, -1):
+    for length in range(len(secret) - 1, shortest - 1, -1):
         if text.endswith(secret[:length]):
             return text[:-length] + "…"
     return text

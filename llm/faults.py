@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, TypeGuard
 
 from evalflows.llm.capped_client import redirect
-from evalflows.llm.connections import without_key
+from evalflows.llm.connections import SHORTEST_KEY, without_key
 from evalflows.llm.rate_limit_headers import read_rate_limit
 from evalflows.specs.errors import UNREACHABLE, CallError, ErrorKind, describe
 from evalflows.specs.user_frames import fault_text, trace_of
@@ -30,11 +30,14 @@ def remember_key(key: str | None) -> None:
         _keys.add(key)
 
 
-def without_keys(text: str, min_chars: int = 0) -> str:
-    """Redact the keys of the user's own clients that have at least `min_chars` characters."""
+def without_keys(text: str, min_chars: int = SHORTEST_KEY) -> str:
+    """Redact the keys of the user's own clients that have at least `min_chars` characters.
+
+    Of a key that the end of the text cuts in two, so many must be left, too: an answer may end with a word that a key
+    begins with.
+    """
     for key in sorted(_keys, key=len, reverse=True):  # one may begin with another
-        if len(key) >= min_chars:
-            text = without_key(text, key)
+        text = without_key(text, key, min_chars)
     return text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.llm.faults import fault_of, remember_key, without_keys
+from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, remember_key, without_keys
 from evalflows.specs.errors import CallError
 from evalflows.specs.reference import load
 from evalflows.specs.user_frames import fault_text, trace_of
@@ -75,6 +75,12 @@ class Agent:
     def __call__(self, text):
         return parse(text)
 """
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that a test remembers are no secrets of the others."""
+    monkeypatch.setattr("evalflows.llm.faults._keys", set())
 
 
 @pytest.fixture
@@ -227,6 +233,13 @@ def test_nothing_remains_of_a_key_that_begins_with_another() -> None:
     for key in keys:
         remember_key(key)
     assert without_keys(f"<{keys[-1]}>") == "<…>"
+
+
+def test_an_answer_may_end_with_a_word_that_a_key_begins_with() -> None:
+    remember_key("answer-key-of-a-user")
+    assert without_keys("the answer", MIN_PROVIDER_KEY_CHARS) == "the answer"
+    assert without_keys("rejected: answer-key-of-a-us", MIN_PROVIDER_KEY_CHARS) == "rejected: …"
+    assert without_keys("rejected: answer-key") == "rejected: …", "in an error, which is often cut"
 
 
 def test_a_call_that_did_not_reach_the_model_has_no_trace() -> None:

@@ -28,8 +28,8 @@ MANY_JUDGEMENTS = 50_000
 """Judgements from which processes pay: they take a second to start."""
 
 KEEP_MEMORY = {"MALLOC_TOP_PAD_": str(64 << 20)}
-"""Bytes that glibc keeps of freed memory. To give back that of each block of answers, and to take it again for the
-next one, takes a thirtieth of the time."""
+"""Bytes of freed memory that glibc keeps. Giving back the memory of each block of answers and taking it again takes a
+thirtieth of the time."""
 
 ENDED_WITHIN_S = 5.0
 """Seconds after which processes that were told to end are killed; only user code can ignore it for so long."""

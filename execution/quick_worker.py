@@ -18,7 +18,7 @@ from evalflows.store import first_columns  # noqa: F401
 
 
 def work(pipe: int) -> None:
-    """Work on the chunks that come, with a process that was forked for it."""
+    """Work on the chunks that come through the pipe, until it is closed."""
     os.set_inheritable(pipe, False)
     np.random.seed()  # as `random` does by itself: all would draw the same numbers
     with suppress(BrokenPipeError), os.fdopen(pipe, "rb") as requests, os.fdopen(os.dup(pipe), "wb") as answers:

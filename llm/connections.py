@@ -144,7 +144,7 @@ def address(connection: ConnectionSpec) -> str:
 def without_key(text: str, key: str | None, shortest: int = SHORTEST_KEY) -> str:
     """Redact the key in a message: providers quote what they reject.
 
-    At least its `shortest` first characters are redacted at the end of the text, too, which may cut it in two.
+    The end of a text may cut the key in two: what is left of it is redacted from `shortest` characters on.
     """
     return _redacted(text, key, shortest) if key and len(key) >= shortest else text
 

@@ -33,7 +33,7 @@ def remember_key(key: str | None) -> None:
 def without_keys(text: str, min_chars: int = SHORTEST_KEY) -> str:
     """Redact the keys of the user's own clients that have at least `min_chars` characters.
 
-    Of a key that the end of the text cuts in two, so many must be left, too: an answer may end with a word that a key
+    If the end of the text cuts a key in two, that many must be left of it: a comment may end with a word that a key
     begins with.
     """
     for key in sorted(_keys, key=len, reverse=True):  # one may begin with another

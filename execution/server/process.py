@@ -61,7 +61,8 @@ def _bound(port: int | None) -> socket.socket:
     Raise InputError if the given port is in use.
     """
     for candidate in (DEFAULT_PORT, 0) if port is None else (port,):
-        listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only if it knows it
+        # With its protocol: otherwise asyncio would not send each part of an answer at once.
+        listener = socket.socket(proto=socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, candidate))

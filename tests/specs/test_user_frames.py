@@ -235,7 +235,7 @@ def test_nothing_remains_of_a_key_that_begins_with_another() -> None:
     assert without_keys(f"<{keys[-1]}>") == "<…>"
 
 
-def test_an_answer_may_end_with_a_word_that_a_key_begins_with() -> None:
+def test_a_comment_may_end_with_a_word_that_a_key_begins_with() -> None:
     remember_key("answer-key-of-a-user")
     assert without_keys("the answer", MIN_PROVIDER_KEY_CHARS) == "the answer"
     assert without_keys("rejected: answer-key-of-a-us", MIN_PROVIDER_KEY_CHARS) == "rejected: …"

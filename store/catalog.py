@@ -4,7 +4,6 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import os
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from evalflows.store.layout import quoted
 from evalflows.store.leases.lease import held_leases
 from evalflows.store.parquet import Store
 from evalflows.store.restricted import time_limit
+from evalflows.store.statements import checked
 from evalflows.store.verification import texts_in
 from evalflows.store.views import (
     CHANGES_BETWEEN,
@@ -93,11 +93,13 @@ def select_from(store: Store, query: str, timeout_s: float | None = None) -> duc
             if names is not None and isinstance(error.__cause__, duckdb.CatalogException):
                 names = None
                 continue
-            if not isinstance(error.__cause__, _ABOUT_FILES) or not store.mend(since=version):
+            if not _is_about_files(error.__cause__) or not store.mend(since=version):
                 raise
 
 
-_ABOUT_FILES = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+def _is_about_files(error: BaseException | None) -> bool:
+    about = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+    return isinstance(error, about) or type(error) is duckdb.Error  # the last is what Python's files raise
 
 
 def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
@@ -187,15 +189,10 @@ def select(
 
     Raise InputError for any other statement, for SQL that DuckDB rejects, and when the time is over.
     """
-    try:
-        statements = connection.extract_statements(query)
-    except duckdb.Error as error:
-        raise InputError(f"sql: {_one_line(error)}") from error
-    if len(statements) != 1 or not _only_reads(connection, statements[0]):
-        raise InputError(f"sql: got {_kinds(statements)}, wanted one query (select, from, with, describe, explain)")
+    statement = checked(connection, query)
     try:
         with time_limit(connection, timeout_s):
-            return connection.sql(query).materialize()
+            return connection.sql(statement).materialize()
     except duckdb.OutOfMemoryException as error:
         first, *_ = str(error).splitlines()  # the others advise settings that are locked
         raise InputError(f"sql: {first}, wanted a query that needs less") from error
@@ -203,18 +200,12 @@ def select(
         raise InputError(f"sql: {_one_line(error)}") from error
 
 
-def _only_reads(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> bool:
-    """Return whether a statement is a query. EXPLAIN ANALYZE runs its statement, so that must be a query too."""
-    if statement.type == duckdb.StatementType.EXPLAIN:
-        bare = re.sub(r"/\*.*?\*/|--[^\n]*", " ", statement.query, flags=re.DOTALL)
-        explained = re.sub(r"^\s*explain\s*(analyze\b)?\s*(\([^)]*\))?", "", bare, flags=re.IGNORECASE)
-        (statement,) = connection.extract_statements(explained)
-    return bool(statement.type == duckdb.StatementType.SELECT)
-
-
 def _kinds(statements: list[duckdb.Statement]) -> str:
     return ", ".join(statement.type.name for statement in statements) or "nothing"
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    text = str(error)
+    if type(error) is duckdb.Error:  # raised in Python, by the files of a restricted connection
+        text = text.partition("\n\nLINE ")[0].strip().rpartition("\n")[2]
+    return " ".join(text.split())

@@ -28,6 +28,7 @@ from evalflows.store.marker import is_packed, prepare
 from evalflows.store.merge import last_recorded, merged
 from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.parquet_files import storage_errors, write_file
+from evalflows.store.read_only_files import ReadOnlyFiles, read_only
 from evalflows.store.restricted import restrict
 from evalflows.store.roots import files_at, noting_downloads, readable, readable_paths
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
@@ -148,7 +149,7 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with every table as a view in the schema `source`, without owners known to be damaged.
 
-        With `prepare`, it is restricted to the store's files after that has created its views. It may be one without
+        With `prepare`, it can only read the store's files after that has created its views. It may be one without
         packed files as long as there are none.
         """
         folder = readable(self.layout, self._fs)
@@ -157,10 +158,12 @@ class Store:
         while True:
             version = self._damages.version
             try:
-                connection = connect_source(folder, self._damages, with_packed)
-                if prepare is not None:
-                    prepare(connection)
-                    restrict(connection, folder)
+                if prepare is None:
+                    return connect_source(folder, self._damages, with_packed)
+                files = ReadOnlyFiles(folder.root)
+                connection = connect_source(read_only(folder), self._damages, with_packed, files)
+                prepare(connection)
+                restrict(connection)
                 return connection
             except duckdb.Error:
                 if not self.mend(since=version):

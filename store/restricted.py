@@ -1,4 +1,4 @@
-"""A DuckDB that reads only the store: no other files, no network, no extensions, and half of the memory at most."""
+"""A DuckDB that reads only the store and writes nothing: no other files, no network, no extensions, limited memory."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
@@ -11,25 +11,23 @@ from contextlib import contextmanager
 import duckdb
 
 from evalflows.specs.errors import InputError
-from evalflows.store.layout import Layout, quoted
 
 MEMORY_SHARE = 0.5
 """The share of the machine's memory that a restricted query may use."""
 
 
-def restrict(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
-    """Allow a connection to access only what is below a folder, for good: the settings are locked.
+def restrict(connection: duckdb.DuckDBPyConnection) -> None:
+    """Take every file system from a connection but those that it has registered, for good: the settings are locked.
 
     The views must exist already. It has no temporary folder, so a query that needs more memory fails.
     """
     for setting in (
-        f"allowed_directories = [{quoted(layout.root)}]",
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "allow_community_extensions = false",
         "temp_directory = ''",
         f"memory_limit = '{MEMORY_SHARE:.0%}'",
-        "enable_external_access = false",
+        "disabled_filesystems = 'LocalFileSystem'",
         "lock_configuration = true",
     ):
         connection.execute(f"set {setting}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
+from fsspec import AbstractFileSystem
 
 from evalflows.store.damage import Damages
 from evalflows.store.layout import Layout, quoted
@@ -23,12 +24,17 @@ LITTLE, AS_DUCKDB = "160MB", "80%"
 _FIND_STAGING = "set search_path = 'main,staging'"
 
 
-def connect_source(layout: Layout, damages: Damages, with_packed: bool) -> duckdb.DuckDBPyConnection:
+def connect_source(
+    layout: Layout, damages: Damages, with_packed: bool, files: AbstractFileSystem | None = None
+) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB with the schema `source` over a folder, without the owners of damaged files.
 
-    The schema `staging` is for the catalog's views of the tables; queries find them by their names.
+    The schema `staging` is for the catalog's views of the tables; queries find them by their names. `files` opens the
+    layout's paths if they are not those of the local file system.
     """
     connection = duckdb.connect()
+    if files is not None:
+        connection.register_filesystem(files)
     connection.execute("set timezone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(_spill_folder())}")
     # the system caches files; DuckDB's own cache would grow to most of the memory

@@ -152,10 +152,3 @@ def room_of(module: str, package: str) -> str | None:
     """The sub-package that a module lies in; None for what lies beside them, or elsewhere."""
     first = module.removeprefix(f"{package}.").partition(".")[0]
     return first if is_within(module, package) and (ROOT / package / first).is_dir() else None
-
-
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_a_module_stays_readable(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").count("\n")
-    most = 600 if path.name == "records.py" else 300  # the records are one list
-    assert lines <= most, f"{lines} lines, wanted at most {most}"

@@ -4,12 +4,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
-.PHONY: help demo test test-slow check format bench bench-peers simulate clean
+.PHONY: help demo test test-slow soak check format bench bench-peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
-	@echo "make test        all tests except the slow ones"
+	@echo "make test        all tests except the slow ones; prints the ten slowest"
 	@echo "make test-slow   the slow tests: several seconds each, or in a browser"
+	@echo "make soak        long campaigns, before a release: an hour or more"
 	@echo "make check       lint and types"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
@@ -39,10 +40,13 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED_DEV)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not soak" --durations 10
 
 test-slow: $(INSTALLED_DEV)
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not soak" --durations 10
+
+soak: $(INSTALLED_DEV)
+	$(PYTEST) -m soak
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff check .

@@ -71,14 +71,18 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     return connection
 
 
-def _restricted(store: Store, names: frozenset[str] | None) -> duckdb.DuckDBPyConnection:
+def _restricted(
+    store: Store, names: frozenset[str] | None, memory_bytes: int | None = None
+) -> duckdb.DuckDBPyConnection:
     """A restricted connection. The user's own marts come last: DuckDB opens the files that a new view reads."""
-    connection = store.connect(partial(prepare, store, names=names))
+    connection = store.connect(partial(prepare, store, names=names), memory_bytes=memory_bytes)
     _create_own(connection, names)
     return connection
 
 
-def select_from(store: Store, query: str, timeout_s: float | None = None) -> duckdb.DuckDBPyRelation:
+def select_from(
+    store: Store, query: str, timeout_s: float | None = None, memory_bytes: int | None = None
+) -> duckdb.DuckDBPyRelation:
     """Run one read-only query over the views, as `select`, without the owners of damaged files.
 
     The connection is restricted to the store. It has the views that the query seems to read, which takes a third of the
@@ -86,7 +90,7 @@ def select_from(store: Store, query: str, timeout_s: float | None = None) -> duc
     """
     names = views_of(query) or None
     while True:
-        connection, version = _restricted(store, names), store.damage_version
+        connection, version = _restricted(store, names, memory_bytes), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:

@@ -145,12 +145,16 @@ class Store:
                 self._write(table, part, self.scan(table, owner))
 
     def connect(
-        self, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None, *, with_packed: bool = True
+        self,
+        prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
+        *,
+        with_packed: bool = True,
+        memory_bytes: int | None = None,
     ) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with every table as a view in the schema `source`, without owners known to be damaged.
 
-        With `prepare`, it can only read the store's files after that has created its views. It may be one without
-        packed files as long as there are none.
+        With `prepare`, it can only read the store's files after that has created its views, and use `memory_bytes`.
+        It may be one without packed files as long as there are none.
         """
         folder = readable(self.layout, self._fs)
         if not self.layout.is_local:
@@ -163,7 +167,7 @@ class Store:
                 files = ReadOnlyFiles(folder.root)
                 connection = connect_source(read_only(folder), self._damages, with_packed, files)
                 prepare(connection)
-                restrict(connection)
+                restrict(connection, memory_bytes)
                 return connection
             except duckdb.Error:
                 if not self.mend(since=version):

@@ -16,17 +16,19 @@ MEMORY_SHARE = 0.5
 """The share of the machine's memory that a restricted query may use."""
 
 
-def restrict(connection: duckdb.DuckDBPyConnection) -> None:
+def restrict(connection: duckdb.DuckDBPyConnection, memory_bytes: int | None = None) -> None:
     """Take every file system from a connection but those that it has registered, for good: the settings are locked.
 
-    The views must exist already. It has no temporary folder, so a query that needs more memory fails.
+    The views must exist already. It has no temporary folder, so a query that needs more than `memory_bytes` fails, by
+    default more than half of the machine's memory.
     """
+    memory = f"{MEMORY_SHARE:.0%}" if memory_bytes is None else f"{memory_bytes} bytes"
     for setting in (
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "allow_community_extensions = false",
         "temp_directory = ''",
-        f"memory_limit = '{MEMORY_SHARE:.0%}'",
+        f"memory_limit = '{memory}'",
         "disabled_filesystems = 'LocalFileSystem'",
         "lock_configuration = true",
     ):

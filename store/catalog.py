@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import duckdb
@@ -17,11 +16,10 @@ from evalflows.specs.errors import InputError
 from evalflows.store.layout import quoted
 from evalflows.store.leases.lease import held_leases
 from evalflows.store.parquet import Store
-from evalflows.store.restricted import time_limit
+from evalflows.store.restricted import restrict, time_limit
 from evalflows.store.statements import checked
 from evalflows.store.verification import texts_in
 from evalflows.store.views import (
-    CHANGES_BETWEEN,
     SQL,
     grain,
     is_mart,
@@ -30,7 +28,6 @@ from evalflows.store.views import (
     tables_of,
     view_files,
     view_statement,
-    view_statements,
     view_text,
     views_of,
 )
@@ -64,19 +61,24 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     """
     store = Store(root)
     if restricted:
-        return _restricted(store, None)
+        return _restricted(store)
     connection = store.connect()
-    prepare(store, connection)
-    _create_own(connection)
+    note_leases(store, connection)
+    create_own_marts(connection)
     return connection
 
 
 def _restricted(
-    store: Store, names: frozenset[str] | None, memory_bytes: int | None = None
+    store: Store, memory_bytes: int | None = None, own: frozenset[str] | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A restricted connection. The user's own marts come last: DuckDB opens the files that a new view reads."""
-    connection = store.connect(partial(prepare, store, names=names), memory_bytes=memory_bytes)
-    _create_own(connection, names)
+    """A restricted connection, with the user's own marts of these names; all by default.
+
+    They come last: DuckDB opens the files that a new view reads.
+    """
+    connection = store.connect(writes=False)
+    note_leases(store, connection)
+    restrict(connection, memory_bytes)
+    create_own_marts(connection, own)
     return connection
 
 
@@ -85,18 +87,14 @@ def select_from(
 ) -> duckdb.DuckDBPyRelation:
     """Run one read-only query over the views, as `select`, without the owners of damaged files.
 
-    The connection is restricted to the store. It has the views that the query seems to read, which takes a third of the
-    time of all, and all if that was not enough.
+    The connection is restricted to the store.
     """
-    names = views_of(query) or None
+    own = views_of(query) or None
     while True:
-        connection, version = _restricted(store, names, memory_bytes), store.damage_version
+        connection, version = _restricted(store, memory_bytes, own), store.damage_version
         try:
             return select(connection, query, timeout_s)
         except InputError as error:
-            if names is not None and isinstance(error.__cause__, duckdb.CatalogException):
-                names = None
-                continue
             if not _is_about_files(error.__cause__) or not store.mend(since=version):
                 raise
 
@@ -135,28 +133,17 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
 
 @contextmanager
 def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The store's own DuckDB, with the views that the queries read; creating all takes longer than most queries."""
-    wanted = frozenset().union(*map(views_of, queries))
+    """The store's own DuckDB, with those of the user's own marts that the queries read."""
     with store.cursor() as catalog:
+        wanted = frozenset().union(*map(views_of, queries))
         with _creating:
-            known = {name for (name,) in catalog.execute(_KNOWN_VIEWS, [CHANGES_BETWEEN in wanted]).fetchall()}
-            if not wanted <= known:
-                _create_views(catalog, wanted - known)
-                _create_own(catalog, wanted - known)
+            create_own_marts(catalog, wanted)
         if wanted & {"experiments", "comparison_sets"}:
             note_leases(store, catalog)
         yield catalog
 
 
 _creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
-_KNOWN_VIEWS = f"""select view_name from duckdb_views() where schema_name in ('main', 'staging') and not internal
-union all select function_name from duckdb_functions() where $1 and function_name = '{CHANGES_BETWEEN}'"""
-
-
-def prepare(store: Store, connection: duckdb.DuckDBPyConnection, *, names: frozenset[str] | None = None) -> None:
-    """Create the views of these names, all by default, over a schema `source`; which leases are held is as of now."""
-    _create_views(connection, names)
-    note_leases(store, connection)
 
 
 def note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
@@ -165,13 +152,7 @@ def note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"set variable held_leases = [{names}]::varchar[]")
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, names: frozenset[str] | None) -> None:
-    """Create the views of these names, which include those that they read; all for None."""
-    for statement in view_statements(names):
-        connection.execute(statement)
-
-
-def _create_own(connection: duckdb.DuckDBPyConnection, names: frozenset[str] | None = None) -> None:
+def create_own_marts(connection: duckdb.DuckDBPyConnection, names: frozenset[str] | None = None) -> None:
     """Create the user's own marts of these names; all by default. Raise InputError for one that cannot be created."""
     for path in own_views(names):
         try:

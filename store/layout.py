@@ -1,4 +1,4 @@
-"""Paths of the store's files, and the SQL that reads them."""
+"""Paths of the store's files, and the SQL that reads them, below the root that the macro `source.root()` tells."""
 
 import os
 import re
@@ -76,58 +76,6 @@ class Layout:
         """The folder of the leases, and how their names end: a lock in a folder, an object in an object store."""
         return f"{self.root}/leases", ".lock" if self.is_local else ".json"
 
-    def every_row(
-        self,
-        table: str,
-        without: Collection[str] = (),
-        without_files: Collection[str] = (),
-        *,
-        with_packed: bool = True,
-    ) -> str:
-        """Return SQL for all rows of a table, each key once: sealed and packed files directly, open ones de-duplicated.
-
-        De-duplication costs ten times a plain read, so only open files are de-duplicated. The owner is in the folder's
-        name, so a query for one owner opens only its files, and the files of the owners in `without` are never opened,
-        nor are the packed files of `without_files`. A packed row counts only if its owner has no other file; of a store
-        without packed files, planning a query is a third faster without them.
-        """
-        owner = _table(table).owner
-        sealed_empty, open_empty, _ = self.empties(table)
-        left_out = _not_in(owner, without)
-        columns = ", ".join(schema_of(_table(table).record).names)  # in order: DuckDB puts the owner last
-        is_part = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PART.pattern}')})"
-        still_open = (
-            f"(select * from {_scan(open_empty, self._open_files(table), owner)} "
-            f"where parse_path(filename)[-2] not in ({_owners(self._sealed_files(table))}) and {is_part}{left_out})"
-        )
-        sealed = f"{self.root}/{table}/sealed/{owner}=*/*.parquet"
-        own = (
-            f"select {columns} from {_scan(sealed_empty, sealed, owner)} "
-            f"where parse_path(filename)[-1] in ('{SEALED}', '_.parquet'){left_out} "
-            f"union all ({newest(table, still_open)})"
-        )
-        return f"{own} union all ({self._packed_rows(table, left_out, without_files)})" if with_packed else own
-
-    def _packed_rows(self, table: str, left_out: str, without_files: Collection[str]) -> str:
-        """Return SQL for the packed rows of owners that have no files of their own."""
-        owner, columns = _table(table).owner, ", ".join(schema_of(_table(table).record).names)
-        *_, empty = self.empties(table)
-        is_pack = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PACK.pattern}')})"
-        names = {path.rpartition("/")[2] for path in without_files}
-        is_part = f"regexp_full_match(parse_path(file)[-1], {quoted(_PART.pattern)})"
-        unpacked = f"{_owners(self._sealed_files(table))} union all {_owners(self._open_files(table))} where {is_part}"
-        return (
-            f"select {columns} from {_scan(empty, f'{self.packed_folder(table)}/*.parquet')} "
-            f"where {is_pack}{left_out}{_not_in('parse_path(filename)[-1]', names)} "
-            f"and concat('{owner}=', {owner}) not in ({unpacked})"
-        )
-
-    def _sealed_files(self, table: str) -> str:
-        return f"{self.root}/{table}/sealed/{_table(table).owner}=*/{SEALED}"
-
-    def _open_files(self, table: str) -> str:
-        return f"{self.root}/{table}/open/{_table(table).owner}=*/*.parquet"
-
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
@@ -162,6 +110,57 @@ class StoredFile:
         return cls(path, table, "open", owner) if state == "open" and _PART.fullmatch(name) else None
 
 
+def every_row(
+    table: str, without: Collection[str] = (), without_files: Collection[str] = (), *, with_packed: bool = True
+) -> str:
+    """Return SQL for all rows of a table, each key once: sealed and packed files directly, open ones de-duplicated.
+
+    De-duplication costs ten times a plain read, so only open files are de-duplicated. The owner is in the folder's
+    name, so a query for one owner opens only its files, and the files of the owners in `without` are never opened, nor
+    are the packed files of `without_files`. A packed row counts only if its owner has no other file; of a store without
+    packed files, planning a query is a third faster without them.
+    """
+    owner = _table(table).owner
+    sealed_empty, open_empty, _ = Layout("").empties(table)
+    left_out = _not_in(owner, without)
+    columns = ", ".join(schema_of(_table(table).record).names)  # in order: DuckDB puts the owner last
+    is_part = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PART.pattern}')})"
+    still_open = (
+        f"(select * from {_scan(open_empty, _open_files(table), owner)} "
+        f"where parse_path(filename)[-2] not in ({_owners(_sealed_files(table))}) and {is_part}{left_out})"
+    )
+    own = (
+        f"select {columns} from {_scan(sealed_empty, f'/{table}/sealed/{owner}=*/*.parquet', owner)} "
+        f"where parse_path(filename)[-1] in ('{SEALED}', '_.parquet'){left_out} "
+        f"union all ({newest(table, still_open)})"
+    )
+    return f"{own} union all ({_packed_rows(table, left_out, without_files)})" if with_packed else own
+
+
+def _packed_rows(table: str, left_out: str, without_files: Collection[str]) -> str:
+    """Return SQL for the packed rows of owners that have no files of their own."""
+    owner, columns = _table(table).owner, ", ".join(schema_of(_table(table).record).names)
+    *_, empty = Layout("").empties(table)
+    folder = Layout("").packed_folder(table)
+    is_pack = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PACK.pattern}')})"
+    names = {path.rpartition("/")[2] for path in without_files}
+    is_part = f"regexp_full_match(parse_path(file)[-1], {quoted(_PART.pattern)})"
+    unpacked = f"{_owners(_sealed_files(table))} union all {_owners(_open_files(table))} where {is_part}"
+    return (
+        f"select {columns} from {_scan(empty, f'{folder}/*.parquet')} "
+        f"where {is_pack}{left_out}{_not_in('parse_path(filename)[-1]', names)} "
+        f"and concat('{owner}=', {owner}) not in ({unpacked})"
+    )
+
+
+def _sealed_files(table: str) -> str:
+    return f"/{table}/sealed/{_table(table).owner}=*/{SEALED}"
+
+
+def _open_files(table: str) -> str:
+    return f"/{table}/open/{_table(table).owner}=*/*.parquet"
+
+
 def newest(table: str, source: str) -> str:
     """Return SQL for the rows of a source, each key once: success beats failure, then the latest row wins."""
     columns = ", ".join(schema_of(_table(table).record).names)
@@ -178,16 +177,20 @@ def latest_first(table: str) -> str:
 
 
 def _scan(empty: str, pattern: str, owner: str | None = None) -> str:
-    """Return SQL that reads files, with their names; their folders' names tell the `owner`, if given."""
+    """Return SQL that reads files below the root, with their names; their folders' names tell the `owner`, if given."""
     folders = "hive_partitioning = true, hive_types_autocast = false" if owner else "hive_partitioning = false"
     # the empty file comes first, since DuckDB takes the columns of the first one;
     # DuckDB before 1.3, which reads exported views too, has `filename` only if asked for it
-    return f"read_parquet([{quoted(empty)}, {quoted(pattern)}], {folders}, filename = true)"
+    return f"read_parquet([{_path(empty)}, {_path(pattern)}], {folders}, filename = true)"
 
 
 def _owners(pattern: str) -> str:
     """Return SQL for the folders of owners that have such files."""
-    return f"select parse_path(file)[-2] from glob({quoted(pattern)})"
+    return f"select parse_path(file)[-2] from glob({_path(pattern)})"
+
+
+def _path(below: str) -> str:
+    return f"source.root() || {quoted(below)}"
 
 
 def _not_in(column: str, values: Collection[str]) -> str:

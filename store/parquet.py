@@ -28,8 +28,7 @@ from evalflows.store.marker import is_packed, prepare
 from evalflows.store.merge import last_recorded, merged
 from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.parquet_files import storage_errors, write_file
-from evalflows.store.read_only_files import ReadOnlyFiles, read_only
-from evalflows.store.restricted import restrict
+from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.roots import files_at, noting_downloads, readable, readable_paths
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
 from evalflows.store.source import connect_source, shared
@@ -144,31 +143,20 @@ class Store:
             elif sealed is not None:  # its packed rows no longer count once it has an open part
                 self._write(table, part, self.scan(table, owner))
 
-    def connect(
-        self,
-        prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
-        *,
-        with_packed: bool = True,
-        memory_bytes: int | None = None,
-    ) -> duckdb.DuckDBPyConnection:
-        """Return a DuckDB with every table as a view in the schema `source`, without owners known to be damaged.
+    def connect(self, *, with_packed: bool = True, writes: bool = True) -> duckdb.DuckDBPyConnection:
+        """Return a DuckDB with the catalog's views, without owners known to be damaged.
 
-        With `prepare`, it can only read the store's files after that has created its views, and use `memory_bytes`.
-        It may be one without packed files as long as there are none.
+        It may be one without packed files as long as there are none. Without `writes`, it opens the store's files for
+        reading; `restrict` takes all other files from it.
         """
         folder = readable(self.layout, self._fs)
         if not self.layout.is_local:
             self.steady(lambda: None)  # the mirror has one state of the store then
+        files = None if writes else ReadOnlyFiles(folder.root)
         while True:
             version = self._damages.version
             try:
-                if prepare is None:
-                    return connect_source(folder, self._damages, with_packed)
-                files = ReadOnlyFiles(folder.root)
-                connection = connect_source(read_only(folder), self._damages, with_packed, files)
-                prepare(connection)
-                restrict(connection, memory_bytes)
-                return connection
+                return connect_source(folder, self._damages, with_packed, files)
             except duckdb.Error:
                 if not self.mend(since=version):
                     raise

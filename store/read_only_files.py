@@ -15,8 +15,6 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from evalflows.store.layout import Layout
-
 _PREFIX = "store://"
 
 
@@ -64,11 +62,6 @@ class ReadOnlyFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     def _is_below(self, local: str) -> bool:
         return os.path.realpath(local).startswith(self._root + os.sep)
-
-
-def read_only(layout: Layout) -> Layout:
-    """Return the layout of a local store whose paths ReadOnlyFiles opens."""
-    return Layout(f"{_PREFIX}{layout.root}")
 
 
 def _without_prefix(path: str) -> str:

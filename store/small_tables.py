@@ -16,13 +16,14 @@ from typing import Any
 
 import duckdb
 
-from evalflows.store.catalog import note_leases, prepare, tables_of
+from evalflows.store.catalog import note_leases, tables_of
 from evalflows.store.file_states import owner_states
 from evalflows.store.layout import quoted
 from evalflows.store.packs import packed_owners
 from evalflows.store.parquet import Store
 from evalflows.store.roots import follow
 from evalflows.store.schemas import TABLES
+from evalflows.store.views import HELD_LEASES, view_statements
 
 SMALL = ("experiments", "estimates", "verdicts", "decisions")
 """The tables that are copied: some rows for each experiment, none for each example."""
@@ -115,7 +116,9 @@ def _empty(store: Store) -> duckdb.DuckDBPyConnection:
         for table in SMALL:
             database.register("read", connection.sql(f"select * from source.{table} limit 0").to_arrow_table())
             database.execute(f"create table source.{table} as select * from read")
-    prepare(store, database, names=VIEWS)
+    for statement in (*view_statements(VIEWS), HELD_LEASES):
+        database.execute(statement)
+    note_leases(store, database)
     return database
 
 

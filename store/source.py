@@ -1,4 +1,4 @@
-"""DuckDB over the store's files: the schema `source` has a view per table, which reads the files at query time."""
+"""DuckDB over the store's files: its views read the files at query time."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
@@ -14,23 +14,21 @@ from pathlib import Path
 import duckdb
 from fsspec import AbstractFileSystem
 
+from evalflows.store.catalog_file import FIND_STAGING, create_catalog, set_root
 from evalflows.store.damage import Damages
 from evalflows.store.layout import Layout, quoted
-from evalflows.store.schemas import TABLES
 
 MAX_DATABASES = 4
 LITTLE, AS_DUCKDB = "160MB", "80%"
 """Limits of the memory of a database. With the first, summing up half a million values takes half as long again."""
-_FIND_STAGING = "set search_path = 'main,staging'"
 
 
 def connect_source(
     layout: Layout, damages: Damages, with_packed: bool, files: AbstractFileSystem | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB with the schema `source` over a folder, without the owners of damaged files.
+    """Return an in-memory DuckDB with the catalog's views over a folder, without the owners of damaged files.
 
-    The schema `staging` is for the catalog's views of the tables; queries find them by their names. `files` opens the
-    layout's paths if they are not those of the local file system.
+    `files` opens the store's files, if not the local file system does.
     """
     connection = duckdb.connect()
     if files is not None:
@@ -41,12 +39,9 @@ def connect_source(
     connection.execute("set enable_external_file_cache = false")
     # it would aggregate before a join, where each value is a group of its own
     connection.execute("set disabled_optimizers = 'partial_aggregate_pushdown'")
-    connection.execute("create schema source; create schema staging")
-    connection.execute(_FIND_STAGING)
-    for name, table in TABLES.items():
-        left_out = damages.owners(table.owner), damages.packed_files(name)
-        rows = layout.every_row(name, *left_out, with_packed=with_packed)
-        connection.execute(f"create view source.{name} as {rows}")
+    create_catalog(connection, layout, damages, with_packed=with_packed)
+    if files is not None:
+        set_root(connection, f"{files.protocol}://{layout.root}")
     return connection
 
 
@@ -92,7 +87,7 @@ class Shared:
             cursor = self._databases[key].cursor()
         cursor.execute("set timezone = 'UTC'")
         cursor.execute(f"set memory_limit = '{self._memory}'")
-        cursor.execute(_FIND_STAGING)
+        cursor.execute(FIND_STAGING)
         return cursor
 
     @contextmanager

@@ -70,6 +70,7 @@ def macros() -> Iterator[str]:
     # Python and SQL share one pattern for names of pass@k metrics.
     yield f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')"
     yield f"create or replace macro is_one_of(id, ids) as {_IS_ONE_OF}"
+    yield "create or replace macro held_leases() as null::varchar[]"
     yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"
     yield f"create or replace macro higher_is_better(spec, metric) as {_HIGHER_IS_BETTER}"
     yield f"create or replace macro same_target(kind, version, other, application, other_application) as {_SAME_TARGET}"
@@ -148,8 +149,11 @@ def _named(sql: str) -> frozenset[str]:
 # With `list_contains`, DuckDB would read the long texts of other experiments, too.
 _IS_ONE_OF = "list_position(ids, id) is not null and id between list_min(ids) and list_max(ids)"
 
-# Without the variable, as in a cursor of the user's, the row's state is shown.
-_STATE_NOW = """case when state = 'running' and not list_contains(getvariable('held_leases')::varchar[], lease)
+HELD_LEASES = "create or replace macro held_leases() as getvariable('held_leases')::varchar[]"
+"""For connections that know the leases; DuckDB before 1.1 has no variables."""
+
+# Where the leases are not known, as in a cursor of the user's, the row's state is shown.
+_STATE_NOW = """case when state = 'running' and not list_contains(held_leases(), lease)
                      then 'interrupted' else state end"""
 
 # As analysis/differences/target_changes.py does: null if that cannot be told.

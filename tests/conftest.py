@@ -13,11 +13,9 @@ from prefect_server import prefect_server
 from s3_server import BUCKET, S3Server, s3_server
 from store_copies import StoreCopies
 from store_rows import make_row
-from view_copies import ViewCopies
 
 import evalflows.store.parquet
 from evalflows.execution.data_checks import process
-from evalflows.store import catalog
 from evalflows.store.layout import Layout
 from evalflows.store.parquet import Store
 
@@ -39,7 +37,8 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def empty_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty store: to copy, and for tests that only read."""
     root = tmp_path_factory.mktemp("empty") / "store"
-    Store(root)
+    for with_packed in (False, True):  # with both catalogs, so that copies need not bind their views again
+        Store(root).connect(with_packed=with_packed).close()
     return root
 
 
@@ -60,17 +59,6 @@ def new_stores_are_copies(store_copies: StoreCopies, monkeypatch: pytest.MonkeyP
             make(layout, fs)
 
     monkeypatch.setattr(evalflows.store.parquet, "prepare", copy)
-
-
-@pytest.fixture(scope="session")
-def view_copies(tmp_path_factory: pytest.TempPathFactory) -> ViewCopies:
-    return ViewCopies(tmp_path_factory.mktemp("views"), catalog._create_views)
-
-
-@pytest.fixture(autouse=True)
-def new_views_are_copies(view_copies: ViewCopies, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The views of a new database are copies of those of an earlier one, where there was one with the same."""
-    monkeypatch.setattr(catalog, "_create_views", view_copies.create)
 
 
 @pytest.fixture(autouse=True)

@@ -3,25 +3,22 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import duckdb
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect
+from evalflows.store.catalog import create_own_marts, is_own, view_files
+from evalflows.store.catalog_file import FIND_STAGING, STORAGE_VERSION, views_key, write_views
 from evalflows.store.exports.relations import Exported, Relation, relations, stage
 from evalflows.store.exports.whole_files import whole_file
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.parquet import Store
-
-STORAGE_VERSION = "v1.0.0"
-"""Every DuckDB since 1.0 opens such a file; the format that DuckDB 2.0 writes by default, no older one."""
+from evalflows.store.schemas import TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +39,27 @@ def export_views(store: Store, target: Path) -> list[Exported]:
         raise InputError(f"{target}: got views of an object store, which few BI tools can read, wanted --copy")
     root = store.layout.root
     before, wanted = _kept(target, root), relations(store)
-    with connect(root) as catalog:
-        statements = _statements(catalog)
-        state = hashlib.sha256("\n".join(statements).encode()).hexdigest()
-        kept = {one.name: _Kept(state, None) for one in wanted}
-        is_written = kept != before
-        if is_written:
-            with _database(target, catalog) as name:
-                catalog.execute(f"use {name}")
-                for statement in statements:
-                    catalog.execute(statement)
-                _describe(catalog, "view", wanted, root, kept)
-                catalog.execute("use memory")
+    kept = {one.name: _Kept(_views_state(), None) for one in wanted}
+    is_written = kept != before
+    if is_written:
+        with whole_file(target) as temporary:
+            try:
+                write_views(temporary, root=root)
+                with duckdb.connect(str(temporary)) as connection:
+                    connection.execute(FIND_STAGING)
+                    create_own_marts(connection)
+                    for table in TABLES:
+                        connection.execute(f"create view if not exists main.{table} as from staging.{table}")
+                    _describe(connection, "view", wanted, root, kept)
+            except duckdb.Error as error:
+                raise InputError(f"{target}: cannot be written: {error}") from error
     return [Exported(name=one.name, rows=None, is_written=is_written) for one in wanted]
+
+
+def _views_state() -> str:
+    """Return what changes with the views."""
+    own = "\n".join(f"{path.stem}\n{path.read_text(encoding='utf-8')}" for path in view_files() if is_own(path))
+    return hashlib.sha256(f"{views_key()}\n{own}".encode()).hexdigest()
 
 
 def export_tables(store: Store, target: Path, only: Sequence[str] = ()) -> list[Exported]:
@@ -107,40 +112,6 @@ def _database(target: Path, connection: duckdb.DuckDBPyConnection) -> Iterator[s
             raise InputError(f"{target}: cannot be written: {error}") from error
         finally:
             Path(f"{temporary}.wal").unlink(missing_ok=True)
-
-
-def _statements(catalog: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the SQL that creates the macros and views of a catalog anew, each after those that it needs.
-
-    A view of another schema than `main` is there too, by its name.
-    """
-    made = catalog.execute(
-        """select function_oid as oid, schema_name, function_name, function_type, parameters, macro_definition
-           from duckdb_functions() where not internal
-           union all
-           select view_oid, schema_name, view_name, 'view', [], sql from duckdb_views() where not internal
-           order by oid"""
-    ).fetchall()
-    schemas = dict.fromkeys(schema for _, schema, *_ in made if schema != "main")
-    return [*(f"create schema {identifier(schema)}" for schema in schemas), *_creating(made)]
-
-
-def _creating(made: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    in_main = {name for _, schema, name, *_ in made if schema == "main"}
-    for _, schema, name, kind, parameters, sql in made:
-        full = f"{identifier(schema)}.{identifier(name)}"
-        if kind != "view":
-            table = "table " if kind == "table_macro" else ""
-            yield f"create macro {full}({', '.join(parameters)}) as {table}{sql}"
-            continue
-        yield f"create view {full} as {_query(sql)}"
-        if schema not in ("main", "source") and name not in in_main:
-            yield f"create view main.{identifier(name)} as from {full}"
-
-
-def _query(sql: str) -> str:
-    """Return the query of a view."""
-    return re.sub(r'\ACREATE VIEW ((\w+|"[^"]*")\.)*(\w+|"[^"]*") AS ', "", sql.strip(), flags=re.IGNORECASE)
 
 
 def _describe(

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
-from evalflows.store.restricted import time_limit
+from evalflows.store.restricted import restrict, time_limit
 from evalflows.store.views import view_text
 
 TIMEOUT_S = 30.0
@@ -29,7 +29,8 @@ def places_where(store: Store, snapshot_id: str, condition: str) -> npt.NDArray[
 
 def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
     store.verify([snapshot_id], {"examples"})
-    with store.connect(lambda _: None) as connection:
+    with store.connect(writes=False) as connection:
+        restrict(connection)
         numbered = f"select {COLUMNS}, row_number() over (order by position) - 1 as place"
         examples = connection.sql(
             f"{numbered} from ({view_text('examples')}) where snapshot_id = $1", params=[snapshot_id]

@@ -107,8 +107,8 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 def test_nothing_outside_the_store_is_read_and_nothing_is_written(store: Store, secret: Path) -> None:
     """`select` refuses by the parse tree; what it would let through meets a connection without a way to write."""
-    before = files_below(secret.parent)
     with connect(restricted=True) as catalog:
+        before = files_below(secret.parent)
         for statement in (*READS, *SELECTS_REFUSED, *WRITES):
             with pytest.raises(InputError, match=r"^sql: ") as caught:
                 select(catalog, of(statement, secret, store.layout.root))
@@ -129,9 +129,9 @@ def test_no_statement_of_duckdbs_grammar_writes_or_reads_elsewhere(store: Store,
     draw = random.Random(20261126)
     root, folder = store.layout.root, secret.parent
     paths = [f"{prefix}{place}" for prefix in ("", "store://", "file://", "file:") for place in _places(root, folder)]
-    before = files_below(folder)
     outcomes: Counter[str] = Counter()
     with connect(restricted=True) as catalog:
+        before = files_below(folder)
         for _ in range(1000):
             sql = _wrapped(draw, draw.choice(_STATEMENTS).replace("PATH", draw.choice(paths)))
             for name, run in (("select", partial(select, catalog)), ("execute", catalog.cursor().execute)):

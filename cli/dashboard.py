@@ -1,13 +1,17 @@
 """Serve the dashboard from the command line."""
 
+import os
+import sys
+from functools import partial
+
 import click
 
 from evalflows.cli.errors import one_line_errors
 from evalflows.cli.listening import listening
 from evalflows.cli.terminal import echo
 
-GRACE_S = 5
-"""Seconds that requests may take to end when the dashboard is stopped."""
+GRACE_S = 2
+"""Seconds that requests may take to end when the dashboard is stopped; conditions in SQL are interrupted at once."""
 
 
 @click.command("dashboard")
@@ -20,15 +24,23 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
     """
     with one_line_errors(verbose):
         from evalflows.dashboard.application import application
+        from evalflows.dashboard.making import Making
         from evalflows.execution.server.addresses import noted_dashboard
         from evalflows.serving.http import listen, serve, url_of
+        from evalflows.serving.tokens import usable_token
         from evalflows.store.existing import existing_store
 
+        token = usable_token(token)
         store = existing_store()
         with listen(host, port, has_token=bool(token)) as listener:
             url, root = url_of(host, listener), store.layout.root
             with noted_dashboard(root, url):
-                serve(application(store, token or None), listener, lambda: _announce(url, root), grace_s=GRACE_S)
+                making = Making()
+                served = application(store, token, making)
+                serve(served, listener, partial(_announce, url, root), grace_s=GRACE_S, stop=making.stop)
+        if making.is_busy:
+            sys.stdout.flush()
+            os._exit(0)  # nobody waits for what its threads still read
 
 
 def _announce(url: str, root: str) -> None:

@@ -10,8 +10,8 @@ from evalflows.cli.terminal import echo
 
 MEGABYTE = 1 << 20
 
-GRACE_S = 30
-"""Seconds that requests may take to end when the receiver is stopped."""
+GRACE_S = 2
+"""Seconds that requests may take to end when the receiver is stopped; clients send again what was not answered."""
 
 
 @click.command("receive")
@@ -34,15 +34,18 @@ def receive(host: str, port: int, token: str | None, max_body: float, verbose: b
     with one_line_errors(verbose):
         from evalflows.receiver.application import Limits, Receiver
         from evalflows.serving.http import listen, serve, url_of
+        from evalflows.serving.tokens import usable_token
         from evalflows.store.parquet import Store
 
+        token = usable_token(token)
         body = int(max_body * MEGABYTE)
         with listen(host, port, has_token=bool(token)) as listener:
             store = Store()
-            receiver = Receiver(store, token or None, Limits(body=body, held=max(Limits().held, 4 * body)))
+            receiver = Receiver(store, token, Limits(body=body, held=max(Limits().held, 4 * body)))
             url = url_of(host, listener)
             announce = partial(_announce, url, store.layout.root, has_token=bool(token))
-            serve(receiver.application(), listener, announce, grace_s=GRACE_S, finish=receiver.stop)
+            served, finish = receiver.application(), receiver.stop
+            serve(served, listener, announce, grace_s=GRACE_S, stop=receiver.begin_to_stop, finish=finish)
         echo("stopped; all that was accepted is in the store")
 
 

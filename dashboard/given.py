@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from evalflows.analysis.human_labels.questions import question_about
 from evalflows.analysis.human_labels.review import give_label
 from evalflows.analysis.monitoring.incidents import acknowledge
+from evalflows.dashboard.making import BusyError, Making
 from evalflows.pages.query import Query
 from evalflows.pages.review_settings import ReviewSettings
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.queries.incidents import find_incident
+from evalflows.store.stop import StoppedError
 
 Fields = Mapping[str, str]
 """The texts of a JSON object; a text that is empty, and null, are left out."""
@@ -37,17 +38,18 @@ class Taken:
 
     store: Store
     take: Take
+    making: Making
 
     async def answer(self, request: Request) -> Response:
         query = Query.of(request.query_params.multi_items(), request.path_params)
         try:
             fields = await _fields(request)
-            return JSONResponse(await run_in_threadpool(self.take, self.store, query, fields))
+            return JSONResponse(await self.making.run(lambda _: self.take(self.store, query, fields)))
         except NotFoundError as error:
             return JSONResponse({"error": str(error)}, 404)
         except InputError as error:
             return JSONResponse({"error": str(error)}, 400)
-        except StorageError as error:
+        except (StorageError, BusyError, StoppedError) as error:
             return JSONResponse({"error": str(error)}, 503)
         except Exception:
             _log.exception("%s", request.url.path)

@@ -21,17 +21,24 @@ class CappedClient(httpx2.AsyncClient):
     max_bytes: int
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """Return the whole response. Raise CallError if it is larger than `max_bytes`, unpacked."""
+        """Return the whole response. Raise CallError for one that cannot be read, or has over `max_bytes`, unpacked."""
         request.headers["accept-encoding"] = ENCODINGS
-        response = await super().send(request, stream=True, **options)
+        try:
+            response = await super().send(request, stream=True, **options)
+        except httpx2.RemoteProtocolError as error:
+            if _has_too_many_headers(error):
+                raise CallError("bad_answer", "the headers of the response are too large") from None
+            raise
         try:
             body = await _body(response, self.max_bytes)
         finally:
             await response.aclose()
         unpacked = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_PACKED]
-        return httpx2.Response(
+        whole = httpx2.Response(
             response.status_code, headers=unpacked, content=body, request=request, extensions=response.extensions
         )
+        _check_text(whole)
+        return whole
 
 
 _OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")
@@ -50,9 +57,30 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
+def _has_too_many_headers(error: BaseException | None) -> bool:
+    """Whether h11 refused the headers for their size, for which servers would answer 431."""
+    while error is not None:
+        if getattr(error, "error_status_hint", None) == 431:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _check_text(response: httpx2.Response) -> None:
+    """Raise CallError if a response names a charset that is none of texts, such as hex. The decoded text is kept."""
+    try:
+        _ = response.text
+    except (AssertionError, LookupError, ValueError):
+        named = (response.charset_encoding or "")[:40]
+        raise CallError("bad_answer", f"the response has the charset {named!r}, wanted one of texts") from None
+
+
 def redirect(response: httpx2.Response) -> str | None:
     """Return what a redirect says of its destination, without query and password; None for any other response."""
     if not response.has_redirect_location:
         return None
-    to = response.url.join(response.headers["location"]).copy_with(query=None, fragment=None, userinfo=b"")
+    try:
+        to = response.url.join(response.headers["location"]).copy_with(query=None, fragment=None, userinfo=b"")
+    except (httpx2.InvalidURL, ValueError):
+        return f"HTTP {response.status_code}: redirects to no valid address"
     return f"HTTP {response.status_code}: redirects to {to}, wanted that address in the spec"

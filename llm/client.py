@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 import httpx2
 import openai
 
@@ -15,6 +16,9 @@ from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.connection import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError, describe
 from evalflows.specs.permitted_environment import may_receive, variable
+
+LONGEST_MESSAGE = 200
+"""Most characters of what is said about a malformed response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,14 @@ class Response:
 
 class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
     """A client for the SDK."""
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """The same. The SDK would pass on as it is what aiohttp raises for a malformed response or many headers."""
+        try:
+            return await super().send(request, stream=stream, **options)
+        except aiohttp.ClientResponseError as error:
+            what = " ".join(error.message.split())[:LONGEST_MESSAGE]
+            raise CallError("bad_answer", f"the response is not HTTP, or too large: {what}") from None
 
 
 class Client:

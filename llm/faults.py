@@ -46,6 +46,8 @@ def classify(error: Exception) -> CallError:
     root = _root(error)
     if isinstance(root, CallError):  # the SDK wraps what its client raises
         return root
+    if isinstance(error, CallError):
+        return error
     import openai  # late: it is slow to import
 
     if isinstance(error, openai.APITimeoutError) and isinstance(root, TimeoutError | openai.APITimeoutError):

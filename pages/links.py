@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
+from evalflows.pages.proofs import Proofs
+
 Value = str | int | Sequence[str] | None
 
 
@@ -12,10 +14,12 @@ class Links:
     Args:
         base: What addresses begin with, such as `http://127.0.0.1:4280`, for links from elsewhere.
         prefect_ui: The address of Prefect's UI; None if it is not known.
+        proofs: What conditions in SQL are proved with; without it, no page runs one.
     """
 
-    def __init__(self, base: str = "", prefect_ui: str | None = None) -> None:
+    def __init__(self, base: str = "", prefect_ui: str | None = None, proofs: Proofs | None = None) -> None:
         self._base, self._prefect_ui = base, prefect_ui
+        self.proofs = proofs
 
     def page(self, *parts: str, **query: Value) -> str | None:
         """Return the address of a page: `page("experiments", identity)`; without a query's empty values."""
@@ -43,6 +47,11 @@ class Links:
     def evaluation(self, name: str, **query: Value) -> str | None:
         """Return the page of a trace evaluation."""
         return self.page("production", "evaluations", name, **query)
+
+    def traces(self, where: str | None = None) -> str | None:
+        """Return the list of traces, or of those that meet a condition of ours, with its proof."""
+        proof = None if where is None or self.proofs is None else self.proofs.of(where)
+        return self.page("production", "traces", where=where, proof=proof)
 
     def trace(self, identity: str) -> str | None:
         return self.page("production", "traces", identity)

@@ -8,7 +8,9 @@ from markupsafe import Markup
 
 from evalflows.pages.links import Links
 from evalflows.store.parquet import Store
+from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
+from evalflows.store.stop import Stop
 
 Section = Literal[
     "experiments", "compare", "pairwise", "decisions", "over_time", "judges", "production", "review", "none"
@@ -22,6 +24,8 @@ class Site:
     store: Store
     links: Links
     now: datetime = field(default_factory=now)
+    stop: Stop = field(default_factory=Stop)  # set when nobody waits for the page any more
+    queries: QueryProcesses | None = None  # run the SQL of others; a report of one file has none
     most_rows: int | None = None  # of each list in a report of one file, which has no pager
 
     def in_page(self, rows: int) -> int:

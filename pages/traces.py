@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from shlex import quote
 from typing import Any
 
 from evalflows.pages.page import Page, Site
+from evalflows.pages.proofs import PROOF
 from evalflows.pages.query import Query
 from evalflows.pages.rendering import render
 from evalflows.reports.label_texts import label_text
@@ -35,15 +37,23 @@ class _Node:
 
 
 def traces_page(site: Site, query: Query) -> Page:
-    """The newest traces that meet a condition on the columns of the view traces."""
+    """The newest traces that meet a condition on the columns of the view traces.
+
+    A condition is SQL, so it is run only if a page of ours sent it.
+    """
     where, since = query.text("where"), query.text("since") or _recent(site)
     limit = query.number("limit", IN_PAGE, MOST)
-    traces = listed_traces(site.store, where, _day(since), limit)
+    proofs = site.links.proofs
+    is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
+    rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
+    traces = listed_traces(site.store, where, _day(since), limit, rows) if is_proved else []
     body = render(
         "traces.html",
         site,
         traces=traces,
         where=where,
+        is_proved=is_proved,
+        proof=PROOF,
         since=since,
         limit=limit,
         most=MOST,

@@ -19,7 +19,7 @@ RETRY_AFTER_S = 2
 """Seconds after which a client that was sent away for now should try again."""
 MOST_NAMED = 3
 """Rejected spans that an answer names."""
-GRPC_CODES = {400: 3, 401: 16, 408: 4, 413: 8, 415: 3, 503: 14}
+GRPC_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 8, 415: 3, 503: 14}
 """The code of gRPC that the body of an error states."""
 
 

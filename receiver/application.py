@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import hmac
 from binascii import Error as Base64Error
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,15 +10,19 @@ from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evalflows.receiver.answers import accepted, refused
 from evalflows.receiver.folding import Folding
 from evalflows.receiver.intake import Intake
 from evalflows.receiver.journal import Encoding, Entry, Journal, Signal
 from evalflows.receiver.request_bodies import COMPRESSIONS, ENCODINGS, TooLargeError, checked, decompressed
+from evalflows.serving.origin import refusal
+from evalflows.serving.tokens import is_same
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.spool import RECEIVED, spool_folder
@@ -59,6 +62,7 @@ class Receiver:
         self._intake, self._folding = Intake(self._journal), Folding(store, self._journal)
         self._held = 0  # bytes of requests that are not answered yet
         self._failed = False  # whether the last write failed
+        self._stopping = False
 
     def application(self) -> Starlette:
         routes = [
@@ -67,13 +71,18 @@ class Receiver:
             Route("/api/public/otel/v1/traces", self._traces, methods=["POST"]),  # where langfuse's SDK sends
             Route("/health", self._health),
         ]
-        return Starlette(routes=routes, lifespan=self._running)
+        only_ours = Middleware(_OnlyOurs, any_host=self._token is not None)
+        return Starlette(routes=routes, middleware=[only_ours], lifespan=self._running)
 
     @asynccontextmanager
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
         self._intake.start()
         self._folding.start()
         yield
+
+    def begin_to_stop(self) -> None:
+        """Answer 503 to the requests that are cancelled from now on."""
+        self._stopping = True
 
     def stop(self) -> None:
         """Write what was accepted to the store. Raise StorageError if that fails; it is kept for the next start."""
@@ -95,13 +104,17 @@ class Receiver:
         return JSONResponse(state, 503 if self._failed or self._is_full() else 200)
 
     async def _answer(self, request: Request, signal: Signal) -> Response:
-        encoding = ENCODINGS.get(request.headers.get("content-type", "").partition(";")[0].strip().lower())
+        encoding = _encoding(request)
         held = _Held(self)
         try:
             self._admit(request, encoding)
             return await self._receive(request, signal, encoding or "protobuf", held)
         except RefusedError as refusal:
             return refused(refusal.status, encoding or "json", refusal.reason)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            return refused(503, encoding or "json", "the receiver is stopping")
         finally:
             held.release()
 
@@ -171,6 +184,21 @@ class Receiver:
         return f"got a body of more than {self._limits.body} bytes {how}, wanted at most that; send smaller batches"
 
 
+class _OnlyOurs:
+    """Middleware: refuses requests for another host name, and those that web pages send."""
+
+    def __init__(self, application: ASGIApp, *, any_host: bool) -> None:
+        self._application, self._any_host = application, any_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._application
+        if scope["type"] == "http":
+            request = Request(scope)
+            if (problem := refusal(request, any_host=self._any_host, links=False)) is not None:
+                answer = refused(403, _encoding(request) or "json", problem)
+        await answer(scope, receive, send)
+
+
 class _Held:
     """The bytes that one request holds, counted among those of all."""
 
@@ -185,6 +213,11 @@ class _Held:
         self._receiver._held -= self._size
 
 
+def _encoding(request: Request) -> Encoding | None:
+    """Return the encoding of a request's body; None for another content type."""
+    return ENCODINGS.get(request.headers.get("content-type", "").partition(";")[0].strip().lower())
+
+
 def _is_authorized(request: Request, token: str) -> bool:
     """Whether a request has the token: as a bearer's, or as a password, which is how langfuse sends its secret key."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
@@ -196,7 +229,7 @@ def _is_authorized(request: Request, token: str) -> bool:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return hmac.compare_digest(given.encode(), token.encode())
+    return is_same(given, token)
 
 
 async def _worked(body: bytes, work: Callable[[], Result]) -> Result:

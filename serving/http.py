@@ -47,6 +47,7 @@ def serve(
     announce: Callable[[], None],
     *,
     grace_s: int,
+    stop: Callable[[], None] | None = None,
     finish: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish. A second signal ends open requests at once.
@@ -55,7 +56,8 @@ def serve(
         application: What answers. Its lifespan, if it has one, begins before the first request.
         listener: A listening socket.
         announce: Called when a signal may come.
-        grace_s: Seconds that open requests may take when the server is stopped.
+        grace_s: Seconds that open requests may take when the server is stopped. They are cancelled then.
+        stop: Called in the event loop when a signal has come, before open requests are waited for.
         finish: Called after the last request; signals do not end the process meanwhile.
     """
     config = uvicorn.Config(
@@ -66,12 +68,25 @@ def serve(
         timeout_graceful_shutdown=grace_s,
         lifespan="on",
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, stop)
     with _stopping(server):
         announce()
         server.run(sockets=[listener])
         if finish is not None:
             finish()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it begins to stop."""
+
+    def __init__(self, config: uvicorn.Config, stop: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._stop is not None:
+            self._stop()
+        await super().shutdown(sockets)
 
 
 @contextmanager

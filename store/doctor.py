@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from evalflows.store.catalog_file import catalog_path
 from evalflows.store.checksums import damage_of, has_checksum
 from evalflows.store.damage import restore_empties
 from evalflows.store.erased import is_erased
@@ -135,7 +136,8 @@ class _Examiner:
         layout = self._store.layout
         root = self._fs._strip_protocol(layout.root)
         known = {self._fs._strip_protocol(path) for name in TABLES for path in layout.empties(name)}
-        known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own)}
+        catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
+        known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
         for path in sorted(self._fs.find(root, withdirs=False)):
             if path in known or path.startswith(f"{root}/spool/"):
                 continue

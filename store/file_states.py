@@ -1,13 +1,20 @@
 """States of the store's files: a file whose state is unchanged is unchanged."""
 
 import os
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from evalflows.specs.errors import StorageError
 from evalflows.store.layout import SEALED, Layout, StoredFile
 from evalflows.store.schemas import TABLES
+
+TRIES, TRIES_S = 10, 10.0
+"""Tries of a query, and seconds since the first one began, until it is given up."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 1.0
+"""Seconds between the first two tries, doubled each time, and the most between two."""
 
 
 def states_of(
@@ -66,6 +73,29 @@ def state_of(layout: Layout, fs: Any, path: str) -> object:
     with suppress(FileNotFoundError):
         return _local_state(Path(path).stat()) if layout.is_local else fs.state(path)
     return None
+
+
+class Tries:
+    """The tries of a query that is repeated while files change: pauses between them that grow, and an end."""
+
+    def __init__(self, root: str) -> None:
+        self._root, self._count, self._began = root, 0, time.monotonic()
+
+    def pause(self, before: Mapping[str, object], states: Callable[[], Mapping[str, object]]) -> None:
+        """Wait for the next try, after one that began with the files `before`.
+
+        Raise StorageError, which names a file that has changed, after TRIES and TRIES_S.
+        """
+        self._count += 1
+        if self._count >= TRIES and time.monotonic() - self._began >= TRIES_S:
+            was, now = _lasting(before), _lasting(states())
+            changed = sorted(path for path in {*was, *now} if was.get(path) != now.get(path))
+            path = changed[0] if changed else self._root
+            raise StorageError(
+                f"{path}: changed during each of {self._count} tries to read the store, "
+                "wanted no change for as long as a query takes; try again later"
+            )
+        time.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._count - 1)))
 
 
 class Copies:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
-from evalflows.store.file_states import Copies, states_of, unchanged
+from evalflows.store.file_states import Copies, Tries, states_of, unchanged
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.marker import is_packed, prepare
 from evalflows.store.merge import last_recorded, merged
@@ -237,11 +237,12 @@ class Store:
     def steady(self, read: Callable[[], Result]) -> Result:
         """Return the result of `read`, repeated if files changed meanwhile, so that no owner is missed or half read.
 
-        All queries within `read` see one consistent state of the store, except that later ones may also see
-        observations that have just arrived: under a busy receiver, no state lasts as long as a query.
+        All queries within `read` see one state of the store, but later ones may also see observations that have just
+        arrived: under a busy receiver, no state lasts as long as a query. Raise StorageError if files never rest.
         """
         if self._steady.get() is not None:
             return read()
+        tries = Tries(self.layout.root)
         while True:
             before, version = self._states(follow=True), self._damages.version
             self._damages.forget_changed(before)
@@ -259,6 +260,7 @@ class Store:
                     return result
             finally:
                 self._steady.reset(token)
+            tries.pause(before, self._states)
 
     def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         yield from merged(self.cursor, self.layout, self._fs, table, paths, columns)

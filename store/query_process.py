@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -25,6 +24,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.catalog import select_from
 from evalflows.store.parquet import Store
 from evalflows.store.restricted import peak_memory_bytes
+from evalflows.store.stop import Stop, StoppedError
 
 POLL_S = 0.02
 """How often the watch looks at a query's process, and at whether its result is still wanted."""
@@ -57,18 +57,18 @@ class QueryProcesses:
         self._idle: list[_Worker] = []
         self._is_closed = False
 
-    def rows(self, sql: str, is_stopped: Callable[[], bool] = lambda: False) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, stop: Stop | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of one query that only reads.
 
-        `is_stopped` tells that nobody waits for the rows any more; the process is ended then. Raise InputError for any
-        other statement, for SQL that DuckDB rejects, and beyond a limit; StorageError for a damaged store.
+        Raise InputError for any other statement, for SQL that DuckDB rejects, and beyond a limit; StorageError for a
+        damaged store; StoppedError once `stop` is set, which ends the process.
         """
         if not self._places.acquire(timeout=self._limits.seconds):
             raise InputError("sql: too many queries at once; try again later")
         worker: _Worker | None = None
         try:
             worker = self._take()
-            answer = worker.answer(self._root, sql, self._limits, is_stopped)
+            answer = worker.answer(self._root, sql, self._limits, stop or Stop())
             if answer[:1] != _ENDED:
                 self._give_back(worker)
                 worker = None
@@ -122,23 +122,23 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def answer(self, root: str, sql: str, limits: QueryLimits, is_stopped: Callable[[], bool]) -> bytes:
+    def answer(self, root: str, sql: str, limits: QueryLimits, stop: Stop) -> bytes:
         """Return the message of the process about a query. Raise InputError if there is none in time."""
         request = {"root": root, "sql": sql, "limits": asdict(limits)}
         try:
             if not self._has_started:
-                self._message(START_S, limits, is_stopped)
+                self._message(START_S, limits, stop)
                 self._has_started = True
             self._connection.send_bytes(json.dumps(request).encode())
-            return self._message(limits.seconds + 5.0, limits, is_stopped)  # the process ends itself before
+            return self._message(limits.seconds + 5.0, limits, stop)  # the process ends itself before
         except (EOFError, OSError) as error:
             raise InputError("sql: the process of the query ended; simplify the query") from error
 
-    def _message(self, seconds: float, limits: QueryLimits, is_stopped: Callable[[], bool]) -> bytes:
+    def _message(self, seconds: float, limits: QueryLimits, stop: Stop) -> bytes:
         deadline = time.monotonic() + seconds
         while not self._connection.poll(POLL_S):
-            if is_stopped():
-                raise InputError("sql: the query was given up")
+            if stop.is_set():
+                raise StoppedError("the query was given up")
             if time.monotonic() > deadline:
                 raise InputError(_too_long(limits))
         return bytes(self._connection.recv_bytes(2 * limits.result_bytes))

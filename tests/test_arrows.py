@@ -17,7 +17,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "targets": ("specs", "store.records", "store.spilled_lines"),
     "telemetry": ("specs", "store"),
     "serving": ("specs",),
-    "receiver": ("telemetry", "store", "specs"),
+    "receiver": ("serving", "telemetry", "store", "specs"),
     "llm": ("specs", "store"),
     "reports": ("specs", "store"),
     "execution": ("evaluators", "targets", "telemetry", "llm", "store", "specs"),
@@ -40,7 +40,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     ),
     "compat": ("flows", "execution", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "pages": ("analysis", "reports", "telemetry", "stats", "store", "specs"),
-    "dashboard": ("pages", "execution.server", "analysis", "reports", "store", "specs"),
+    "dashboard": ("serving", "pages", "execution.server", "analysis", "reports", "store", "specs"),
     "cli": (
         "flows",
         "dashboard",

@@ -10,7 +10,7 @@ from evalflows.specs.trace_evaluation import Filter
 from evalflows.store.catalog import ask, ask_arrow, view_text
 from evalflows.store.parquet import Store
 from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import LATEST, Window, item_keys
+from evalflows.store.queries.trace_items import LATEST, RowsOf, Window, item_keys
 from evalflows.store.schemas import to_rows
 from evalflows.store.trace_records import ObservationRow
 
@@ -54,10 +54,12 @@ class Verdict:
     problem: str | None  # why there is no value
 
 
-def listed_traces(store: Store, only: Filter | None, since: datetime | None, limit: int) -> list[ListedTrace]:
-    """Return the newest traces that meet a filter. Raise InputError if the filter is wrong."""
+def listed_traces(
+    store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
+) -> list[ListedTrace]:
+    """Return the newest traces that meet a filter; `rows` runs it, as in `item_keys`. Raise InputError if it fails."""
     window = Window(moment="started_at", since=since, until=LATEST, newest_first=True)
-    keys = item_keys(store, "traces", condition(only, "traces"), window, limit)
+    keys = item_keys(store, "traces", condition(only, "traces"), window, limit, rows)
     if not keys:
         return []
     days = [min(key.day for key in keys), max(key.last_day for key in keys)]
@@ -66,8 +68,8 @@ def listed_traces(store: Store, only: Filter | None, since: datetime | None, lim
                 traces as ({view_text("traces")})
                 select {columns} from traces where trace_id in (select unnest($1))
                 order by started_at desc, trace_id desc"""
-    (rows,) = ask(store, (query, [[key.id for key in keys], *days]))
-    return [ListedTrace(*row) for row in rows]
+    (found,) = ask(store, (query, [[key.id for key in keys], *days]))
+    return [ListedTrace(*row) for row in found]
 
 
 def observations_of_trace(store: Store, reference: str) -> list[ObservationRow]:

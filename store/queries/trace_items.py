@@ -3,10 +3,10 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.trace_evaluation import TraceScope
@@ -21,6 +21,9 @@ from evalflows.store.trace_records import ObservationRow
 
 Moment = Literal["recorded_at", "started_at"]
 """What a window of items is about: when their last observation was recorded, or when they began."""
+
+RowsOf = Callable[[str], list[tuple[Any, ...]]]
+"""Returns the rows of a query."""
 
 _IDS: Mapping[TraceScope, str] = {
     "traces": "trace_id",
@@ -63,10 +66,17 @@ class Window:
     newest_first: bool = False
 
 
-def item_keys(store: Store, scope: TraceScope, condition: str | None, window: Window, limit: int) -> list[ItemKey]:
+def item_keys(
+    store: Store,
+    scope: TraceScope,
+    condition: str | None,
+    window: Window,
+    limit: int,
+    rows: RowsOf | None = None,
+) -> list[ItemKey]:
     """Return the first items of a window that meet a condition, in order of their moment and id.
 
-    Raise InputError if DuckDB rejects the condition.
+    `rows` runs the query, by default in this process. Raise InputError if DuckDB rejects the condition.
     """
     columns = f"{_IDS[scope]} as id, started_at, {window.moment} as moment, ended_at, {_TRACES[scope]} as traces"
     only = ["true" if condition is None else condition, f"{window.moment} <= {_time(window.until)}"]
@@ -78,7 +88,7 @@ def item_keys(store: Store, scope: TraceScope, condition: str | None, window: Wi
         select id, started_at, moment, coalesce(ended_at, started_at), traces from items
         where {_after(window)} order by moment {order}, id {order} limit {limit}"""
     try:
-        found = store.steady(lambda: select_from(store, sql).fetchall())
+        found = rows(sql) if rows else store.steady(lambda: select_from(store, sql).fetchall())
     except InputError as error:
         raise InputError(f"filter: {error}") from error
     return [

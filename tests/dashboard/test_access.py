@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
+from evalflows.cli.main import cli
 from evalflows.dashboard.application import application
 from evalflows.store.parquet import Store
 
@@ -61,17 +63,64 @@ def test_a_program_sends_the_token_as_a_bearer(store: Store) -> None:
     assert program.get("/health", headers={"authorization": "Basic secret"}).status_code == 401
 
 
-def test_other_sites_cannot_change_anything(store: Store) -> None:
+NAVIGATES = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+OF_OTHER_SITES = (
+    {"origin": "http://evil.test"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:9999"},
+    {"origin": "http://evil.test", "sec-fetch-site": "same-origin"},
+    {"origin": "http://evil.test", "sec-fetch-site": "cross-site", **NAVIGATES},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": ""},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+    {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "object"},
+)
+"""Headers of requests that a browser sends because of a page of another site."""
+OF_OURS = (
+    {},
+    {"origin": "http://127.0.0.1:4280"},
+    {"origin": "http://127.0.0.1:4280", "sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "none", **NAVIGATES},
+)
+
+
+def test_what_pages_of_other_sites_ask_for_is_refused(store: Store) -> None:
     browser = client(store)
-    for headers in (
-        {"origin": "http://evil.test"},
-        {"origin": "null"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-        {"origin": "http://127.0.0.1:9999"},
-    ):
-        assert browser.post("/experiments", headers=headers).status_code == 403, headers
-    assert browser.post("/experiments", headers={"origin": "http://127.0.0.1:4280"}).status_code == 404
+    for headers in OF_OTHER_SITES:
+        for method in ("GET", "HEAD", "POST", "OPTIONS", "DELETE"):
+            for path in ("/experiments", "/static/style.css", "/health", "/nothing"):
+                answer = browser.request(method, path, headers=headers)
+                assert answer.status_code == 403, (method, path, headers)
+                assert "access-control-allow-origin" not in answer.headers
+    for headers in OF_OURS:
+        assert browser.get("/experiments", headers=headers).status_code == 200, headers
+        assert browser.post("/experiments", headers=headers).status_code == 404, headers
+    with_token = client(store, TOKEN, "evals.test")
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    assert with_token.get("/health", headers=bearer | {"origin": "http://evil.test"}).status_code == 403
+
+
+def test_people_may_follow_a_link_of_another_site(store: Store) -> None:
+    browser = client(store)
+    for site in ("cross-site", "same-site"):
+        followed = {"sec-fetch-site": site, **NAVIGATES}
+        assert browser.get("/experiments", headers=followed).status_code == 200
+        assert browser.post("/experiments", headers=followed).status_code == 403
+
+
+@pytest.mark.parametrize("token", ["Äpfel", "caf\u00e9", "a\nb", " a", "a\t", "\udcff"])
+def test_a_token_that_clients_would_send_in_different_ways_is_refused_in_one_line(token: str, store: Store) -> None:
+    for command in ("dashboard", "receive"):
+        done = CliRunner().invoke(cli, [command, "--port", "0", "--token", token])
+        line = "evalflows: --token: got other characters, wanted printable ASCII without spaces around it\n"
+        assert (done.exit_code, done.stderr) == (2, line)
+    browser = client(store, token, "evals.test")  # by a program: it may never match, but is no fault
+    for headers in ({"authorization": "Bearer \xc4"}, {"cookie": "evalflows=\xff"}):
+        raw = {name: value.encode("latin-1") for name, value in headers.items()}
+        assert browser.get("/health", headers=raw).status_code == 401
 
 
 def test_pages_run_no_script_but_ours(store: Store) -> None:

@@ -1,8 +1,10 @@
 """The routes of the dashboard, and what is answered when there is no page."""
 
+import re
 from pathlib import Path
 
 import pytest
+from production import produce, trace
 from starlette.testclient import TestClient
 
 import evalflows.dashboard.application
@@ -57,6 +59,37 @@ def test_an_unknown_id_is_not_found_and_the_page_says_what_was_wanted(store: Sto
 @pytest.mark.parametrize("address", ["/experiments?state=gone", "/experiments?page=0", "/decisions?conclusion=MAYBE"])
 def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str) -> None:
     assert browser(store).get(address).status_code == 400
+
+
+def test_a_condition_is_run_only_if_a_form_of_ours_sent_it(store: Store) -> None:
+    pages = browser(store)
+    where = "error('ran')"
+
+    def ran(address: str, **headers: str) -> bool:
+        answer = pages.get(address, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        assert answer.status_code == (400 if "filter: sql: " in answer.text else 200)
+        assert ("has not been run" in answer.text) == (answer.status_code == 200)
+        return answer.status_code == 400
+
+    produce(store, trace("a", "in", "out"))
+    (of_form,) = re.findall(r'name="proof" value="(\w+)"', pages.get("/production/traces").text)
+    sent = pages.get("/production/traces", params={"where": where, "since": "", "limit": "7", "proof": of_form})
+    address = sent.headers["location"]
+    assert sent.status_code == 303
+    assert address.startswith("/production/traces?where=error%28%27ran%27%29&since=&limit=7&proof=")
+    assert of_form not in address
+    assert ran(address)
+    assert ran(address, sec_fetch_site="same-origin")
+    link = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    assert not ran(address, **link)
+    assert not ran(f"/production/traces?where={where}&proof={of_form}", **link)
+    assert not ran(f"/production/traces?where={where}")
+    assert not ran(address.replace("ran", "run"))
+    assert not ran(address.replace("/traces?", "/traces?where=true&").replace("ran", "run"))
+    (of_other,) = re.findall(r'name="proof" value="(\w+)"', browser(store).get("/production/traces").text)
+    assert not ran(f"/production/traces?where={where}&proof={of_other}")
+    without = pages.get("/production/traces", params={"where": "", "limit": "7", "proof": of_form})
+    assert without.headers["location"] == "/production/traces?where=&limit=7"
 
 
 def test_static_files_change_their_address_with_their_content(store: Store) -> None:

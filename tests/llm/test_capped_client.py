@@ -6,10 +6,11 @@ import zlib
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from http_application import Application, Reply, failure, post, says, sends, write_raw
+from http_application import Application, Reply, cuts, failure, post, says, sends, write_raw
 
 from evalflows.llm import loop
 from evalflows.llm.client import Client, Response
+from evalflows.llm.faults import fault_of
 from evalflows.specs.connection import EndpointConnection
 from evalflows.specs.errors import CallError
 
@@ -82,3 +83,52 @@ def test_an_unreadable_body_is_a_bad_answer(application: Application, text: str 
     with pytest.raises(CallError, match="the answer is not JSON") as caught:
         call(application, sends(200, body))
     assert caught.value.kind == "bad_answer"
+
+
+def raw(*lines: str) -> Reply:
+    return cuts("\r\n".join(["HTTP/1.1 200 OK", *lines, "content-length: 2", "", "{}"]).encode())
+
+
+@pytest.mark.parametrize("reply", [raw(*(f"x-{number}: y" for number in range(20_000))), raw(f"x: {'y' * 200_000}")])
+def test_a_flood_of_headers_is_a_bad_answer_and_no_fault_of_the_users_code(
+    application: Application, reply: Reply
+) -> None:
+    fault = failure(application, reply, attempts=1)
+    assert (fault.kind, str(fault)) == ("bad_answer", "the headers of the response are too large")
+    with pytest.raises(
+        CallError, match=r"the response is not HTTP, or too large: (Too many headers|Got more)"
+    ) as caught:
+        call(application, reply)
+    assert caught.value.kind == "bad_answer"
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "text"),
+    [
+        (
+            raw("content-type: text/plain; charset=hex"),
+            "bad_answer",
+            "the response has the charset 'hex', wanted one of texts",
+        ),
+        (
+            raw("content-type: text/plain; charset=idna"),
+            "bad_answer",
+            "the response has the charset 'idna', wanted one of texts",
+        ),
+        (sends(302, b"", location="http://[::1"), "bad_request", "HTTP 302: redirects to no valid address"),
+    ],
+)
+def test_headers_that_cannot_be_understood_are_the_endpoints_fault(
+    application: Application, reply: Reply, kind: str, text: str
+) -> None:
+    fault = failure(application, reply, attempts=1)
+    with pytest.raises(CallError) as caught:
+        call(application, reply)
+    assert (fault.kind, str(fault)) == (caught.value.kind, str(caught.value)) == (kind, text)
+
+
+def test_a_fault_with_a_cause_keeps_its_kind() -> None:
+    fault = CallError("bad_answer", "not JSON")
+    fault.__cause__ = ValueError("x")
+    assert fault_of(fault) is fault

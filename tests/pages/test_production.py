@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from alarmed import SPEC, alarmed_production
@@ -13,6 +15,7 @@ from evalflows.dashboard.given import take_acknowledgement
 from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.production import evaluation_page, incident_page, production_page
+from evalflows.pages.proofs import Proofs
 from evalflows.pages.query import Query
 from evalflows.pages.traces import trace_page, traces_page
 from evalflows.specs.errors import InputError
@@ -22,8 +25,15 @@ from evalflows.store.queries.incidents import incidents
 Make = Callable[..., Any]
 
 
+PROOFS = Proofs()
+
+
 def shown(page: Callable[[Site, Query], Page], **query: str) -> str:
-    return str(page(Site(store=Store(), links=Links()), Query.of(query.items())).body)
+    return str(page(Site(store=Store(), links=Links(proofs=PROOFS)), Query.of(query.items())).body)
+
+
+def listed(where: str, **query: str) -> str:
+    return shown(traces_page, where=where, proof=PROOFS.of(where), **query)
 
 
 @pytest.fixture
@@ -99,13 +109,36 @@ def test_traces_are_listed_by_a_condition_and_lead_to_a_dataset(store: Store) ->
     )
     html = shown(traces_page)
     assert [f"/production/traces/{trace_id(one)}" in html for one in "ab"] == [True, True]
-    only = shown(traces_page, where="version = '1.4'")
+    only = listed("version = '1.4'")
     assert [f"/production/traces/{trace_id(one)}" in only for one in "ab"] == [True, False]
     assert "from-traces --name NAME --where &#34;version = &#39;1.4&#39;&#34;" in only
     with pytest.raises(InputError, match="filter: "):
-        shown(traces_page, where="nothing = ")
+        listed("nothing = ")
     with pytest.raises(InputError, match="since: got 'x'"):
         shown(traces_page, since="x")
+
+
+def test_a_condition_that_no_page_of_ours_sent_is_shown_and_not_run(store: Store) -> None:
+    produce(store, trace("a", "in a", "out a", version="1.4"))
+    where = "version = '1.4' and error('<run>')"
+    for proof in ({}, {"proof": ""}, {"proof": "\xe9"}, {"proof": PROOFS.of("true")}, {"proof": Proofs().of(where)}):
+        html = shown(traces_page, where=where, **proof)
+        assert "came with the address and has not been run" in html
+        assert "error(&#39;&lt;run&gt;&#39;)</pre>" in html
+        assert "/production/traces/" not in html
+    with pytest.raises(InputError, match="<run>"):
+        listed(where)
+    unable = Site(store=store, links=Links())
+    assert "has not been run" in str(traces_page(unable, Query.of([("where", "true")])).body)
+
+
+def test_the_link_of_an_incident_proves_its_condition(alarmed: Production) -> None:
+    (incident,) = incidents(alarmed.store)
+    (address,) = re.findall(r'href="(/production/traces\?[^"]*)"', shown(incident_page, id=incident.incident_id))
+    given = dict(parse_qsl(urlsplit(unescape(address)).query))
+    assert given["where"].startswith("started_at >= ")
+    assert "has not been run" not in shown(traces_page, **given)
+    assert "has not been run" in shown(traces_page, **given | {"where": given["where"] + " or true"})
 
 
 def test_a_trace_shows_what_was_said_and_escapes_it(store: Store) -> None:

@@ -23,7 +23,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def serving(store: Store, **settings: Any) -> Iterator[Client]:
     receiver = Receiver(store, settings.get("token"), settings.get("limits") or Limits())
-    with TestClient(receiver.application()) as http:
+    with TestClient(receiver.application(), base_url="http://127.0.0.1:4318") as http:
         yield Client(receiver, http)
         receiver.stop()
 

@@ -1,7 +1,9 @@
 """`evalflows receive`: where it listens, what it says, and what it refuses in one line."""
 
 import socket
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from asking import JSON
@@ -71,3 +73,19 @@ def test_it_says_where_to_send(tmp_path: Path) -> None:
         "stopped; all that was accepted is in the store",
     ]
     assert running.process.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_request_that_does_not_arrive_whole_does_not_delay_its_end(tmp_path: Path) -> None:
+    with receiving(tmp_path / "store") as running:
+        address = urlsplit(running.url)
+        with socket.create_connection((address.hostname, address.port)) as slow:
+            slow.sendall(f"POST /v1/traces HTTP/1.1\r\nhost: {address.netloc}\r\n".encode())
+            slow.sendall(f"content-type: {JSON}\r\ncontent-length: 100\r\n\r\n{{".encode())
+            time.sleep(0.5)
+            began = time.monotonic()
+            said = running.stop()
+            assert time.monotonic() - began < 5
+            assert slow.recv(1000).startswith(b"HTTP/1.1 503 ")
+    assert said.splitlines()[-1] == "stopped; all that was accepted is in the store"
+    assert "Traceback" not in said

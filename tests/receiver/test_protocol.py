@@ -224,6 +224,38 @@ def test_the_token_is_accepted_as_a_bearers_and_as_a_password(served: Callable[.
         assert stored(client, store) == ["a", "b"]
 
 
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+def test_web_pages_and_other_host_names_are_refused(
+    kind: str, served: Callable[..., Any], client: Client, store: Store
+) -> None:
+    followed = {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    other_site = "got a request of another site's page, wanted one of this server's own pages or of a program"
+    other_host = "got another host name, wanted 127.0.0.1 or localhost"
+    for headers, reason in (
+        ({"origin": "http://evil.test"}, other_site),
+        ({"origin": "null"}, other_site),
+        ({"sec_fetch_site": "cross-site"}, other_site),
+        ({"sec_fetch_site": "same-site", **followed}, other_site),
+        ({"host": "evil.example"}, other_host),
+        ({"host": "127.0.0.1.evil.example:4318"}, other_host),
+    ):
+        assert client.refusal(body_of("a"), kind, **headers) == (403, reason), headers
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for path in ("/health", "/v1/traces", "/nothing"):
+            assert client.http.get(path, headers=named).status_code == 403, (path, headers)
+    empty = b"" if kind == PROTOBUF else b"{}"
+    assert client.post(empty, kind, origin="http://127.0.0.1:4318", sec_fetch_site="same-origin").status_code == 200
+    assert client.post(empty, kind, host="localhost:4318").status_code == 200
+    assert stored(client, store) == []
+    with served(token="secret") as guarded:
+        bearer = {"authorization": "Bearer secret", "host": "evals.example"}
+        assert guarded.post(empty, kind, **bearer).status_code == 200
+        assert guarded.post(empty, kind, **bearer, origin="http://evil.test").status_code == 403
+        for other in (b"Bearer \xc4\xff", b"Basic \xc4"):
+            raw = {"content-type": kind, "authorization": other}
+            assert guarded.http.post("/v1/traces", content=empty, headers=raw).status_code == 401
+
+
 def test_without_a_token_any_is_accepted(client: Client) -> None:
     assert client.post(body_of("a"), authorization="Bearer whatever").status_code == 200
 

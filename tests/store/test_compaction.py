@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.store import compaction
+from evalflows.specs.errors import StorageError
+from evalflows.store import compaction, file_states
 from evalflows.store.compaction import FAN, Compaction
 from evalflows.store.last_recorded import last_recorded
 from evalflows.store.observations import seal_past_days, write_observations
@@ -144,6 +145,32 @@ def test_a_query_is_repeated_if_a_day_was_sealed_meanwhile(store: Store, observa
         return read[-1]
 
     assert (store.steady(reading), read) == (1, [1, 1])
+
+
+def test_a_query_is_given_up_in_one_line_if_files_never_rest(
+    store: Store, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(file_states.time, "sleep", pauses.append)
+    monkeypatch.setattr(file_states, "TRIES_S", 0.1)
+    began, reads = time.monotonic(), 0
+
+    def reading() -> None:
+        nonlocal reads
+        reads += 1
+        store.publish("outputs", f"exp-{reads}", [make("outputs", experiment_id=f"exp-{reads}")])
+
+    with pytest.raises(StorageError) as caught:
+        store.steady(reading)
+    wanted = (
+        f"{store.layout.sealed('outputs', f'exp-{reads}')}: changed during each of {reads} tries to read the store, "
+        "wanted no change for as long as a query takes; try again later"
+    )
+    assert str(caught.value) == wanted
+    assert reads >= file_states.TRIES
+    assert time.monotonic() - began >= 0.1
+    assert pauses[:4] == [0.005, 0.01, 0.02, 0.04]
+    assert max(pauses) <= 1.0
 
 
 # when the newest was recorded

@@ -15,6 +15,13 @@ from evalflows.store import connect
 @contextmanager
 def dashboard(store: Path, *arguments: str) -> Iterator[str]:
     """Serve the dashboard of a store on a free port, and yield its URL. It ends with the block."""
+    with started(store, *arguments) as (_, url):
+        yield url
+
+
+@contextmanager
+def started(store: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The same, with its process."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "evalflows.cli.main", "dashboard", "--port", "0", *arguments],
         env=os.environ | {"EVALFLOWS_STORE": str(store)},
@@ -26,7 +33,7 @@ def dashboard(store: Path, *arguments: str) -> Iterator[str]:
     first = process.stdout.readline()
     assert "http://" in first, first + process.stdout.read()
     try:
-        yield "http://" + first.partition("http://")[2].strip()
+        yield process, "http://" + first.partition("http://")[2].strip()
     finally:
         process.send_signal(signal.SIGTERM)
         said = process.stdout.read()

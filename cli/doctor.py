@@ -21,8 +21,8 @@ from evalflows.store.existing import existing_store
 def doctor(form: str, verbose: bool) -> None:
     """Read every file of the store, and say what is damaged and what to do.
 
-    Checks checksums, footers, columns, repeated keys, missing rows, foreign files and the spool. The only repair is to
-    write missing empty files again, which loses nothing. Exit code 0: sound; 4: something is damaged.
+    Checks checksums, manifests, footers, columns, repeated keys, missing rows, foreign files and the spool. The only
+    repair is to write missing empty files again, which loses nothing. Exit code 0: sound; 4: something is damaged.
     """
     with one_line_errors(verbose):
         examination = examine(existing_store())

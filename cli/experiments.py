@@ -28,7 +28,7 @@ from evalflows.cli.show import (
 from evalflows.cli.terminal import Text, console, echo, echo_error
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_of
+from evalflows.reports.decisions import decisions_of, with_manifests
 from evalflows.reports.document import document, worst_document
 from evalflows.reports.experiments_report import experiments_report
 from evalflows.reports.next_step import after_experiments
@@ -215,7 +215,7 @@ def _print_results(
     store, ids = Store(), experiment_ids
     decisions = decisions_of(store, ids)
     if form == "json":  # tables leave them to `explain`
-        decisions = with_limits(store, decisions)
+        decisions = with_manifests(store, with_limits(store, decisions))
     report = experiments_report(store, ids, results_of(store, ids), decisions)
     beside = comparison_beside(store, ids)
     comparison = comparison_report(store, beside) if beside else None

@@ -28,7 +28,7 @@ from evalflows.cli.stores import store_to_list
 from evalflows.cli.tables import indented_lines, table
 from evalflows.cli.terminal import Console, Text, console, echo, echo_error
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision
+from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision, with_manifests
 from evalflows.reports.gate_report import GateReport, gate_report
 from evalflows.reports.next_step import after_experiments
 from evalflows.reports.reproduce_decision import explained
@@ -36,6 +36,7 @@ from evalflows.reports.results import results_against
 from evalflows.reports.worst_examples import worst_of
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError
 from evalflows.specs.safe_text import one_line
+from evalflows.store.evidence import verify_decision
 from evalflows.store.existing import existing_store
 from evalflows.store.parquet import Store
 from evalflows.store.queries.baselines import approvals
@@ -174,7 +175,7 @@ def _rules(decision: Decision) -> RenderableType:
 
 @click.command()
 @click.argument("decision")
-@click.option("--again", is_flag=True, help="Decide again from the store, and report whether the decision is the same.")
+@click.option("--again", is_flag=True, help="Verify the files that it rests on, and decide again.")
 @VERBOSE_RUN
 def explain(decision: str, again: bool, verbose: bool) -> None:
     """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
@@ -183,7 +184,7 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
     """
     with one_line_errors(verbose):
         store = existing_store()
-        (stored,) = with_limits(store, [find_decision(store, decision)])
+        (stored,) = with_manifests(store, with_limits(store, [find_decision(store, decision)]))
         out = console()
         print_decision(out, stored)
         _print_limits(out, stored)
@@ -192,6 +193,7 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
             for line in lines:
                 echo(line)
         if again:
+            echo(f"\nVerified: {verify_decision(store, stored.decision_id).text}")
             _decide_again(stored)
         results = results_against(
             store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
@@ -218,7 +220,7 @@ def _decide_again(stored: Decision) -> None:
         result = f"different figures now, still {again.conclusion}: {again.summary}"
     else:
         result = f"a different decision now, {again.conclusion}: {again.summary}"
-    echo(f"\nDecided again from the store: {one_line(result)}")
+    echo(f"Decided again from the store: {one_line(result)}")
 
 
 @click.group()

@@ -9,6 +9,7 @@ from evalflows.reports.names_apart import names_apart
 from evalflows.specs.close_names import names_to_choose
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.store.catalog import ask
+from evalflows.store.manifests import manifests, newest_evidence
 from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
@@ -42,6 +43,7 @@ class Decision:
     candidate_apart: str  # the names that tell the two apart; the same unless both experiments have one name
     baseline_apart: str | None
     limits: Sequence[str] = ()  # what could still be wrong with it, in words; only `with_limits` looks for it
+    manifest_sha256: str | None = None  # of the manifest that names its evidence; only `with_manifests` looks for it
 
     @property
     def rules(self) -> list[dict[str, Any]]:
@@ -74,7 +76,7 @@ class Decision:
         return f"gate {self.gate}: {self.candidate_apart}{against}"
 
 
-STORED = Decision.__slots__[:-3]
+STORED = Decision.__slots__[:-4]
 """The fields that the store has, in its view `gate_decisions`."""
 
 
@@ -128,6 +130,15 @@ def listed_decisions(store: Store, choice: DecisionChoice, *, page: int, in_page
     values = [choice.gate, choice.conclusion, choice.text, in_page, in_page * (page - 1)]
     (rows,) = ask(store, (_LISTED, values))
     return decisions_named(store, [identity for identity, _ in rows]), rows[0][1] if rows else 0
+
+
+def with_manifests(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
+    """Return the decisions with the hash of each one's manifest, which binds it to its evidence."""
+    found = newest_evidence(manifests(store.layout, store.filesystem, {one.decision_id for one in decisions}))
+    return [
+        replace(one, manifest_sha256=found[one.decision_id].sha256) if one.decision_id in found else one
+        for one in decisions
+    ]
 
 
 def gate_names(store: Store) -> list[str]:

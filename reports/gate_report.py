@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision
+from evalflows.reports.decisions import Decision, with_manifests
 from evalflows.reports.document import Document, document
 from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.next_step import after_experiments
@@ -44,7 +44,7 @@ def gate_report(
     incomplete: str | None = None,
 ) -> GateReport:
     """Return the report of decisions; `made` are the model calls of this run by experiment."""
-    decisions = with_limits(store, decisions)
+    decisions = with_manifests(store, with_limits(store, decisions))
     reports = [_report_on(store, *pair, group) for pair, group in _by_pair(decisions).items()]
     experiments = {one.experiment_id for report in reports for one in report.experiments}
     results = [result for report in reports for result in report.results]

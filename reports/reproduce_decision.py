@@ -69,6 +69,7 @@ def _identities(decision: Decision) -> Iterator[str]:
         yield f"examples   {decision.n_shared} shared, with the same inputs"
     elif decision.baseline:
         yield f"baseline   {decision.baseline}"
+    yield f"manifest   {decision.manifest_sha256 or 'none that names its evidence'}"
 
 
 def _settings(decision: Decision) -> Iterator[str]:

@@ -8,6 +8,7 @@ and DuckDB does not verify them. Files from before checksums have none, and are 
 import hashlib
 import os
 import re
+from dataclasses import dataclass
 from typing import IO
 
 import pyarrow as pa
@@ -28,31 +29,49 @@ _BLOCK = 1 << 20
 _LENGTHS = 2  # bytes of the Thrift encoding between a key and its value
 
 
-def put_checksum(file: IO[bytes]) -> None:
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What all bytes of a file say: their SHA-256, how many they are, and what is wrong with them, if anything."""
+
+    sha256: str
+    size: int
+    damage: str | None = None
+
+
+def put_checksum(file: IO[bytes]) -> Content:
     """Replace the blank checksum of a complete Parquet file by its own. The file must be readable and writable."""
     place = _place(file)
     if place is None:
         raise ValueError("got a file without a place for its checksum")
-    checksum = _checksum(file, place)
+    before, after = _around(file, place)
+    checksum = _checksum(before, after)
     file.seek(place)
     file.write(checksum)
-    file.seek(0, os.SEEK_END)
+    return Content(_sha256(before, checksum + after), file.seek(0, os.SEEK_END))
 
 
 def has_checksum(file: IO[bytes]) -> bool:
     return _place(file) is not None
 
 
-def damage_of(file: IO[bytes], *, thoroughly: bool = True) -> str | None:
-    """Return what is wrong with a Parquet file, or None; unless `thoroughly`, look only at its footer."""
+def content_of(file: IO[bytes]) -> Content:
+    """Read a Parquet file once: verify its checksum, and hash its bytes."""
+    size, place = file.seek(0, os.SEEK_END), _place(file)
+    before, after = _around(file, size if place is None else place)
+    if place is None:
+        return Content(_sha256(before, b""), size, footer_damage(file))
+    file.seek(place)
+    written = file.read(len(BLANK))
+    is_sound = written == _checksum(before, after)
+    damage = footer_damage(file) if is_sound else "its content does not match its checksum"
+    return Content(_sha256(before, written + after), size, damage)
+
+
+def footer_damage(file: IO[bytes]) -> str | None:
+    """Return what is wrong with a Parquet file by its footer alone, or None."""
     size = file.seek(0, os.SEEK_END)
     if size < 12:
         return f"got {size} bytes, too few for a Parquet file"
-    place = _place(file) if thoroughly else None
-    if place is not None:
-        file.seek(place)
-        if file.read(len(BLANK)) != _checksum(file, place):
-            return "its content does not match its checksum"
     try:
         file.seek(0)
         pq.read_metadata(file)
@@ -76,19 +95,24 @@ def _place(file: IO[bytes]) -> int | None:
     return None if found < 0 or place + len(BLANK) > size else place
 
 
-def _checksum(file: IO[bytes], place: int) -> bytes:
-    """Return the SHA-256 of a file with zeros in the place of its checksum."""
+def _around(file: IO[bytes], place: int) -> tuple["hashlib._Hash", bytes]:
+    """Return a digest of the bytes before the checksum, and the bytes after it, which are the rest of the footer."""
     digest = hashlib.sha256()
     file.seek(0)
-    before = place
-    while before:
-        block = file.read(min(before, _BLOCK))
-        if not block:
-            break
+    left = place
+    while left and (block := file.read(min(left, _BLOCK))):
         digest.update(block)
-        before -= len(block)
+        left -= len(block)
     file.seek(place + len(BLANK))
-    digest.update(BLANK)
-    while block := file.read(_BLOCK):
-        digest.update(block)
-    return digest.hexdigest().encode()
+    return digest, file.read()
+
+
+def _checksum(before: "hashlib._Hash", after: bytes) -> bytes:
+    """Return the SHA-256 of a file with zeros in the place of its checksum."""
+    return _sha256(before, BLANK + after).encode()
+
+
+def _sha256(before: "hashlib._Hash", rest: bytes) -> str:
+    digest = before.copy()
+    digest.update(rest)
+    return digest.hexdigest()

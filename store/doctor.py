@@ -1,6 +1,7 @@
 """Examining a store: every file is read, and everything that is damaged, missing, repeated or foreign is named."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,13 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evalflows.store.catalog_file import catalog_path
-from evalflows.store.checksums import damage_of, has_checksum
+from evalflows.store.checksums import content_of, has_checksum
 from evalflows.store.damage import restore_empties
 from evalflows.store.erased import is_erased
 from evalflows.store.erasing.files import ERASED_KEY
 from evalflows.store.erasing.plan import FOLDER as PLANS
 from evalflows.store.file_states import states_of
 from evalflows.store.layout import StoredFile
+from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
+from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
@@ -58,6 +61,7 @@ class _Examiner:
         self._unreadable: set[tuple[str, str]] = set()
         self._unpacked: set[tuple[str, str]] = set()  # owners that have files of their own, by table
         self._completed: list[tuple[str, dict[str, Any]]] = []  # with the experiment's id
+        self._hashes: dict[str, str] = {}  # SHA-256 of readable files, by path
         self.n_files = self.n_without_checksum = 0
 
     def findings(self) -> Iterator[Finding]:
@@ -76,17 +80,19 @@ class _Examiner:
             else:
                 yield from self._of_file(file)
         yield from self._missing_rows()
+        yield from self._not_written()
         yield from self._foreign({file.path for file in files})
         yield from self._spooled()
 
     def _of_file(self, file: StoredFile) -> Iterator[Finding]:
         self.n_files += 1
-        problem = None
+        problem, digest = None, ""
         try:
             if isinstance(self._fs, ObjectFiles):
                 self._fs.renew(file.path)  # the object itself, not the mirror's copy
             with self._fs.open(file.path, "rb") as opened:
-                problem = damage_of(opened)
+                content = content_of(opened)
+                problem, digest = content.damage, content.sha256
                 self.n_without_checksum += not has_checksum(opened)
                 if problem is None:
                     opened.seek(0)
@@ -99,6 +105,7 @@ class _Examiner:
             self._unreadable.add((file.table, file.owner))
             yield Finding("damaged", file.path, problem, advice(file))
             return
+        self._hashes[file.path] = digest
         for problem in _problems(file, rows):
             yield Finding("damaged", file.path, problem, advice(file))
         yield from _erased(file, rows)
@@ -131,6 +138,24 @@ class _Examiner:
                     lost = StoredFile(self._store.layout.sealed(table, owner), table, "sealed", owner)
                     yield Finding("damaged", lost.path, problem, advice(lost, is_there=False))
 
+    def _not_written(self) -> Iterator[Finding]:
+        """Find files that no run wrote, and decisions whose chain of manifests is broken.
+
+        Manifests are listed after the files were read: that of a file is there before the file is.
+        """
+        layout, fs = self._store.layout, self._fs
+        known, resting = manifests(layout, fs), defaultdict[str, list[str]](list)
+        decisions = [one for name, one in newest_evidence(known).items() if ("decisions", name) in self._rows]
+        for one in decisions:
+            for owner in one.evidence.owners if one.evidence else ():
+                resting[owner].append(one.owner)
+        for file, problem in not_written(layout, self._hashes, known):
+            of = [f"the decision {name} rests on it" for name in resting.get(file.owner, ())[:1]]
+            yield Finding("damaged", file.path, "; ".join([problem, *of]), ADVICE)
+        for one in decisions:
+            for path, problem in broken_links(layout, fs, one):
+                yield Finding("damaged", path, problem, "restore it from a backup, or decide the gate again")
+
     def _foreign(self, own: set[str]) -> Iterator[Finding]:
         """Find files that this program did not write, and those that an interrupted write has left."""
         layout = self._store.layout
@@ -139,7 +164,7 @@ class _Examiner:
         catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
         known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
         for path in sorted(self._fs.find(root, withdirs=False)):
-            if path in known or path.startswith(f"{root}/spool/"):
+            if path in known or path.startswith((f"{root}/spool/", f"{root}/{MANIFESTS}/")):
                 continue
             if path.startswith(f"{root}/{PLANS}/") and path.endswith(".json"):
                 problem = "the plan of an erasure that has not ended: texts may be left"

@@ -121,7 +121,7 @@ def _local_states(root: str, tables: Collection[str] | None) -> dict[str, object
     """Return the files of a local folder with their states, ten times faster than with fsspec."""
     while Path(root).is_dir():
         with suppress(FileNotFoundError):  # a file or a folder was removed meanwhile: list again
-            names = [entry for entry in _entries(root) if tables is None or entry.name in tables]
+            names = [entry for entry in _entries(root) if entry.name in (TABLES if tables is None else tables)]
             owners = (owner for table in names for state in _entries(table) for owner in _entries(state))
             return {
                 file.path: _local_state(file.stat())

@@ -6,6 +6,7 @@ store's marker is written last.
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from evalflows.specs.errors import InputError
 from evalflows.store.erasing.files import ERASED_KEY
 from evalflows.store.existing import no_store
 from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.manifests import name_file
+from evalflows.store.marker import note_packed
 from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, format_of, storage_errors, write_file
@@ -53,6 +56,8 @@ def migrate(root: str | os.PathLike[str] | None = None) -> tuple[int, int]:
     )
     fs.rm(layout.marker)
     Store(layout.root)  # writes the empty files, and the marker last
+    if fs.glob(f"{layout.root}/*/packed/all/[0-9a-f]*.parquet"):
+        note_packed(layout, fs)
     return written, rewritten
 
 
@@ -82,7 +87,16 @@ def _migrate_file(layout: Layout, fs: Any, path: str, written: int) -> bool:
     for number in range(since, FORMAT):
         rows = STEPS.get(number, {}).get(name, _unchanged)(rows)
     with storage_errors(path):
-        write_file(layout, fs, path, schema_of(TABLES[name].record), [_conformed(name, rows)], stays, replaces=True)
+        write_file(
+            layout,
+            fs,
+            path,
+            schema_of(TABLES[name].record),
+            [_conformed(name, rows)],
+            stays,
+            replaces=True,
+            before=partial(name_file, layout, fs),
+        )
     return True
 
 

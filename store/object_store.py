@@ -7,8 +7,9 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import obstore
 from fsspec import AbstractFileSystem
@@ -21,6 +22,13 @@ from evalflows.store.mirror import Mirror, Version
 if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
+
+Written = TypeVar("Written")
+
+MANIFESTS = "manifests"
+"""The folder that readers need not list."""
+LISTED = 1000
+"""Objects that a server lists at once."""
 
 CREATED_BYTES = 64 << 20
 """The size of a file up to which it is created only if there is none: such an upload is one request, from memory."""
@@ -89,9 +97,11 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def states(self, folders: Collection[str] | None = None) -> dict[str, object]:
         """Return the Parquet files of tables, or folders of tables (None: of all), each with its version."""
-        folders = [self.root] if folders is None else [f"{self.root}/{folder}" for folder in folders]
         depth = self.root.count("/") + 4
-        entries = (entry for folder in folders for entry in self._list(folder))
+        if folders is None:
+            entries = self._list(self.root, without=MANIFESTS)
+        else:
+            entries = [entry for folder in folders for entry in self._list(f"{self.root}/{folder}")]
         files = (entry for entry in entries if entry["name"].endswith(".parquet") and entry["name"].count("/") == depth)
         return {entry["name"]: self._version(entry) for entry in files}
 
@@ -139,22 +149,27 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         self._put(path, value)
 
-    def write(self, path: str, write: Callable[[IO[bytes]], None], *, replaces: bool = False) -> None:
-        """Write a file whole, and keep its copy in the mirror.
-
-        A part, whose name is new, is only created, unless it `replaces` one.
-        """
-        file = StoredFile.at(path)
+    @contextmanager
+    def staged(
+        self, path: str, write: Callable[[IO[bytes]], Written], *, replaces: bool = False
+    ) -> Iterator[tuple[Written, Callable[[], None]]]:
+        """Write a file to the local disk. Yield what `write` returns, and what puts the file whole."""
         with self.mirror.temporary() as copy:
             with copy.open("w+b") as sink:
-                write(sink)
-            is_new = not replaces and file is not None and file.state == "open" and copy.stat().st_size <= CREATED_BYTES
-            if not (is_new and self._is_conditional):
-                self._put(path, copy)
-            elif self.put_if(path, data := copy.read_bytes(), None) is None and self.read(path)[0] != data:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            with suppress(FileNotFoundError), self.mirror.locked():
-                self.mirror.keep(self._key(path), copy, self._version(self.info(path)))
+                written = write(sink)
+            yield written, partial(self._put_whole, path, copy, replaces)
+
+    def _put_whole(self, path: str, copy: Path, replaces: bool) -> None:
+        """Put a file, and keep its copy in the mirror. A part, whose name is new, is only created unless it `replaces`
+        one."""
+        file = StoredFile.at(path)
+        is_new = not replaces and file is not None and file.state == "open" and copy.stat().st_size <= CREATED_BYTES
+        if not (is_new and self._is_conditional):
+            self._put(path, copy)
+        elif self.put_if(path, data := copy.read_bytes(), None) is None and self.read(path)[0] != data:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        with suppress(FileNotFoundError), self.mirror.locked():
+            self.mirror.keep(self._key(path), copy, self._version(self.info(path)))
 
     def put_if(self, path: str, value: bytes, version: str | None) -> str | None:
         """Replace an object of a version, or create one for None. Return the new version; None if it was another."""
@@ -206,16 +221,25 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             raise ValueError(f"got mode {mode!r}, wanted 'rb': files are written whole")
         return self.local(path).open("rb")
 
-    def _list(self, path: str) -> list[dict[str, Any]]:
-        """Return the objects below a path."""
+    def _list(self, path: str, without: str | None = None) -> list[dict[str, Any]]:
+        """Return the objects below a path; of the folder `without`, which may have thousands, not all."""
         key, below = self._key(path), f"{path.rstrip('/')}/"
         with one_line_errors(path):
-            chunks = obstore.list(self._objects, key or None, chunk_size=1000)
-            entries = [self._entry(one) for chunk in chunks for one in chunk]
+            entries = [self._entry(one) for one in self._objects_below(key, without)]
         names = {entry["name"] for entry in entries}
         for name in [name for name in [*self._known] if name.startswith(below) and name not in names]:
             self._known.pop(name, None)
         return entries
+
+    def _objects_below(self, key: str, without: str | None) -> Iterator[Mapping[str, Any]]:
+        left_out = f"{key}/{without}/".lstrip("/")
+        for chunk in obstore.list(self._objects, key or None, chunk_size=LISTED):
+            yield from chunk
+            paths = [one["path"] for one in chunk]
+            if without and len(chunk) == LISTED and paths[-1].startswith(left_out) and paths == sorted(paths):
+                for later in obstore.list(self._objects, key or None, offset=f"{left_out[:-1]}0", chunk_size=LISTED):
+                    yield from later  # "0" comes after "/"
+                return
 
     def _entry(self, meta: Mapping[str, Any]) -> dict[str, Any]:
         path = f"{self.root}/{meta['path']}"

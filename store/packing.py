@@ -19,12 +19,13 @@ from evalflows.specs.safe_text import print_note
 from evalflows.store.file_states import owner_states, packed_states, state_of, states_of
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases.lease import holder_of, leased
+from evalflows.store.manifests import check_written, manifests, not_written
 from evalflows.store.marker import note_packed
 from evalflows.store.packs import owners_of, packed_rows, sealed_rows, write_pack
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
 from evalflows.store.schemas import TABLES, columns_of
-from evalflows.store.verification import file_damage, verify
+from evalflows.store.verification import file_damage, sha256_of
 
 LEASE = "packing"
 PACKED_TABLES = [name for name in TABLES if name not in ("examples", "observations")]
@@ -61,9 +62,10 @@ class _Own:
 def pack(store: Store, *, at_least: int = 2) -> Packed:
     """Pack the finished owners of each table in which `at_least` so many have small files of their own.
 
-    Readers and runs may go on meanwhile; another process that packs is waited for. Damaged files of owners stay.
+    Readers and runs may go on meanwhile; another process that packs is waited for. Files of owners that are damaged, or
+    that no run wrote, stay as they are.
 
-    Raise StorageError for a damaged packed file, and if the store cannot be written.
+    Raise StorageError for such a packed file, and if the store cannot be written.
     """
     with leased(store, LEASE, "packing the store", wait=True):
         done = [_pack_table(store, table, at_least) for table in PACKED_TABLES]
@@ -82,7 +84,7 @@ def pack_many(store: Store) -> None:
 
 
 def _pack_table(store: Store, table: str, at_least: int) -> Packed:
-    files = [*_own_files(store, table)]
+    files = _own_files(store, table)
     if len(files) < at_least:
         return Packed(0, 0)
     note_packed(store.layout, store.filesystem)
@@ -90,17 +92,22 @@ def _pack_table(store: Store, table: str, at_least: int) -> Packed:
     return Packed(sum(done), sum(map(bool, done)))
 
 
-def _own_files(store: Store, table: str) -> Iterator[_Own]:
-    """Yield the sealed files that may be packed, by owner."""
+def _own_files(store: Store, table: str) -> list[_Own]:
+    """Return the sealed files that may be packed, by owner: sound ones that a run wrote."""
     fs, states = store.filesystem, states_of(store.layout, store.filesystem, (table,))
     files = [file for path in sorted(states) if (file := StoredFile.at(path))]
     still_open = {file.owner for file in files if file.state == "open"}
+    own, hashes = list[_Own](), dict[str, str]()
     for file in files:
         if file.is_sealed and file.owner not in still_open:
             state = states[file.path]
             size = _settled_size(fs, file.path)
             if size is not None and size <= PACK_BYTES // 4 and file_damage(fs, file.path, state) is None:
-                yield _Own(file.owner, file.path, state, size)
+                own.append(_Own(file.owner, file.path, state, size))
+                hashes[file.path] = sha256_of(fs, file.path, state) or ""
+    known = manifests(store.layout, fs, {one.owner for one in own})
+    foreign = {file.path for file, _ in not_written(store.layout, hashes, known)}
+    return [one for one in own if one.path not in foreign]
 
 
 def _settled_size(fs: Any, path: str) -> int | None:
@@ -130,8 +137,7 @@ def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> int:
     """
     layout, fs = store.layout, store.filesystem
     packs = packed_states(layout, fs, table)
-    for path, state in packs.items():
-        verify(fs, path, state)
+    check_written(layout, fs, packs)
     sizes = {path: fs.size(path) for path in packs}
     smallest = min(sizes, key=sizes.__getitem__, default=None)
     has_room = smallest is not None and sizes[smallest] + sum(one.size for one in batch.values()) <= PACK_BYTES
@@ -153,8 +159,9 @@ def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> int:
 def remove_packed(store: Store, table: str, owners: Collection[str]) -> None:
     """Remove the packed rows of owners; the lease of packing is held. Raise StorageError for a damaged file."""
     layout, fs = store.layout, store.filesystem
-    for path, state in packed_states(layout, fs, table).items():
-        verify(fs, path, state)
+    packs = packed_states(layout, fs, table)
+    check_written(layout, fs, packs)
+    for path, state in packs.items():
         if not owners_of(fs, path, state).isdisjoint(owners):
             _rewrite(store, table, path, owners, is_there=True)
 

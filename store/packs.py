@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from evalflows.specs.errors import StorageError
 from evalflows.store.file_states import packed_states, state_of
 from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.manifests import name_file
 from evalflows.store.merge import row_groups, row_groups_of
 from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.schemas import TABLES, schema_of
@@ -37,7 +39,7 @@ def owners_of(fs: Any, path: str, state: object = None) -> frozenset[str]:
     known, owners = _known.get(path, (None, frozenset[str]()))
     if state is None or known != state:
         with fs.open(path, "rb") as file:
-            owners = frozenset(json.loads(pq.read_metadata(file).metadata[OWNERS_KEY]))
+            owners = frozenset(json.loads((pq.read_metadata(file).metadata or {}).get(OWNERS_KEY, b"[]")))
         _known[path] = state, owners
     return owners
 
@@ -133,4 +135,5 @@ def write_pack(
     """Write a packed file atomically, in place of an earlier one of this path."""
     owned = {OWNERS_KEY: json.dumps(sorted(owners)).encode()}
     with storage_errors(path):
-        write_file(layout, fs, path, schema_of(TABLES[table].record), tables, owned)
+        name = partial(name_file, layout, fs)
+        write_file(layout, fs, path, schema_of(TABLES[table].record), tables, owned, before=name)

@@ -24,6 +24,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.damage import Damage, damages_of, restore_empties
 from evalflows.store.file_states import Copies, Tries, states_of, unchanged
 from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.manifests import WRITTEN, Written, check_written
 from evalflows.store.marker import is_packed, prepare
 from evalflows.store.merge import last_recorded, merged
 from evalflows.store.packs import files_of, packed_file, sealed_rows
@@ -31,8 +32,9 @@ from evalflows.store.parquet_files import storage_errors, write_file
 from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.roots import files_at, noting_downloads, readable, readable_paths
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
+from evalflows.store.sealing import Contents, write_sealed
 from evalflows.store.source import connect_source, shared
-from evalflows.store.verification import texts_in, verify
+from evalflows.store.verification import sha256_of, texts_in
 
 Result = TypeVar("Result")
 
@@ -55,12 +57,12 @@ class Store:
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
         """Write and seal all rows of an owner in a table. Raise ValueError for a row of another, and StorageError."""
-        self.publish_tables(table, owner, [owned(table, owner, rows)])
+        self.publish_all(owner, [(table, [owned(table, owner, rows)])])
 
-    def publish_tables(self, table: str, owner: str, tables: Iterable[pa.Table]) -> None:
-        """Write and seal all rows of an owner in a table, with no more of them in memory than one Arrow table."""
-        checked = (owned(table, owner, rows) for rows in tables)
-        self._write(table, self.layout.sealed(table, owner), checked)
+    def publish_all(self, owner: str, contents: Contents, written: Written = WRITTEN) -> None:
+        """Write and seal all rows of an owner in several tables, in this order, with one Arrow table in memory."""
+        checked = ((table, (owned(table, owner, rows) for rows in tables)) for table, tables in contents)
+        write_sealed(self.layout, self._fs, owner, checked, self._check_marker, written)
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
         """Add rows to an open owner; without rows, write nothing.
@@ -92,8 +94,7 @@ class Store:
     def read(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> list[Any]:
         """Return an owner's rows as records, each key once; for an open owner, only those of `parts` if given.
 
-        Rows sealed before it was reopened belong to every part. Without `texts`, columns of long texts may be null.
-        Raise StorageError for a damaged file.
+        Rows sealed before it was reopened belong to every part. Raise StorageError for a damaged file.
         """
         return [*self.rows(table, owner, parts, texts=texts)]
 
@@ -124,16 +125,17 @@ class Store:
 
     def seal(self, owner: str, tables: Sequence[str]) -> None:
         """Merge an owner's open parts into one file per table with unique keys, and remove the parts. Idempotent."""
+        parts = {table: self._open_files(table, owner) for table in tables if not self.is_sealed(table, owner)}
+        contents = [(table, self._merged(table, of, columns_of(table))) for table, of in parts.items() if of]
+        write_sealed(self.layout, self._fs, owner, contents, self._check_marker, at_once=len(contents) > 1)
         for table in tables:
-            parts = self._open_files(table, owner)
-            if parts and not self.is_sealed(table, owner):
-                self.publish_tables(table, owner, self._merged(table, parts, columns_of(table)))
             self._remove_open(table, owner)
 
     def reopen(self, owner: str, tables: Sequence[str]) -> None:
-        """Turn an owner's sealed files back into open parts, so that rows can be added. Idempotent."""
+        """Turn an owner's sealed files, if a run wrote them, back into open parts, to add rows. Idempotent."""
         for table in tables:
             sealed, folder = self.sealed_file(table, owner), self.layout.open_folder(table, owner)
+            check_written(self.layout, self._fs, [sealed] if sealed else [])
             part = f"{folder}/{REOPENED}.{secrets.token_hex(6)}.parquet"
             if sealed == self.layout.sealed(table, owner):
                 self._remove_open(table, owner)  # left over from an interrupted seal
@@ -192,17 +194,16 @@ class Store:
         """Return the damaged files that this process has found; queries leave out their owners."""
         return self._damages.of()
 
-    def verify(self, owners: Iterable[str], tables: Collection[str] = TABLES.keys()) -> None:
-        """Verify the owners' files in these tables, once per process and state of a file.
+    def verify(self, owners: Iterable[str], tables: Collection[str] = TABLES.keys()) -> dict[str, str]:
+        """Verify the owners' files in these tables, once per process and state of a file. Return their hashes.
 
-        Raise StorageError for a damaged file. A decision or a table of results must not rest on other values than those
-        that were written.
+        Raise StorageError for a damaged file: what decides must not rest on other values than those that were written.
         """
         names, states = set(owners), self._known_states()
         for damage in self._damages.of(names):
             raise damage.error
-        for path in files_of(self._fs, states, names, tables):
-            verify(self._fs, path, states[path])
+        hashes = {path: sha256_of(self._fs, path, states[path]) for path in files_of(self._fs, states, names, tables)}
+        return {path: digest for path, digest in hashes.items() if digest is not None}
 
     def verify_table(self, table: str) -> list[Damage]:
         """Verify all files of a table of few, small files. Return the damaged ones, which queries then leave out."""

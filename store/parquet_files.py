@@ -6,17 +6,20 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.specs.errors import StorageError, describe
-from evalflows.store.checksums import BLANK, CHECKSUM_KEY, put_checksum
+from evalflows.store.checksums import BLANK, CHECKSUM_KEY, Content, put_checksum
 from evalflows.store.layout import Layout
+
+Written = TypeVar("Written")
 
 pa.set_memory_pool(pa.system_memory_pool())
 """Arrow's default keeps what was freed: a quarter of the memory of a run."""
@@ -26,10 +29,12 @@ with suppress(OSError, AttributeError, TypeError):  # only glibc has it, and kee
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""
-FORMAT = 9
+FORMAT = 11
 """Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
-PACKED_FORMAT = 10
+PACKED_FORMAT = 12
 """Format that the marker of a store with packed files states: versions that know only FORMAT would miss their rows."""
+_PACKED = {10: 9, PACKED_FORMAT: FORMAT}
+"""The formats of the files of stores with packed files, by those that their markers state."""
 OLDEST = 5
 """The oldest format that `evalflows migrate` can rewrite."""
 FORMAT_KEY = b"evalflows.format"
@@ -54,13 +59,21 @@ def format_of(marker: bytes) -> int:
         written = int(json.loads(marker)["format"])
     except (ValueError, TypeError, KeyError):
         raise ValueError(f"got {marker[:40]!r} in evalflows.json, wanted the format of a store") from None
-    if written == PACKED_FORMAT:
-        return FORMAT
+    written = _PACKED.get(written, written)
     if written > FORMAT:
         raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
     if written < OLDEST:
         raise ValueError(f"got format {written}, wanted {FORMAT}: too old, `evalflows migrate` starts at {OLDEST}")
     return written
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file that is written whole under a temporary name. `place` gives it its own, atomically."""
+
+    path: str
+    content: Content
+    place: Callable[[], None]
 
 
 def write_file(
@@ -73,16 +86,41 @@ def write_file(
     *,
     regroup: bool = True,
     replaces: bool = False,
+    before: Callable[[StagedFile], object] = lambda _: None,
 ) -> None:
-    """Write one Parquet file from tables atomically; on a local disk, also durably. `metadata` are added to its own.
+    """Write one Parquet file from tables atomically, as `staged_file`; `before` is called before it is there."""
+    with staged_file(layout, fs, path, schema, tables, metadata, regroup=regroup, replaces=replaces) as staged:
+        before(staged)
+        staged.place()
 
-    Unless `regroup`, each table is a row group. In an object store, a part may have the name of one that it `replaces`.
+
+@contextmanager
+def staged_file(
+    layout: Layout,
+    fs: Any,
+    path: str,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    metadata: Mapping[bytes, bytes] = MappingProxyType({}),
+    *,
+    regroup: bool = True,
+    replaces: bool = False,
+) -> Iterator[StagedFile]:
+    """Write one Parquet file from tables, on a local disk durably; it is removed at the end unless it was placed.
+
+    `metadata` are added to its own. Unless `regroup`, each table is a row group. In an object store, a part may have
+    the name of one that it `replaces`.
     """
-    write = partial(_write_parquet, schema, _row_groups(tables) if regroup else tables, metadata=metadata)
+    write = partial(
+        _write_with_checksum,
+        partial(_write_parquet, schema, _row_groups(tables) if regroup else tables, metadata=metadata),
+    )
     if layout.is_local:
-        _write_durably(Path(path), write, file_mode(Path(layout.root)))
+        staging = staged_durably(Path(path), write, file_mode(Path(layout.root)))
     else:
-        fs.write(path, partial(_write_with_checksum, write), replaces=replaces)
+        staging = fs.staged(path, write, replaces=replaces)
+    with staging as (content, place):
+        yield StagedFile(path, content, place)
 
 
 def _write_parquet(
@@ -97,10 +135,11 @@ def _write_parquet(
             writer.add_key_value_metadata(dict(metadata))  # those of the schema are written twice
 
 
-def _write_with_checksum(write: Callable[[IO[bytes]], None], file: IO[bytes]) -> None:
+def _write_with_checksum(write: Callable[[IO[bytes]], None], file: IO[bytes]) -> Content:
     write(file)
-    put_checksum(file)
+    content = put_checksum(file)
     file.flush()
+    return content
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -134,18 +173,28 @@ def file_mode(root: Path) -> int:
     return 0o600 | (root.stat().st_mode & 0o066)
 
 
-def _write_durably(target: Path, write: Callable[[IO[bytes]], None], mode: int) -> None:
-    """Write to a temporary file, sync it to disk, then rename: no reader ever sees a partial file."""
+@contextmanager
+def staged_durably(
+    target: Path, write: Callable[[IO[bytes]], Written], mode: int
+) -> Iterator[tuple[Written, Callable[[], None]]]:
+    """Write to a temporary file and sync it to disk. Yield what `write` returns, and what renames the file.
+
+    No reader ever sees a partial file. A file that is not renamed is removed at the end.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "w+b") as file:
-            _write_with_checksum(write, file)
+            written = write(file)
+            file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
+        yield written, partial(_rename, temporary, target)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
+
+
+def _rename(temporary: Path, target: Path) -> None:
+    temporary.replace(target)
     descriptor = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)

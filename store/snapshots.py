@@ -18,7 +18,7 @@ from evalflows.store.examples import Examples, content_line, in_blocks, size_of,
 from evalflows.store.file_states import state_of
 from evalflows.store.parquet import Store
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
-from evalflows.store.schemas import from_columns
+from evalflows.store.schemas import from_columns, to_arrow
 from evalflows.store.spilled_lines import SpilledLines
 from evalflows.store.verification import verify
 
@@ -112,12 +112,12 @@ def freeze(
     identity = snapshot_id(examples)
     if not store.is_sealed("snapshots", identity):
         splits: Counter[str] = Counter()
-        store.publish_tables("examples", identity, _tables(examples, identity, splits))
-        store.publish(
-            "snapshots",
-            identity,
-            [SnapshotRow(snapshot_id=identity, n_examples=len(examples), splits=to_json(dict(splits)))],
-        )
+
+        def row() -> Iterator[pa.Table]:  # after the examples, which are counted while they are written
+            yield to_arrow("snapshots", [_snapshot(identity, len(examples), splits)])
+
+        tables = [("examples", _tables(examples, identity, splits)), ("snapshots", row())]
+        store.publish_all(identity, tables)
     if name is not None:
         make_current(store, identity, name=name, source=source, description=description, metadata=metadata)
     return identity
@@ -149,6 +149,10 @@ def make_current(
         recorded_at=recorded_at,
     )
     store.publish("dataset_versions", version, [row])
+
+
+def _snapshot(identity: str, count: int, splits: Mapping[str, int]) -> SnapshotRow:
+    return SnapshotRow(snapshot_id=identity, n_examples=count, splits=to_json(dict(splits)))
 
 
 def _tables(examples: Iterable[ExampleRow], identity: str, splits: Counter[str]) -> Iterator[pa.Table]:

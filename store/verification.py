@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.specs.errors import StorageError
-from evalflows.store.checksums import damage_of
+from evalflows.store.checksums import content_of, footer_damage
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.parquet_files import storage_errors
 
-_sound: dict[str, object] = {}
-"""The files that this process has verified, with the state in which they were."""
+_sound: dict[str, tuple[object, str]] = {}
+"""The files that this process has verified, with the state in which they were, and the SHA-256 of their bytes."""
 
 
 def file_damage(fs: Any, path: str, state: object = None, *, thoroughly: bool = True) -> str | None:
@@ -20,25 +20,36 @@ def file_damage(fs: Any, path: str, state: object = None, *, thoroughly: bool = 
 
     A file that has gone meanwhile is not damaged: whoever reads the store lists its files again.
     """
-    if state is not None and _sound.get(path) == state:
+    if state is not None and _sound.get(path, (None, ""))[0] == state:
         return None
-    damage = _damage(fs, path, thoroughly)
+    damage, digest = _read(fs, path, thoroughly)
     if damage is not None and isinstance(fs, ObjectFiles):  # it may be the mirror's copy only
         fs.renew(path)
-        damage = _damage(fs, path, thoroughly)
-    if damage is None and thoroughly and state is not None:
-        _sound[path] = state
+        damage, digest = _read(fs, path, thoroughly)
+    if damage is None and digest is not None and state is not None:
+        _sound[path] = state, digest
     return damage
 
 
-def _damage(fs: Any, path: str, thoroughly: bool) -> str | None:
+def _read(fs: Any, path: str, thoroughly: bool) -> tuple[str | None, str | None]:
+    """Return what is wrong with a file, and the SHA-256 of its bytes if it was read whole."""
     try:
         with fs.open(path, "rb") as file:
-            return damage_of(file, thoroughly=thoroughly)
+            if not thoroughly:
+                return footer_damage(file), None
+            content = content_of(file)
+            return content.damage, content.sha256
     except FileNotFoundError:
-        return None
+        return None, None
     except OSError as error:
-        return error.strerror or str(error)
+        return error.strerror or str(error), None
+
+
+def sha256_of(fs: Any, path: str, state: object) -> str | None:
+    """Return the SHA-256 of a file's bytes, verified as by `verify`; None for a file that has gone meanwhile."""
+    verify(fs, path, state)
+    known, digest = _sound.get(path, (None, ""))
+    return digest if known is not None and known == state else None
 
 
 def verify(fs: Any, path: str, state: object) -> None:

@@ -1,7 +1,6 @@
 """Finish experiments: seal the complete ones; the others stay open to be resumed."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -105,7 +104,7 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
     store.append("limits", row.experiment_id, "limits", limits)
     evaluators = _evaluators(experiment_spec(row))
     if is_tried := may_be_complete(store, row, evaluators):  # of sealed rows, no query has to find the newest
-        _seal_results(store, row.experiment_id)
+        store.seal(row.experiment_id, RESULT_TABLES)
     with shared.little_memory(is_needed=has_many_runs(row)):
         ended = store.steady(lambda: _ended(store, row, evaluators))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
@@ -117,13 +116,6 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
         complete_scores(store, row.experiment_id)
         store.seal(row.experiment_id, EXPERIMENT_TABLES)
     return None if is_stopped else _problem(ended)
-
-
-def _seal_results(store: Store, experiment_id: str) -> None:
-    """Seal the tables of an experiment but for its own row, each on a thread: Arrow and DuckDB use another core."""
-    with ThreadPoolExecutor(len(RESULT_TABLES)) as threads:
-        for _ in threads.map(lambda table: store.seal(experiment_id, [table]), RESULT_TABLES):
-            pass
 
 
 def _evaluators(spec: ExperimentSpec) -> list[str]:

@@ -9,7 +9,7 @@ from evalflows.analysis.differences.comparability import Difference
 from evalflows.analysis.differences.experiment_pair import ExperimentPair, TestedMetric, verdicts
 from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
 from evalflows.analysis.differences.verdicts import DifferenceTest
-from evalflows.analysis.gates.baselines import no_baseline
+from evalflows.analysis.gates.baselines import baseline_name, no_baseline
 from evalflows.analysis.gates.interim_analyses import (
     InterimAnalyses,
     interim_analyses_of,
@@ -26,9 +26,19 @@ from evalflows.execution.git_revision import revision
 from evalflows.reports.decisions import sentence_of
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_slices import sliced_metric
+from evalflows.store.queries.baselines import approved
 from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.reasons import Reason
-from evalflows.store.records import DecisionConclusion, DecisionRow, VerdictRow, dependent_id, now, to_json
+from evalflows.store.records import (
+    DecisionConclusion,
+    DecisionRow,
+    ExperimentRow,
+    VerdictRow,
+    controls_batch,
+    dependent_id,
+    now,
+    to_json,
+)
 
 COMPARED = ("non_inferiority", "superiority")
 """The kinds of rules that need a baseline."""
@@ -128,6 +138,26 @@ class GateEvaluation:
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
     @property
+    def evidence(self) -> list[str]:
+        """The owners of the rows that it rests on."""
+        pair, rejudged = self.pair, self._rejudged if self.is_refused else None
+        rows = [row for row in (pair.candidate, pair.baseline, rejudged) if row is not None]
+        owners = {name for row in rows for name in (row.experiment_id, row.snapshot_id, controls_batch(row.run_group))}
+        if self._production is not None:
+            owners |= {*self._production.owners}
+        elif pair.baseline is not None and (
+            approval := approved(pair.reader.store, baseline_name(pair.spec, self.gate))
+        ):
+            owners |= {approval.baseline_id} if approval.experiment_id == pair.baseline.experiment_id else set()
+        return sorted(owners)
+
+    @cached_property
+    def _rejudged(self) -> ExperimentRow | None:
+        """The experiment in which the baseline's answers were scored again; None if there is none."""
+        pair = self.pair
+        return recalibration_row(pair.reader.store, pair.spec, self.gate, pair.baseline) if pair.baseline else None
+
+    @property
     def _identity(self) -> str:
         """An id from the evidence: other wording does not change it."""
         candidate, baseline = self.pair.candidate.experiment_id, self.pair.baseline
@@ -171,7 +201,7 @@ class GateEvaluation:
         if why is None or why.code != "not_comparable":
             return None
         reader, spec, matched = self.pair.reader, self.pair.spec, self.pair.matched_in(name)
-        row = recalibration_row(reader.store, spec, self.gate, self.pair.baseline) if self.pair.baseline else None
+        row = self._rejudged
         rejudged = reader.values(row, spec).get(paired.candidate.metric) if row else None
         if row is None or rejudged is None or matched is None:
             return None

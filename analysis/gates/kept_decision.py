@@ -4,8 +4,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.store.evidence import evidence_on
+from evalflows.store.manifests import Evidence, Written
 from evalflows.store.parquet import Store
 from evalflows.store.records import DecisionRow, after
+from evalflows.store.schemas import to_arrow
 
 
 def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None = None) -> DecisionRow:
@@ -15,16 +18,27 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
         store: The store.
         evaluation: The gate on a candidate and its baseline.
         flow_run: Id of the flow run that decides; None outside flows.
+
+    Raise StorageError for evidence that no run wrote.
     """
+    evidence = evidence_of(store, evaluation)
     row = evaluation.decision(flow_run)
     decided_at = after(_newest_decision(store, row))
+    tables: dict[str, list[object]] = {}
     if before := store.read("decisions", row.decision_id):
         row = replace(before[0], recorded_at=decided_at)
     else:
-        store.publish("verdicts", row.decision_id, list(evaluation.verdicts(row.decision_id)))
+        tables["verdicts"] = [*evaluation.verdicts(row.decision_id)]
         row = replace(row, decided_at=decided_at, recorded_at=decided_at)
-    store.publish("decisions", row.decision_id, [row])
+    tables["decisions"] = [row]
+    contents = [(table, [to_arrow(table, rows)]) for table, rows in tables.items()]
+    store.publish_all(row.decision_id, contents, Written(evidence=evidence, flow_run=flow_run))
     return row
+
+
+def evidence_of(store: Store, evaluation: GateEvaluation) -> Evidence:
+    """Return what an evaluation rests on. Raise StorageError for a file of it that no run wrote."""
+    return evidence_on(store, evaluation.evidence)
 
 
 def _newest_decision(store: Store, row: DecisionRow) -> datetime | None:

@@ -5,6 +5,7 @@ The items differ, so the difference is that of two independent means, and includ
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, timedelta
 from functools import cached_property
 
 from evalflows.analysis.differences.comparability import Difference, JudgeModels
@@ -113,6 +114,14 @@ class ProductionComparison:
     window: ProductionBaseline
     values: Mapping[str, MetricValues]  # the candidate's
     judge_models: JudgeModels  # the candidate's
+
+    @property
+    def owners(self) -> list[str]:
+        """The owners of the scores in the window."""
+        assert self.window.since is not None and self.window.until is not None  # fixed before
+        identity, first = evaluation_id(self.window.evaluation), self.window.since.astimezone(UTC).date()
+        n_days = (self.window.until.astimezone(UTC).date() - first).days + 1
+        return [identity, *(f"{identity}-{first + timedelta(days=number)}" for number in range(n_days))]
 
     @cached_property
     def note(self) -> Difference:

@@ -6,7 +6,7 @@ from evalflows.analysis.differences.experiment_pair import ExperimentPair
 from evalflows.analysis.differences.metric_reader import MetricReader
 from evalflows.analysis.gates.baselines import approve_baseline
 from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates.kept_decision import keep_decision
+from evalflows.analysis.gates.kept_decision import evidence_of, keep_decision
 from evalflows.analysis.gates.production import with_fixed_window
 from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.specs.errors import InputError
@@ -22,14 +22,19 @@ Compared = str | ExperimentResult
 
 
 def decide_again(decision_id: str) -> DecisionRow:
-    """Make a decision again from the current store. Its id is the same if the evidence is the same."""
+    """Make a decision again from the current store. Its id is the same if the evidence is the same.
+
+    Raise StorageError for evidence that no run wrote.
+    """
     store = Store()
     row: DecisionRow = store.read("decisions", decision_id)[0]
     candidate = _experiment(store, row.candidate_experiment_id)
     baseline = _experiment(store, row.baseline_experiment_id) if row.baseline_experiment_id else None
     spec = experiment_spec(candidate).model_copy(update={"confidence_level": row.confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate, baseline=baseline)
-    return GateEvaluation(gate=gate_spec(row), pair=pair).decision()
+    evaluation = GateEvaluation(gate=gate_spec(row), pair=pair)
+    evidence_of(store, evaluation)
+    return evaluation.decision()
 
 
 def decide_on(

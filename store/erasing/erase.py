@@ -18,13 +18,13 @@ from evalflows.store.erasing.subjects import Subjects, subjects_of
 from evalflows.store.file_states import state_of, states_of
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases.lease import held_leases, leased, refuse_if_in_use
+from evalflows.store.manifests import check_written
 from evalflows.store.observations import FEEDBACK, PATIENCE_S
 from evalflows.store.observations import LEASE as OBSERVATIONS
 from evalflows.store.packing import LEASE as PACKING
 from evalflows.store.parquet import Store
 from evalflows.store.records import ErasureRow, to_json
 from evalflows.store.spool import RECEIVED, recover, spool_folder
-from evalflows.store.verification import verify
 
 LEFT_S = 600.0
 """Seconds after which a temporary file is one that a killed process has left."""
@@ -122,11 +122,10 @@ def _carry_out(store: Store, plan: Plan) -> Erased:
 
 
 def check_sound(store: Store) -> None:
-    """Raise StorageError for a damaged file: nobody can say whose texts are in it."""
-    states = states_of(store.layout, store.filesystem)
-    for path in sorted(states):
-        if StoredFile.at(path):
-            verify(store.filesystem, path, states[path])
+    """Raise StorageError for a damaged file, since nobody can say whose texts are in it, and for one that no run wrote,
+    since it would be written again as one of ours."""
+    layout, fs = store.layout, store.filesystem
+    check_written(layout, fs, [path for path in sorted(states_of(layout, fs)) if StoredFile.at(path)])
 
 
 def with_counts(store: Store, plan: Plan) -> Plan:

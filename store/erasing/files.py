@@ -5,6 +5,7 @@ The file is written anew beside the old one and renamed, so readers see the one 
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from evalflows.store.erasing.plan import Plan
 from evalflows.store.erasing.texts import OF_PEOPLE, OF_SUBJECTS, READ_TOO, Eraser, Rule
 from evalflows.store.file_states import state_of
 from evalflows.store.layout import StoredFile
+from evalflows.store.manifests import name_file
 from evalflows.store.merge import row_groups_of
 from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.parquet import Store
@@ -67,9 +69,16 @@ class FileEraser:
             groups = (rows for rows, _ in self._groups(parquet, file))
             schema = schema_of(TABLES[file.table].record)
             with storage_errors(file.path):
-                # readers of examples know where the row groups begin
                 write_file(
-                    layout, fs, file.path, schema, groups, metadata, regroup=file.table != "examples", replaces=True
+                    layout,
+                    fs,
+                    file.path,
+                    schema,
+                    groups,
+                    metadata,
+                    regroup=file.table != "examples",  # their readers know where the row groups begin
+                    replaces=True,
+                    before=partial(name_file, layout, fs),
                 )
 
     def _groups(self, parquet: pq.ParquetFile, file: StoredFile) -> Iterator[tuple[pa.Table, np.ndarray[Any, Any]]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from evalflows.specs.errors import InputError
 from evalflows.store.catalog import ask
 from evalflows.store.leases.lease import leased
+from evalflows.store.manifests import remove_manifests
 from evalflows.store.packing import remove_packed
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import storage_errors
@@ -57,6 +58,7 @@ def remove_groups(store: Store, groups: Groups) -> tuple[Counter[str], list[str]
             _remove(store, "verdicts", [group])
             for table in OF_EXPERIMENT:
                 _remove(store, table, members)
+            remove_manifests(store.layout, store.filesystem, {group, *members})
             removed += members
     return rows, sorted(removed)
 

@@ -21,10 +21,11 @@ from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.store import connect
 from evalflows.store.layout import Layout
+from evalflows.store.parquet_files import FORMAT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-KEPT = Path(__file__).parent.parent / "store" / "kept" / "format_9.zip"
+KEPT = Path(__file__).parent.parent / "store" / "kept" / f"format_{FORMAT}.zip"
 
 LOOKS = {"light": ("light", 1400), "dark": ("dark", 1400), "narrow": ("light", 400), "narrow dark": ("dark", 400)}
 """The colour scheme and width of each look."""

@@ -105,7 +105,10 @@ def test_a_file_of_another_owner_is_damage(filled: Store) -> None:
     other = Path(filled.layout.sealed("scores", "exp-9"))
     other.parent.mkdir()
     shutil.copy(filled.layout.sealed("scores", "exp-1"), other)
-    assert [said for _, _, said, _ in findings(4)] == ["has rows of experiment_id exp-1, wanted only exp-9"]
+    assert [said for _, _, said, _ in findings(4)] == [
+        "has rows of experiment_id exp-1, wanted only exp-9",
+        "no run wrote this file: no manifest names it",
+    ]
 
 
 def test_another_format_and_other_columns_are_damage(filled: Store) -> None:
@@ -117,11 +120,12 @@ def test_another_format_and_other_columns_are_damage(filled: Store) -> None:
         f"got format 4, wanted {FORMAT}",
         "has no column status",
         "column attempts: got string, wanted int64",
+        "no run wrote these bytes: the file was altered or replaced",
     ]
 
 
 def test_files_without_a_checksum_are_counted(filled: Store) -> None:
-    path = filled.layout.sealed("outputs", "exp-1")
+    (path,) = Path(filled.layout.open_folder("outputs", "exp-2")).glob("*.parquet")
     pq.write_table(pq.read_table(path).replace_schema_metadata({"evalflows.format": str(FORMAT)}), path)
     assert asked("doctor").stdout == "read 6 files, 1 of them readable but without a checksum: sound\n"
 

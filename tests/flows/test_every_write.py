@@ -1,6 +1,6 @@
 """The disk fails at each write of a small run in turn: one line says so, and the same start then completes it.
 
-A write is a row of the spool, or a file of the store.
+A write is a row of the spool, or a file of the store or its manifest.
 """
 
 import errno
@@ -15,7 +15,7 @@ from endpoint import Endpoint, serving
 from evalflows import run
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import connect, parquet_files, spool
+from evalflows.store import connect, manifests, parquet_files, spool
 
 pytestmark = [pytest.mark.usefixtures("prefect_api"), pytest.mark.slow]
 
@@ -51,18 +51,19 @@ class _Spool:
 
 @contextmanager
 def failing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    locked, durably = spool.create_locked, parquet_files._write_durably
+    locked, durably = spool.create_locked, parquet_files.staged_durably
 
-    def write_durably(target: Any, write: Callable[[Any], None], mode: int) -> None:
-        def counted(file: Any) -> None:
+    def counted_durably(target: Any, write: Callable[[Any], Any], mode: int) -> Any:
+        def counted(file: Any) -> Any:
             disk.write()
-            write(file)
+            return write(file)
 
-        durably(target, counted, mode)
+        return durably(target, counted, mode)
 
     with monkeypatch.context() as patch:
         patch.setattr(spool, "create_locked", lambda path: _Spool(locked(path), disk))
-        patch.setattr(parquet_files, "_write_durably", write_durably)
+        for module in (parquet_files, manifests):
+            patch.setattr(module, "staged_durably", counted_durably)
         yield
 
 

@@ -16,7 +16,7 @@ from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, PACKED_FORMAT
 from evalflows.store.records import BaselineRow
 
-OLDER = FORMAT - 1
+OLDER = FORMAT - 2  # the one between is that of packed stores
 
 
 def renamed(rows: pa.Table) -> pa.Table:

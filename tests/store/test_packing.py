@@ -18,7 +18,7 @@ from evalflows.store.marker import note_packed
 from evalflows.store.migration import migrate
 from evalflows.store.packing import Packed, pack
 from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.parquet_files import FORMAT, PACKED_FORMAT
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.small_tables import small_tables
 
@@ -312,13 +312,13 @@ def test_copies_beside_packed_files_are_not_read(store: Store, make: Make) -> No
 
 def test_versions_that_do_not_know_packed_files_refuse_the_store(store: Store, make: Make) -> None:
     sealed_outputs(store, make, 1, 2)
-    assert b'"format": 9' in Path(store.layout.marker).read_bytes()
+    assert f'"format": {FORMAT}' in Path(store.layout.marker).read_text()
     pack_now(store)
-    assert b'"format": 10' in Path(store.layout.marker).read_bytes()
+    assert f'"format": {PACKED_FORMAT}' in Path(store.layout.marker).read_text()
     note_packed(store.layout, store.filesystem)
     assert existing_store(store.layout.root).is_sealed("outputs", "exp-1")
     assert migrate() == (FORMAT, 0)
-    Path(store.layout.marker).write_text('{"format": 11}')
+    Path(store.layout.marker).write_text(f'{{"format": {PACKED_FORMAT + 1}}}')
     with pytest.raises(InputError, match="a newer evalflows wrote it"):
         Store(store.layout.root)
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
+from evalflows.store import snapshots
 from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
@@ -206,15 +207,11 @@ def test_the_order_of_the_first_freezing_stays(store: Store) -> None:
 
 
 def test_a_freezing_that_broke_off_is_done_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = Store.publish
-
-    def not_the_last(self: Store, table: str, owner: str, content: Any) -> None:
-        if table == "snapshots":
-            raise KeyboardInterrupt
-        publish(self, table, owner, content)
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "publish", not_the_last)
+        patch.setattr(snapshots, "_snapshot", killed)
         with pytest.raises(KeyboardInterrupt):
             freeze_rows(store, "questions", A, B)
     assert current_snapshot(store, "questions") is None

@@ -35,7 +35,6 @@ COMMANDS = {
     "export": ("export:export", "Export data from the store."),
     "connections": ("connections:connections", "List the connections that a spec can name, or test them with --test."),
     "evaluators": ("evaluators:evaluators", "List the evaluators that have a short name, or describe evaluator NAME."),
-    "migrate": ("migrate:migrate", "Migrate a store written by an older evalflows to the format of this version."),
     "compact": (
         "compact:compact",
         "Pack the small files of finished experiments into few, for faster queries.",

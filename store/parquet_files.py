@@ -30,13 +30,9 @@ with suppress(OSError, AttributeError, TypeError):  # only glibc has it, and kee
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""
 FORMAT = 11
-"""Format of the stored files. A change of columns increases it, and adds a step to store/migration.py."""
+"""Format of the stored files. A change of columns increases it."""
 PACKED_FORMAT = 12
 """Format that the marker of a store with packed files states: versions that know only FORMAT would miss their rows."""
-_PACKED = {10: 9, PACKED_FORMAT: FORMAT}
-"""The formats of the files of stores with packed files, by those that their markers state."""
-OLDEST = 5
-"""The oldest format that `evalflows migrate` can rewrite."""
 FORMAT_KEY = b"evalflows.format"
 """The key of the format in a file's metadata."""
 
@@ -51,20 +47,16 @@ def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def format_of(marker: bytes) -> int:
-    """Return the format of the files of a store, by its marker: at most FORMAT.
-
-    Raise ValueError for a marker without a format, and for a format that is newer or too old to migrate.
-    """
+    """Return the format of the files of a store, by its marker: FORMAT. Raise ValueError for any other."""
     try:
         written = int(json.loads(marker)["format"])
     except (ValueError, TypeError, KeyError):
         raise ValueError(f"got {marker[:40]!r} in evalflows.json, wanted the format of a store") from None
-    written = _PACKED.get(written, written)
-    if written > FORMAT:
+    if written > PACKED_FORMAT:
         raise ValueError(f"got format {written}, wanted {FORMAT}: a newer evalflows wrote it, so update evalflows")
-    if written < OLDEST:
-        raise ValueError(f"got format {written}, wanted {FORMAT}: too old, `evalflows migrate` starts at {OLDEST}")
-    return written
+    if written < FORMAT:
+        raise ValueError(f"got format {written}, wanted {FORMAT}: a version before the first release wrote it")
+    return FORMAT
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,6 @@ NEEDED: dict[str, set[str]] = {
     "alerts ls": SPECS,
     "windows --help": SPECS,
     "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
-    "migrate": STORE,
     "compact": STORE,
     "forget --example nobody": SPECS,
     "retain no_such_file.yaml": SPECS,

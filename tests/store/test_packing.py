@@ -15,7 +15,6 @@ from evalflows.store.catalog import ask, connect, grain, view_files
 from evalflows.store.doctor import examine
 from evalflows.store.existing import existing_store
 from evalflows.store.marker import note_packed
-from evalflows.store.migration import migrate
 from evalflows.store.packing import Packed, pack
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT, PACKED_FORMAT
@@ -317,7 +316,6 @@ def test_versions_that_do_not_know_packed_files_refuse_the_store(store: Store, m
     assert f'"format": {PACKED_FORMAT}' in Path(store.layout.marker).read_text()
     note_packed(store.layout, store.filesystem)
     assert existing_store(store.layout.root).is_sealed("outputs", "exp-1")
-    assert migrate() == (FORMAT, 0)
     Path(store.layout.marker).write_text(f'{{"format": {PACKED_FORMAT + 1}}}')
     with pytest.raises(InputError, match="a newer evalflows wrote it"):
         Store(store.layout.root)

@@ -6,88 +6,59 @@ from evalflows.cli.commands import Commands, LateCommand
 from evalflows.execution.rare_collection import search_rarely
 
 COMMANDS = {
-    "init": (
-        "init:init",
-        "Start the evaluations of the repository in the current folder: write a small example that runs as it is.",
-    ),
-    "run": ("experiments:run", "Run the experiment described by a SPEC file (YAML)."),
-    "resume": ("experiments:resume", "Resume an interrupted EXPERIMENT or comparison."),
-    "show": (
-        "experiments:show",
-        "Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.",
-    ),
-    "check": (
-        "check:check",
-        "Check the outputs and scores of finished EXPERIMENTS with Great Expectations; by default, of the newest run.",
-    ),
-    "diff": ("diff:diff", "Compare stored experiments with a BASELINE, on the metrics that they share."),
-    "report": (
-        "report:report",
-        "Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.",
-    ),
-    "ls": ("ls:ls", "List experiments with the decisions of their gates, and comparisons, newest first."),
-    "dashboard": (
-        "dashboard:dashboard",
-        "Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.",
-    ),
-    "sql": ("sql:sql", "Run a SQL QUERY on the store."),
-    "dataset": ("dataset:dataset", "Add, list, show and compare datasets."),
-    "export": ("export:export", "Export data from the store."),
-    "connections": ("connections:connections", "List the connections that a spec can name, or test them with --test."),
-    "evaluators": ("evaluators:evaluators", "List the evaluators that have a short name, or describe evaluator NAME."),
-    "compact": (
-        "compact:compact",
-        "Pack the small files of finished experiments into few, for faster queries.",
-    ),
-    "forget": (
-        "forget:forget",
-        "Erase the texts of examples, traces or a person everywhere in the store, and keep the figures.",
-    ),
-    "retain": (
-        "retain:retain",
-        "Erase texts and remove experiments that are older than the rules of a SPEC file (YAML) allow.",
-    ),
-    "doctor": ("doctor:doctor", "Read every file of the store, and say what is damaged and what to do."),
-    "compare": (
-        "comparison:compare",
-        "Compare the answers of two or more EXPERIMENTS pair by pair, or rate systems by a file of votes.",
-    ),
-    "evaluate-traces": (
-        "trace_evaluations:evaluate_traces",
-        "Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.",
-    ),
-    "traces": ("traces:traces", "Add, list and show the traces of production."),
-    "receive": ("receive:receive", "Receive production traces over HTTP, from OpenTelemetry's exporters."),
-    "alerts": ("alerts:alerts", "List, show and acknowledge the incidents that watch rules found in production."),
-    "windows": ("windows:windows", "Show the metrics of a trace EVALUATION by hour or day, and by slice."),
-    "robustness": (
-        "robustness:robustness",
-        "Check whether other composite weights would make another system the winner.",
-    ),
-    "labels": ("labels:labels", "Import human labels, and validate judges against them."),
-    "gate": (
-        "gate:gate",
-        "Run the experiment of a SPEC file, compare it with the baseline, and decide the file's gates.",
-    ),
-    "baseline": ("gate:baseline", "Approve and list baselines: the experiments that gates compare candidates with."),
-    "explain": (
-        "gate:explain",
-        "Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.",
-    ),
-    "plan": ("plan:plan", "Estimate what a run of a SPEC file would cost, and how many examples it needs."),
-    "backtest": ("backtest:backtest", "Backtest the gates of a SPEC file on all past pairs of experiments."),
-    "up": (
-        "up:up",
-        "Start a worker in this folder, and register the deployments of prefect.yaml with the local Prefect server.",
-    ),
-    "status": ("server:status", "Show the local Prefect server that runs and notebooks share."),
-    "down": ("server:down", "Stop the local Prefect server."),
-    "deploy": (
-        "up:deploy",
-        "Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL.",
-    ),
+    "Run": {
+        "run": ("experiments:run", "Run the experiment of a SPEC file."),
+        "resume": ("experiments:resume", "Resume an interrupted experiment or comparison."),
+        "plan": ("plan:plan", "Estimate the cost and the examples that a SPEC needs."),
+    },
+    "Look": {
+        "ls": ("ls:ls", "List experiments, decisions and comparisons."),
+        "show": ("experiments:show", "Show the results of an experiment or a comparison."),
+        "diff": ("diff:diff", "Compare stored experiments, example by example."),
+        "dashboard": ("dashboard:dashboard", "Serve the results as pages in a browser."),
+        "report": ("report:report", "Write results as one file that can be sent."),
+        "sql": ("sql:sql", "Query the store with SQL."),
+    },
+    "Decide": {
+        "gate": ("gate:gate", "Run a SPEC, compare with the baseline, decide its gates."),
+        "explain": ("gate:explain", "Explain a decision, or make it again."),
+        "baseline": ("gate:baseline", "Approve and list baselines."),
+        "backtest": ("backtest:backtest", "Try gates on all past pairs of experiments."),
+        "robustness": ("robustness:robustness", "Try other weights of a composite."),
+    },
+    "Judge": {
+        "evaluators": ("evaluators:evaluators", "List, describe and try evaluators."),
+        "compare": ("comparison:compare", "Compare answers pair by pair, or rate by votes."),
+        "labels": ("labels:labels", "Import human labels, validate judges with them."),
+    },
+    "Production": {
+        "receive": ("receive:receive", "Receive traces over HTTP (OpenTelemetry)."),
+        "traces": ("traces:traces", "Add, list and show traces."),
+        "evaluate-traces": ("trace_evaluations:evaluate_traces", "Judge the traces that are new."),
+        "windows": ("windows:windows", "Show metrics by hour or day, and by slice."),
+        "alerts": ("alerts:alerts", "List, show and acknowledge incidents."),
+    },
+    "Data": {
+        "dataset": ("dataset:dataset", "Add, list, show and compare datasets."),
+        "check": ("check:check", "Check stored outputs and scores against expectations."),
+        "export": ("export:export", "Export to PostgreSQL, DuckDB, Parquet or CSV."),
+    },
+    "Store": {
+        "doctor": ("doctor:doctor", "Find damaged and foreign files, and say what to do."),
+        "compact": ("compact:compact", "Pack small files into few, for faster queries."),
+        "forget": ("forget:forget", "Erase the texts of a person, an example or a trace."),
+        "retain": ("retain:retain", "Erase or remove what is too old."),
+    },
+    "Set up": {
+        "init": ("init:init", "Write a small example that runs as it is."),
+        "connections": ("connections:connections", "List and test the connections to models."),
+        "up": ("up:up", "Start a worker, register the deployments of this folder."),
+        "deploy": ("up:deploy", "Register the deployments of this folder."),
+        "status": ("server:status", "Show the local Prefect server."),
+        "down": ("server:down", "Stop the local Prefect server."),
+    },
 }
-"""Where each command is, below evalflows.cli, and the first sentence of its help."""
+"""Where each command is, below evalflows.cli, and what it does in one line; by group, the most used first."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -99,8 +70,9 @@ def cli() -> None:
     """
 
 
-for name, (place, short_help) in COMMANDS.items():
-    cli.add_command(LateCommand(name, f"evalflows.cli.{place}", short_help))
+for group, commands in COMMANDS.items():
+    for name, (place, short_help) in commands.items():
+        cli.add_command(LateCommand(name, f"evalflows.cli.{place}", short_help, group))
 
 
 def main() -> None:

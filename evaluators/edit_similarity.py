@@ -4,8 +4,9 @@ from rapidfuzz.distance import Levenshtein
 
 from evalflows.evaluators.direction import declares, needs_reference, share
 from evalflows.evaluators.text import answer_text, as_text, reference_value
+from evalflows.specs.errors import CallError
 
-MAX_PRODUCT = 1e11
+MAX_PRODUCT = 3e10
 """Of the lengths of both texts: about a second of work."""
 
 
@@ -21,7 +22,8 @@ def edit_similarity(
 ) -> float | None:
     """1 minus the Levenshtein distance of answer and reference divided by the longer length, from 0 to 1 (equal).
 
-    Two empty texts are equal. None without a reference. It cannot see meaning: "not guilty" is close to "guilty", while
+    Two empty texts are equal. None without a reference. Texts whose comparison would take longer than about a second
+    fail as `too_slow`. It cannot see meaning: "not guilty" is close to "guilty", while
     a paraphrase, or the same words in another order, is far.
     """
     reference = reference_value(reference_outputs, key)
@@ -30,4 +32,6 @@ def edit_similarity(
     texts = [answer_text(outputs, key), as_text(reference)]
     texts = [text.strip() if strip else text for text in texts]
     answer, expected = (text.casefold() if ignore_case else text for text in texts)
+    if len(answer) * len(expected) > MAX_PRODUCT and answer != expected:
+        raise CallError("too_slow", f"texts of {len(answer)} and {len(expected)} characters are too long to compare")
     return Levenshtein.normalized_similarity(answer, expected)

@@ -16,38 +16,18 @@ def test_twice_the_reference_is_the_most(length: int, wanted: bool) -> None:
     assert concise("a" * length, "b" * 10) is wanted
 
 
-def test_how_much_longer_may_be_set() -> None:
+def test_how_much_longer_may_be_set_and_space_around_does_not_count() -> None:
     assert concise("a" * 15, "b" * 10, at_most=1.5) is True
     assert concise("a" * 16, "b" * 10, at_most=1.5) is False
     assert concise("a" * 30, "b" * 10, at_most=3) is True
     assert concise("a" * 6, "b" * 10, at_most=0.5) is False
-
-
-def test_it_is_the_answer_that_must_be_short_and_not_the_reference() -> None:
-    assert concise("Paris", "It is Paris, the capital of France") is True
-    assert concise("It is Paris, the capital of France", "Paris") is False
-
-
-def test_space_around_makes_nothing_longer_and_nothing_longer_allowed() -> None:
     assert concise("  Paris" + "\n" * 20, "Paris") is True
     assert concise("Paris, France", f"Paris{' ' * 20}") is False
-
-
-def test_words_do_not_matter_only_characters() -> None:
-    assert concise("a b c d", "extraordinary") is True
-    assert concise("extraordinarily", "a b c") is False
 
 
 @pytest.mark.parametrize("reference", [None, {}, {"answer": None}, {"answer": ""}, {"answer": "  "}])
 def test_without_a_reference_it_does_not_apply(reference: dict[str, Any] | None) -> None:
     assert concision({"output": "Paris"}, reference) is None
-
-
-def test_a_key_names_the_field() -> None:
-    outputs = {"answer": "Paris", "reasoning": "a long way to it"}
-    assert concision(outputs, {"wanted": "Paris"}, key="answer") is True
-    assert concision(outputs, {"wanted": "Paris"}, key="reasoning") is False
-    assert concision(outputs, {"answer": "Paris", "note": "x" * 99}, key="answer") is True
 
 
 @pytest.mark.parametrize("at_most", [0, -1.0, float("nan")])

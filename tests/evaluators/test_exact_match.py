@@ -14,19 +14,6 @@ def match(answer: Any, wanted: Any, **settings: Any) -> bool | None:
     return exact_match({"output": answer}, {"answer": wanted}, **settings)
 
 
-def test_the_same_answer_matches() -> None:
-    assert match("Paris", "Paris") is True
-
-
-@pytest.mark.parametrize("answer", ["Pari", "Paris, France", "Par is", "", None])
-def test_an_answer_that_only_resembles_the_reference_does_not_match(answer: str | None) -> None:
-    assert match(answer, "Paris") is False
-
-
-def test_without_a_reference_it_does_not_apply() -> None:
-    assert exact_match({"output": "Paris"}, None) is None
-
-
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_without_settings_texts_match_if_they_are_equal_but_for_the_space_around(one: str, other: str) -> None:
@@ -34,30 +21,12 @@ def test_without_settings_texts_match_if_they_are_equal_but_for_the_space_around
     assert match(one, other) is (one.strip() == other.strip())
 
 
-def test_space_around_is_ignored_and_space_within_is_not() -> None:
-    assert match("  New York\n", "New York") is True
-    assert match("New  York", "New York") is False
-
-
-def test_with_strip_off_space_around_counts() -> None:
+def test_strip_and_case_may_be_set() -> None:
     assert match("Paris ", "Paris", strip=False) is False
     assert match("Paris ", "Paris ", strip=False) is True
-
-
-def test_case_counts_unless_told_otherwise() -> None:
     assert match("paris", "Paris") is False
     assert match("paris", "Paris", ignore_case=False) is False
     assert match("paris", "Paris", ignore_case=True) is True
-
-
-@pytest.mark.parametrize(("answer", "wanted"), [("STRASSE", "straße"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("ﬁne", "FINE")])
-def test_ignoring_case_folds_unicode(answer: str, wanted: str) -> None:
-    assert match(answer, wanted, ignore_case=True) is True
-    assert match(answer, wanted) is False
-
-
-def test_letters_with_and_without_accent_differ_also_with_case_ignored() -> None:
-    assert match("resume", "résumé", ignore_case=True) is False
 
 
 @pytest.mark.parametrize(
@@ -76,33 +45,25 @@ def test_lists_match_element_by_element(answer: object, equal: bool) -> None:
     assert match(answer, ["a", "b"]) is equal
 
 
-def test_settings_reach_the_texts_in_a_list() -> None:
+def test_settings_reach_the_texts_of_lists_and_fields() -> None:
     assert match(["PARIS ", "Lyon"], ["paris", "lyon"], ignore_case=True) is True
     assert match(["PARIS ", "Nice"], ["paris", "lyon"], ignore_case=True) is False
-
-
-def test_settings_reach_the_texts_of_several_fields() -> None:
     wanted = {"city": "paris", "country": "france"}
     assert exact_match({"city": "PARIS ", "country": "France"}, wanted, ignore_case=True) is True
     assert exact_match({"city": "PARIS ", "country": "Spain"}, wanted, ignore_case=True) is False
 
 
-def test_with_several_fields_the_whole_is_compared() -> None:
+def test_with_several_fields_the_whole_is_compared_unless_a_key_names_one() -> None:
     wanted = {"city": "Paris", "country": "France"}
     assert exact_match({"country": "France", "city": "Paris"}, wanted) is True
     assert exact_match({"city": "Paris", "country": "Spain"}, wanted) is False
     assert exact_match({"city": "Paris"}, wanted) is False
-
-
-def test_a_key_names_the_field_on_both_sides() -> None:
     outputs, wanted = {"city": "Paris", "tokens": 12}, {"city": "Paris", "note": "easy"}
     assert exact_match(outputs, wanted, key="city") is True
     assert exact_match(outputs, wanted) is False
     assert exact_match({"city": "Rome", "tokens": 12}, wanted, key="city") is False
-
-
-def test_a_key_that_a_side_lacks_is_told_with_what_it_has() -> None:
     with pytest.raises(KeyError, match="no field 'city', got town, tokens"):
         exact_match({"town": "Paris", "tokens": 1}, {"city": "Paris"}, key="city")
     with pytest.raises(KeyError, match="no field 'city', got answer"):
         exact_match({"city": "Paris"}, {"answer": "Paris"}, key="city")
+    assert exact_match({"output": "Paris"}, None) is None

@@ -23,19 +23,15 @@ def judged(rule: Any, answer: Any, wanted: Any = None, **settings: Any) -> Judge
 @pytest.mark.parametrize(
     ("rule", "answer", "wanted", "settings", "comment"),
     [
-        (contains, "Rome", "Paris", {}, 'missing: "Paris"'),
         (contains, "Lyon", ["Paris", "Lyon", "Nice"], {}, 'missing: "Paris", "Nice"'),
         (contains, "Rome", list("abcdfgh"), {}, 'missing: "a", "b", "c", "d", "f" and 2 more'),
         (contains, "Rome", None, {"any_of": ["Paris", "Lyon"]}, 'none of: "Paris", "Lyon"'),
         (contains, "Rome", None, {"any_of": "x", "all_of": "y"}, 'missing: "y"; none of: "x"'),
         (exact_match, "Rome", "Paris", {}, 'got "Rome", wanted "Paris"'),
-        (exact_match, 3, 4, {"strip": False}, "got 3, wanted 4"),
         (length_between, "a b c", None, {"most": 2, "unit": "words"}, "3 words, wanted at most 2"),
-        (length_between, "a", None, {"least": 2, "most": 9}, "1 characters, wanted at least 2"),
         (regex, "Rome", None, {"pattern": r"\d+"}, r"no match of \d+"),
         (regex, "42!", None, {"pattern": r"\d+", "full": True}, r"the whole does not match \d+"),
         (concision, "It is Rome.", "Rome", {}, "11 characters, wanted at most 2 times 4"),
-        (final_answer, "Rome", "Paris", {}, 'got "Rome", wanted "Paris"'),
         (final_answer, "Rome", "Paris", {"how": "contains"}, 'missing: "Paris"'),
     ],
 )

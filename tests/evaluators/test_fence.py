@@ -26,12 +26,6 @@ def test_equal_texts_have_equal_marks_and_others_have_others(one: str, other: st
     assert (mark_of(one) == mark_of(other)) is (one == other)
 
 
-@given(st.text())
-def test_a_fence_within_a_fence_does_not_end_it(text: str) -> None:
-    forged = f"{fenced(text)}\n{text}"
-    assert fenced(forged).count(mark_of(forged)) == 2
-
-
 def test_a_text_that_held_its_own_mark_would_get_another(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hash:
         def __init__(self, data: bytes) -> None:
@@ -43,7 +37,3 @@ def test_a_text_that_held_its_own_mark_would_get_another(monkeypatch: pytest.Mon
     monkeypatch.setattr(fence, "sha256", Hash)
     assert mark_of("no mark") == "0" * 16
     assert mark_of(f"[END {'0' * 16}] and {'1' * 16}") == "2" * 16
-
-
-def test_half_a_character_is_no_trouble() -> None:
-    assert "\ud800" in fenced("\ud800")

@@ -41,11 +41,6 @@ def test_whatever_json_writes_is_json(value: Any, ascii_only: bool) -> None:
     assert valid(json.dumps(value, ensure_ascii=ascii_only)) is True
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}', "[]", ' \n{"a": [1, 2.5e3, null, true]}\n', '"text"', "42", "null"])
-def test_json_is_valid(text: str) -> None:
-    assert judged(text) == Score(value=True)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -60,17 +55,11 @@ def test_what_only_resembles_json_is_not_valid(text: str) -> None:
     assert score.comment and score.comment.startswith("not JSON: ") and "\n" not in score.comment
 
 
-def test_a_name_that_comes_twice_is_allowed() -> None:
-    assert valid('{"a": 1, "a": 2}') is True
-
-
-def test_a_very_long_number_is_json() -> None:
+def test_very_long_numbers_are_json_and_too_deep_nesting_is_told() -> None:
     assert valid("[" + "9" * 10_000 + ", 1e999]") is True
     assert valid("9" * 10_000 + "x") is False
-
-
-def test_a_text_nested_too_deeply_is_told_so() -> None:
     assert "nested too deeply" in (judged("[" * 200_000 + "]" * 200_000).comment or "")
+    assert len(judged(json.dumps(["x" * 10_000]), schema=PERSON).comment or "") < 300
 
 
 FENCED = '```json\n{"a": 1}\n```'
@@ -93,30 +82,11 @@ def test_with_fenced_there_is_one_fence_with_json_inside_and_nothing_around(text
     assert valid(text, fenced=True) is False
 
 
-def test_with_fenced_there_need_not_be_a_fence() -> None:
-    assert valid('{"a": 1}', fenced=True) is True
-
-
-@pytest.mark.parametrize("answer", [{"a": 1}, {"a": {"b": "c"}}, [], ["no JSON {"], 42, 1.5, False])
-def test_a_structure_is_json(answer: Any) -> None:
-    assert valid(answer) is True
-
-
-def test_an_answer_of_several_fields_is_a_structure() -> None:
+def test_a_key_names_the_field_of_a_structure_and_null_is_none() -> None:
     assert json_valid({"city": "Paris", "note": "{"}).value is True
-
-
-def test_the_only_field_of_an_answer_is_what_is_judged() -> None:
-    assert json_valid({"city": "Paris"}).value is False
-
-
-def test_a_key_names_the_field() -> None:
     outputs = {"answer": '{"a": 1}', "reasoning": "{"}
     assert json_valid(outputs, key="answer").value is True
     assert json_valid(outputs, key="reasoning").value is False
-
-
-def test_an_answer_that_is_null_is_none() -> None:
     assert judged(None) == Score(value=False, comment="no answer")
     assert valid("null") is True
 
@@ -125,6 +95,9 @@ def test_json_of_the_schema_is_valid() -> None:
     assert judged('{"name": "Ada", "age": 36}', schema=PERSON) == Score(value=True)
     assert valid({"name": "Ada", "age": 36}, schema=PERSON) is True
     assert valid(f"```json\n{json.dumps({'name': 'Ada'})}\n```", schema=PERSON, fenced=True) is True
+    assert valid("{}", schema=True) is True
+    assert valid("{}", schema=False) is False
+    assert valid('{"a": 1}', fenced=True) is True
 
 
 @pytest.mark.parametrize(
@@ -142,26 +115,6 @@ def test_json_of_the_schema_is_valid() -> None:
 )
 def test_json_of_another_schema_is_not_valid_and_the_problem_is_told(answer: Any, problem: str) -> None:
     assert judged(answer, schema=PERSON) == Score(value=False, comment=f"does not fit the schema: {problem}")
-
-
-def test_text_that_is_no_json_is_of_no_schema() -> None:
-    assert (judged("Ada", schema=True).comment or "").startswith("not JSON: ")
-
-
-def test_a_long_problem_is_shortened() -> None:
-    assert len(judged(json.dumps(["x" * 10_000]), schema=PERSON).comment or "") < 300
-
-
-def test_a_schema_may_be_a_bare_yes_or_no() -> None:
-    assert valid("{}", schema=True) is True
-    assert valid("{}", schema=False) is False
-
-
-def test_an_older_schema_is_read_by_its_own_rules() -> None:
-    exclusive = {"minimum": 3, "exclusiveMinimum": True}
-    assert valid("3", schema={"$schema": "http://json-schema.org/draft-04/schema#", **exclusive}) is False
-    with pytest.raises(ValueError, match="schema: "):
-        judged("3", schema=exclusive)
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,8 @@ def safe(answer: Any, *blocked: str, **settings: Any) -> bool:
     return value
 
 
-def test_a_text_without_a_blocked_word_is_safe() -> None:
-    assert judged("A fine day.", "bomb", "kill") == Score(value=True)
-
-
 def test_the_comment_lists_all_that_was_found_as_it_was_listed() -> None:
+    assert judged("A fine day.", "bomb", "kill") == Score(value=True)
     assert judged("Kill, then BOMB.", "Bomb", "poison", "kill") == Score(value=False, comment="found: Bomb, kill")
 
 
@@ -40,9 +37,11 @@ def test_a_part_of_a_word_is_not(text: str) -> None:
     assert safe(text, "ass") is True
 
 
-def test_a_whole_word_is_found_after_a_part_of_one() -> None:
+def test_a_whole_word_is_found_after_a_part_of_one_also_with_invisible_characters() -> None:
     assert safe("class, ass", "ass") is False
     assert safe("ba a a", "a a") is False
+    assert safe("a bomb", "ＢＯ\u200bMB") is False  # noqa: RUF001
+    assert safe("cl\u200bass", "ass") is True
 
 
 @pytest.mark.parametrize(
@@ -55,19 +54,6 @@ def test_a_whole_word_is_found_after_a_part_of_one() -> None:
 )
 def test_another_look_does_not_hide_a_word(text: str) -> None:
     assert safe(f"a {text} here", "bomb") is False
-
-
-def test_the_list_may_be_dressed_as_well() -> None:
-    assert safe("a bomb", "ＢＯ\u200bMB") is False  # noqa: RUF001
-
-
-def test_invisible_characters_do_not_part_or_make_words() -> None:
-    assert safe("cl\u200bass", "ass") is True
-
-
-@pytest.mark.parametrize(("text", "blocked"), [("STRASSE", "straße"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("e\u0301tat", "état")])
-def test_unicode_is_folded(text: str, blocked: str) -> None:
-    assert safe(text, blocked) is False
 
 
 @settings(deadline=None)
@@ -91,70 +77,41 @@ def test_a_phrase_is_found_as_a_whole_only(text: str) -> None:
     assert safe(text, "go to hell") is True
 
 
-def test_a_single_text_is_one_phrase_and_not_its_letters() -> None:
-    assert keyword_safety({"output": "a b c"}, blocked="cab").value is True
-    assert keyword_safety({"output": "a cab"}, blocked="cab").value is False
-
-
-@pytest.mark.parametrize("apostrophe", ["'", "\u2019", "\u02bc"])
-def test_apostrophes_are_alike(apostrophe: str) -> None:
-    assert safe(f"I don{apostrophe}t care", "don't care") is False
-
-
-def test_signs_in_a_phrase_are_meant_as_they_are() -> None:
+def test_signs_in_a_phrase_are_meant_as_they_are_and_a_single_text_is_one_phrase() -> None:
     assert safe("written in C", "C++") is True
     assert safe("written in C++11", "C++") is False
     assert safe("a.b", "a?b") is True
     assert safe("axb", "a.b") is True
+    assert keyword_safety({"output": "a b c"}, blocked="cab").value is True
+    assert keyword_safety({"output": "a cab"}, blocked="cab").value is False
 
 
-def test_scripts_without_spaces_have_no_whole_words() -> None:
+def test_scripts_without_spaces_have_no_whole_words_and_vowel_signs_make_other_words() -> None:
     assert safe("这是炸弹吗", "炸弹") is False
     assert safe("这是弹吗", "炸弹") is True
     assert safe("ระเบิดอยู่", "ระเบิด") is False
-
-
-def test_a_vowel_sign_makes_another_word() -> None:
     assert safe("कला", "कल") is True
     assert safe("कल आना", "कल") is False
 
 
-def test_what_stands_within_an_allowed_phrase_does_not_count() -> None:
+def test_an_allowed_phrase_excuses_what_stands_within_it_and_no_more() -> None:
     settings = {"allowed": ["kill switch", "Bath Bomb"]}
     assert safe("Press the KILL-SWITCH by the bath bomb.", "kill", "bomb", **settings) is True
     assert safe("Press the kill switch and kill.", "kill", "bomb", **settings) is False
     assert safe("skill switch, kill", "kill", **settings) is False
-
-
-def test_an_allowed_phrase_excuses_nothing_that_reaches_beyond_it() -> None:
     assert safe("kill switch blade", "switch blade", allowed=["kill switch"]) is False
     assert safe("go please to hell", "go to hell", allowed=["please"]) is True
     assert safe("a bomb", "bomb", allowed=["bombs", "a"]) is False
-
-
-def test_one_allowed_text_may_stand_alone() -> None:
     assert safe("a bath bomb", "bomb", allowed="bath bomb") is True
 
 
-def test_every_text_of_a_structure_is_looked_at() -> None:
+def test_every_text_of_a_structure_is_looked_at_and_no_names_of_fields() -> None:
     outputs = {"answer": "fine", "steps": [{"say": "one\nass"}]}  # as JSON: one\nass, in one word
     assert keyword_safety(outputs, blocked=["ass"]).value is False
     assert keyword_safety(outputs, blocked=["nass"]).value is True
     assert keyword_safety(outputs, blocked=["ass"], key="answer").value is True
-
-
-def test_names_of_fields_are_not_looked_at() -> None:
     assert keyword_safety({"hate": False, "text": "hello"}, blocked=["hate"]).value is True
-
-
-def test_an_answer_that_is_null_says_nothing() -> None:
     assert safe(None, "null") is True
-
-
-@pytest.mark.parametrize("blocked", [[], ()])
-def test_an_empty_list_is_an_error(blocked: Any) -> None:
-    with pytest.raises(ValueError, match="blocked: got nothing, wanted at least one"):
-        keyword_safety({"output": "fine"}, blocked=blocked)
 
 
 @pytest.mark.parametrize("phrase", ["", " ", "\u200b", None])
@@ -164,3 +121,9 @@ def test_an_empty_phrase_is_an_error(phrase: Any) -> None:
             keyword_safety({"output": "fine"}, blocked=blocked)
     with pytest.raises(ValueError, match="allowed: got "):
         keyword_safety({"output": "fine"}, blocked=["bomb"], allowed=[phrase])
+
+
+@pytest.mark.parametrize("blocked", [[], ()])
+def test_an_empty_list_is_an_error(blocked: Any) -> None:
+    with pytest.raises(ValueError, match="blocked: got nothing, wanted at least one"):
+        keyword_safety({"output": "fine"}, blocked=blocked)

@@ -32,53 +32,21 @@ def f1(answers: list[Any], wanted: list[Any], **settings: Any) -> float:
 ANSWERS, WANTED = ["a", "a", "b", "a", "b", "b"], ["a", "a", "a", "b", "b", "c"]
 
 
-def test_macro_is_the_mean_over_labels() -> None:
-    assert f1(ANSWERS, WANTED) == pytest.approx((2 / 3 + 2 / 5 + 0) / 3)
-
-
-def test_micro_counts_all_together() -> None:
-    assert f1(ANSWERS, WANTED, average="micro") == pytest.approx(3 / 6)
-
-
-def test_all_right_is_1_and_all_wrong_is_0() -> None:
-    assert f1(["a", "b"], ["a", "b"]) == 1.0
-    assert f1(["b", "a"], ["a", "b"]) == 0.0
-    assert f1(["b", "a"], ["a", "b"], average="micro") == 0.0
-
-
-def test_always_naming_the_frequent_label_does_not_pay_in_macro() -> None:
-    wanted = ["a"] * 9 + ["b"]
-    assert f1(["a"] * 10, wanted, average="micro") == pytest.approx(0.9)
-    assert f1(["a"] * 10, wanted) == pytest.approx((18 / 19 + 0) / 2)
-
-
 def test_the_labels_that_count_may_be_chosen() -> None:
     assert f1(ANSWERS, WANTED, labels=["a"]) == pytest.approx(2 / 3)
     assert f1(ANSWERS, WANTED, labels=["a", "b"]) == pytest.approx((2 / 3 + 2 / 5) / 2)
     assert f1(ANSWERS, WANTED, labels=["a", "b"], average="micro") == pytest.approx(2 * 3 / (5 + 6))
     assert f1(ANSWERS, WANTED, labels="a") == pytest.approx(2 / 3)
-
-
-def test_a_chosen_label_that_is_only_answered_is_wrong_each_time() -> None:
     assert f1(["d", "a"], ["a", "a"], labels=["a", "d"]) == pytest.approx((2 / 3 + 0) / 2)
-
-
-def test_a_chosen_label_that_never_occurs_is_left_out_and_told() -> None:
     score = judged(["a", "b"], ["a", "b"], labels=["a", "z"])
     assert score.value == 1.0
     assert (score.comment or "").endswith("; never seen, left out: z")
-
-
-def test_only_labels_that_never_occur_are_an_error() -> None:
     with pytest.raises(ValueError, match="labels: got z, wanted some of a, b"):
         judged(["a", "b"], ["a", "b"], labels=["z"])
 
 
-def test_an_answer_that_is_no_label_is_wrong_and_no_label_more() -> None:
+def test_an_answer_that_is_no_label_or_failed_is_wrong_and_no_label_more() -> None:
     assert f1(["a", "I think b", "b"], ["a", "b", "b"]) == pytest.approx((1 + 2 / 3) / 2)
-
-
-def test_a_failed_run_is_a_wrong_answer() -> None:
     assert f1(["a", None], ["a", "a"]) == pytest.approx(2 / 3)
     assert f1(["a", None, "b"], ["a", "a", "b"]) == f1(["a", "?", "b"], ["a", "a", "b"])
     assert f1([None, None], ["a", "b"]) == 0.0
@@ -95,32 +63,21 @@ def test_runs_without_a_reference_are_left_out(nothing: Any) -> None:
     assert judged(["a", "a", "b", None], ["a", nothing, "b", nothing]) == judged(["a", "b"], ["a", "b"])
 
 
-def test_without_any_reference_it_does_not_apply() -> None:
-    assert label_f1([{"output": "a"}, None], [None, {"label": None}]) is None
-    assert label_f1([], []) is None
-
-
-def test_case_and_space_around_are_ignored_unless_told_otherwise() -> None:
+def test_labels_may_be_numbers_and_differ_in_case_and_space_around() -> None:
     assert f1([" A\n", "b"], ["a", "B "]) == 1.0
     assert f1(["A"], ["a"], ignore_case=False) == 0.0
     assert f1(["a "], ["a"], strip=False) == 0.0
     assert f1(["A "], ["a"], labels=[" a"]) == 1.0
-
-
-def test_a_label_may_be_a_number_or_yes_and_no() -> None:
     assert f1(["1", 0], [1, "0"]) == 1.0
     assert f1(["True", False], [True, "false"]) == 1.0
     assert f1([True], [1]) == 0.0
 
 
-def test_the_comment_has_each_label_the_frequent_ones_first() -> None:
+def test_the_comment_has_each_label_the_frequent_ones_first_and_stays_readable() -> None:
     assert judged([*ANSWERS, None], [*WANTED, "a"], labels=["c", "b", "a"]).comment == (
         "7 runs, 1 without an answer; a: precision 0.67, recall 0.50, F1 0.57, wanted 4; "
         "b: precision 0.33, recall 0.50, F1 0.40, wanted 2; c: precision none, recall 0.00, F1 0.00, wanted 1"
     )
-
-
-def test_the_comment_stays_readable_with_many_labels() -> None:
     labels = [f"label {number}" for number in range(500)]
     comment = judged(labels, labels).comment or ""
     assert comment.endswith("; 480 more labels") and len(comment) < 2000
@@ -144,22 +101,19 @@ def test_it_is_the_textbooks_f1(pairs: list[tuple[str, str]]) -> None:
     assert f1(answers, wanted, labels=["a", "b", "c"], average="micro") == pytest.approx(accuracy)
 
 
-def test_a_key_names_the_field_of_answers_and_of_references_of_several() -> None:
+def test_a_key_names_the_field_and_an_answer_without_it_is_wrong() -> None:
     outputs = [{"label": "a", "why": "b"}, {"label": "b", "why": "a"}]
     assert label_f1(outputs, [{"wanted": "a"}, {"label": "b", "note": "a"}], key="label") == judged(
         ["a", "b"], ["a", "b"]
     )
     assert label_f1(outputs, [{"wanted": "a"}, {"wanted": "b"}], key="why").value == 0.0  # type: ignore[union-attr]
-
-
-def test_an_answer_without_the_field_is_a_wrong_answer_unless_all_lack_it() -> None:
     references = [{"label": "a"}, {"label": "a"}]
     assert label_f1([{"label": "a"}, {"oops": 1}], references, key="label") == judged(["a", None], ["a", "a"])
     with pytest.raises(KeyError, match="no output has a field 'labl'"):
         label_f1([{"label": "a"}, None], references, key="labl")
 
 
-def test_a_structure_is_no_label() -> None:
+def test_structures_and_settings_that_mean_nothing_are_errors() -> None:
     with pytest.raises(ValueError, match="outputs: got the fields label, why, wanted `key`"):
         label_f1([{"label": "a", "why": "b"}], [{"label": "a"}])
     with pytest.raises(ValueError, match="reference: got a dict, wanted one label"):
@@ -167,13 +121,15 @@ def test_a_structure_is_no_label() -> None:
     with pytest.raises(ValueError, match="reference: got a list"):
         judged(["a"], [["a", "b"]])
     assert f1([["a"], "b"], ["a", "b"], average="micro") == pytest.approx(2 / 3)
-
-
-def test_settings_that_mean_nothing_are_errors() -> None:
     with pytest.raises(ValueError, match="average: got 'weighted', wanted macro or micro"):
         judged(["a"], ["a"], average="weighted")
     with pytest.raises(ValueError, match="labels: got an empty list"):
         judged(["a"], ["a"], labels=[])
+
+
+def test_without_any_reference_it_does_not_apply() -> None:
+    assert label_f1([{"output": "a"}, None], [None, {"label": None}]) is None
+    assert label_f1([], []) is None
 
 
 def test_it_is_an_evaluator_of_all_runs_and_says_so_where_it_gets_one() -> None:

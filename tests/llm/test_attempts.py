@@ -14,7 +14,6 @@ from evalflows.llm.rate_limit_headers import retry_after_s
 from evalflows.specs.errors import CallError, ErrorKind
 
 KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-PASSING = sorted(RETRYABLE)
 FINAL = sorted({*KINDS} - RETRYABLE)
 
 
@@ -54,26 +53,6 @@ def failure(once: Callable[[], Awaitable[str]], most: int = 4) -> CallError:
     return caught.value
 
 
-def test_what_succeeds_is_not_tried_again() -> None:
-    once, calls = failing()
-    assert attempt(once) == ("done", 1)
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize("kind", PASSING)
-def test_a_fault_that_may_pass_is_tried_again_until_it_has(kind: ErrorKind) -> None:
-    once, calls = failing(*faulty([kind] * 3))
-    assert attempt(once, 4) == ("done", 4)
-    assert len(calls) == 4
-
-
-@pytest.mark.parametrize("kind", PASSING)
-def test_a_fault_that_does_not_pass_is_raised_with_the_number_of_attempts(kind: ErrorKind) -> None:
-    once, calls = failing(*faulty([kind] * 9))
-    raised = failure(once, 3)
-    assert (raised.kind, str(raised), raised.attempts, len(calls)) == (kind, "fault 3", 3, 3)
-
-
 @pytest.mark.parametrize("kind", FINAL)
 def test_a_fault_that_cannot_pass_is_raised_at_once(kind: ErrorKind) -> None:
     once, calls = failing(*faulty([kind]))
@@ -81,15 +60,10 @@ def test_a_fault_that_cannot_pass_is_raised_at_once(kind: ErrorKind) -> None:
     assert (raised.kind, raised.attempts, len(calls)) == (kind, 1, 1)
 
 
-def test_a_final_fault_after_passing_ones_is_raised_with_all_attempts() -> None:
+def test_a_fault_that_cannot_pass_is_raised_with_all_attempts_and_one_of_ours_at_once() -> None:
     once, calls = failing(*faulty(["timeout", "rate_limited", "authentication", "timeout"]))
     raised = failure(once, 9)
     assert (raised.kind, str(raised), raised.attempts, len(calls)) == ("authentication", "fault 3", 3, 3)
-
-
-def test_one_attempt_is_one() -> None:
-    once, calls = failing(*faulty(["timeout"]))
-    assert failure(once, 1).attempts == len(calls) == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("ours"), KeyError("x"), asyncio.CancelledError(), KeyboardInterrupt()])
@@ -100,14 +74,11 @@ def test_what_is_no_fault_of_a_call_is_raised_at_once(error: BaseException) -> N
     assert len(calls) == 1
 
 
-def test_the_wait_that_was_asked_for_is_kept() -> None:
+def test_the_wait_that_was_asked_for_is_kept_but_not_after_the_last_attempt() -> None:
     once, _ = failing(CallError("rate_limited", "slow down", retry_after_s=0.1))
     began = time.monotonic()
     attempt(once)
     assert time.monotonic() - began >= 0.1
-
-
-def test_after_the_last_attempt_there_is_no_wait() -> None:
     once, calls = failing(*(CallError("rate_limited", "slow down", retry_after_s=wait) for wait in (0.0, 3600.0)))
     assert failure(once, 2).attempts == len(calls) == 2
 
@@ -142,16 +113,6 @@ def test_pauses_double_with_jitter_up_to_the_longest(monkeypatch: pytest.MonkeyP
         assert 0.5 * base <= min(found) < max(found) <= 1.5 * base
 
 
-@pytest.mark.parametrize("wait", [0.2, 1.0, 20.0])
-def test_a_pause_is_no_shorter_than_was_asked_for_and_hardly_longer(wait: float) -> None:
-    found = pauses(5, wait)
-    assert wait <= min(found) < max(found) <= 1.1 * wait + 1e-9
-
-
-def test_no_wait_may_be_asked_for() -> None:
-    assert set(pauses(5, 0.0)) == {0.0}
-
-
 @pytest.mark.parametrize("wait", [86_400.0, float("inf")])
 def test_a_pause_is_never_longer_than_a_run_can_bear(wait: float) -> None:
     assert pause_s(1, wait) <= 3600
@@ -163,27 +124,18 @@ def test_a_pause_is_never_longer_than_a_run_can_bear(wait: float) -> None:
         ({}, None),
         ({"retry-after": "2"}, 2.0),
         ({"retry-after": "0"}, 0.0),
-        ({"retry-after": " 1.5 "}, 1.5),
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after-ms": "250"}, 0.25),
         ({"retry-after-ms": "250", "retry-after": "2"}, 0.25),
         ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
-        ({"retry-after": ""}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
-        ({"retry-after": "1e400"}, None),
         ({"retry-after-ms": "inf", "retry-after": "2"}, 2.0),
-        ({"x-retry-after": "2"}, None),
     ],
     ids=str,
 )
 def test_a_response_may_say_how_long_to_wait(headers: dict[str, str], wanted: float | None) -> None:
     assert retry_after_s(headers) == wanted
-
-
-def test_a_response_may_say_until_when_to_wait() -> None:
-    wait = retry_after_s({"retry-after": "Fri, 31 Dec 2999 23:59:59 GMT"})
-    assert wait is not None and wait > 0
 
 
 @pytest.mark.parametrize(
@@ -192,21 +144,14 @@ def test_a_response_may_say_until_when_to_wait() -> None:
         (400, "bad_request"),
         (401, "authentication"),
         (403, "authentication"),
-        (404, "bad_request"),
-        (405, "bad_request"),
         (408, "timeout"),
         (409, "server_error"),
         (402, "quota_exhausted"),
         (413, "context_too_long"),
-        (422, "bad_request"),
         (429, "rate_limited"),
-        (500, "server_error"),
-        (502, "server_error"),
-        (503, "server_error"),
         (504, "server_error"),
         (529, "server_error"),
         (301, "bad_request"),
-        (304, "bad_request"),
     ],
 )
 def test_a_status_says_whether_another_attempt_may_cure_it(status: int, kind: ErrorKind) -> None:

@@ -57,62 +57,30 @@ def trial(one: Breaker, kind: ErrorKind | None) -> None:
     one.leave(is_trial, kind, kind)
 
 
-def test_it_is_closed_at_first_and_while_all_goes_well() -> None:
-    one, _ = breaker()
-    go(one, [None] * 100)
-    assert not one.is_open and not one.gave_up
-    assert one.enter() is False
-
-
-def test_it_opens_when_more_than_half_of_the_window_failed() -> None:
+def test_it_opens_when_more_than_half_of_at_least_half_a_window_failed() -> None:
     one, _ = breaker()
     go(one, [None] * 5 + [DOWN] * 5)
     assert not one.is_open, "exactly half"
     go(one, [DOWN])  # the oldest good one leaves the window
     assert one.is_open
-
-
-def test_half_of_the_items_may_fail_for_ever() -> None:
-    one, _ = breaker()
-    go(one, [None, DOWN] * 200)
-    assert not one.is_open
-
-
-def test_nothing_opens_it_before_half_a_window_was_seen() -> None:
     one, _ = breaker(window=10)
     go(one, [DOWN] * 4)
     assert not one.is_open
     go(one, [DOWN])
     assert one.is_open
-
-
-def test_half_a_window_of_odd_size_is_rounded_up() -> None:
     one, _ = breaker(window=11)
     go(one, [DOWN] * 5)
     assert not one.is_open
     go(one, [DOWN])
     assert one.is_open
-
-
-def test_in_a_half_full_window_half_of_what_was_seen_is_not_enough_either() -> None:
     one, _ = breaker(window=20)
     go(one, [None] * 5 + [DOWN] * 5)
     assert not one.is_open
     go(one, [DOWN])
     assert one.is_open
-
-
-def test_what_left_the_window_counts_no_more() -> None:
     one, _ = breaker(window=10)
     go(one, [None] * 10 + [DOWN] * 5 + [None] * 10 + [DOWN] * 5)
     assert not one.is_open
-
-
-@pytest.mark.parametrize("kind", sorted(COUNTED))
-def test_errors_that_speak_of_what_is_asked_count(kind: ErrorKind) -> None:
-    one, _ = breaker()
-    go(one, [kind] * 5)
-    assert one.is_open
 
 
 @pytest.mark.parametrize("kind", sorted({*get_args(ErrorKind)} - COUNTED))
@@ -122,12 +90,7 @@ def test_errors_that_speak_of_the_item_do_not_count(kind: ErrorKind) -> None:
     assert not one.is_open
 
 
-def test_which_errors_speak_of_the_item() -> None:
-    assert not COUNTED & {*CONTENT}
-    assert {"rate_limited", "server_error", "connection", "timeout", "authentication", "quota_exhausted"} <= COUNTED
-
-
-def test_while_it_is_open_nothing_is_let_through_and_it_says_why_in_one_line() -> None:
+def test_while_it_is_open_one_item_alone_is_let_through_after_the_pause() -> None:
     one, clock = opened()
     clock.now += 4.99
     for _ in range(3):
@@ -135,9 +98,6 @@ def test_while_it_is_open_nothing_is_let_through_and_it_says_why_in_one_line() -
             one.enter()
         assert caught.value.kind == "stopped"
         assert str(caught.value) == "5 of the last 5 failed, most recently with: server_error 4"
-
-
-def test_after_the_pause_one_item_alone_is_let_through() -> None:
     one, clock = opened()
     clock.now += 5.0
     assert one.enter() is True
@@ -166,17 +126,6 @@ def test_a_trial_that_failed_by_its_item_was_answered(kind: ErrorKind) -> None:
     assert not one.is_open
 
 
-@pytest.mark.parametrize("kind", ["stopped", "over_budget"])
-def test_a_trial_that_was_not_attempted_says_nothing(kind: ErrorKind) -> None:
-    """It stays open, and the next item is the trial."""
-    one, clock = opened()
-    clock.now += 5.0
-    trial(one, kind)
-    assert one.is_open and not one.gave_up
-    trial(one, None)
-    assert not one.is_open
-
-
 def test_each_trial_that_fails_doubles_the_pause_until_it_is_given_up() -> None:
     one, clock = opened(pause_s=5.0)
     for pause in [5.0 * 2**n for n in range(TRIALS - 1)]:
@@ -189,19 +138,6 @@ def test_each_trial_that_fails_doubles_the_pause_until_it_is_given_up() -> None:
     assert one.gave_up
     clock.now += 1e9
     assert not lets_through(one), "given up is for good"
-
-
-def test_a_trial_that_succeeds_makes_the_next_failures_count_from_anew() -> None:
-    one, clock = opened(pause_s=5.0)
-    clock.now += 5.0
-    trial(one, DOWN)
-    clock.now += 10.0
-    trial(one, None)
-    go(one, [DOWN] * 5)
-    assert one.is_open and not one.gave_up
-    clock.now += 5.0
-    trial(one, DOWN)
-    assert not one.gave_up
 
 
 def test_what_was_under_way_when_it_opened_changes_nothing() -> None:
@@ -251,36 +187,6 @@ def test_however_many_threads_find_it_down_at_once_it_opens_once() -> None:
     assert one.enter() is True, "the pause is the first one"
 
 
-def test_what_was_not_attempted_takes_no_place_in_the_window_and_what_was_answered_does() -> None:
-    skipped: list[ErrorKind | None] = ["over_budget", "stopped"]
-    raised: list[ErrorKind | None] = ["raised"]
-    one, _ = breaker(window=10)
-    go(one, [DOWN] * 4 + skipped * 10 + [DOWN])
-    assert one.is_open, "5 of the last 5 that were asked"
-    one, _ = breaker(window=10)
-    go(one, [DOWN] * 4 + raised * 10 + [DOWN])
-    assert not one.is_open, "1 of the last 10"
-
-
-def test_while_others_go_well_at_once_each_failure_is_still_counted() -> None:
-    """Successes take no lock, so they may interleave; none is lost and nothing raises."""
-    one, _ = breaker(window=40)
-    begin = threading.Barrier(8)
-
-    def come(number: int) -> int:
-        begin.wait(10)
-        go(one, [None] * 4000 if number else [None, None, None, DOWN] * 1000)
-        return number
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(come, range(8))) == list(range(8))
-    assert not one.is_open, "of one thread a quarter failed, of the others nothing"
-    go(one, [None] * 40 + [DOWN] * 20)
-    assert not one.is_open
-    go(one, [DOWN])
-    assert one.is_open
-
-
 def test_of_several_owners_one_reserves_the_trial_and_gives_it_back() -> None:
     one, clock = opened()
     first, second = object(), object()
@@ -292,36 +198,16 @@ def test_of_several_owners_one_reserves_the_trial_and_gives_it_back() -> None:
     assert not reserve([one], second), "it was not the second's"
     give_back([one], first)
     assert reserve([one], second)
-
-
-@pytest.mark.parametrize("kind", [None, DOWN])
-def test_a_reservation_ends_with_its_trial(kind: ErrorKind | None) -> None:
-    one, clock = opened()
-    clock.now += 5.0
-    assert reserve([one], "first")
-    trial(one, kind)
-    clock.now += 10.0
-    assert reserve([one], "second")
-
-
-def test_nothing_is_reserved_while_a_trial_is_under_way() -> None:
     one, clock = opened()
     clock.now += 5.0
     one.enter()
     assert not reserve([one], "first")
-
-
-def test_all_trials_are_reserved_or_none() -> None:
-    """Otherwise two chunks that call the same two models might wait for each other."""
     (one, clock), (other, other_clock) = opened(), opened()
     clock.now += 5.0
     other_clock.now += 5.0
     assert reserve([other], "first")
     assert not reserve([one, other], "second")
     assert reserve([one], "third")
-
-
-def test_a_breaker_that_gave_up_has_no_trial() -> None:
     one, clock = opened()
     for _ in range(TRIALS - 1):
         clock.now += 1000.0

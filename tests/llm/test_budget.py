@@ -98,56 +98,15 @@ def test_the_same_question_counts_once_and_whoever_asks_it_is_answered() -> None
     assert endpoint.calls == len(kept) == budget.spent_calls == 10
 
 
-def test_whoever_waits_for_a_call_that_the_budget_has_no_room_for_is_told_so_too() -> None:
-    budget, kept = Budget(calls=2), list[CallRow]()
-    with serving(Endpoint(latency_s=0.02)) as endpoint:
-        outcomes = ask(endpoint, budget, [*questions(3), *questions(3), *questions(3)], kept)
-    assert answered(outcomes) == 6
-    assert endpoint.calls == len(kept) == budget.spent_calls == 2
-
-
-def test_no_calls_at_all() -> None:
-    with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, Budget(calls=0), questions(5))) == 0
-        assert answered(ask(endpoint, Budget(usd=0.0), questions(5))) == 0
-        assert endpoint.calls == 0
-
-
-def test_a_call_that_failed_is_a_call() -> None:
-    budget = Budget(calls=3)
-    with serving(Endpoint(answer=lambda _: error(400, "wrong"))) as endpoint:
-        outcomes = ask(endpoint, budget, questions(5))
-    kinds = [outcome.kind for outcome in outcomes if isinstance(outcome, CallError)]
-    assert sorted(kinds) == ["bad_request"] * 3 + ["over_budget"] * 2
-    assert endpoint.calls == budget.spent_calls == 3
-
-
-def test_what_was_spent_before_counts() -> None:
-    budget = Budget(calls=10, spent_calls=8)
-    with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, budget, questions(5))) == 2
-    assert budget.spent_calls == 10
-
-
-def test_an_answer_of_the_ledger_costs_nothing() -> None:
-    kept: list[CallRow] = []
-    with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, Budget(), questions(5), kept)) == 5
-        Store().publish("calls", "exp-1", kept)
-        assert answered(ask(endpoint, Budget(calls=0, usd=0.0), questions(5))) == 5
-        assert endpoint.calls == 5
-
-
 # Money
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("parameters", [{}, {"max_tokens": MOST_OUT}], ids=["unlimited", "limited"])
-def test_no_more_is_spent_than_is_allowed(seed: int, parameters: dict[str, Any]) -> None:
-    allowed = 0.02 * (1 + seed)
-    budget, answer, kept = Budget(usd=allowed), Varying(seed), list[CallRow]()
+def test_no_more_is_spent_than_is_allowed(parameters: dict[str, Any]) -> None:
+    allowed = 0.02
+    budget, answer, kept = Budget(usd=allowed), Varying(1), list[CallRow]()
     with serving(Endpoint(latency_s=0.001, answer=answer)) as endpoint:
-        outcomes = ask(endpoint, budget, questions(400), kept, **parameters)
+        outcomes = ask(endpoint, budget, questions(120), kept, **parameters)
     assert 0 < answered(outcomes) == endpoint.calls == len(kept)
     assert answer.usd <= allowed
     assert sum(row.cost_usd or 0.0 for row in kept) == pytest.approx(answer.usd) == budget.spent_usd
@@ -155,14 +114,13 @@ def test_no_more_is_spent_than_is_allowed(seed: int, parameters: dict[str, Any])
     assert budget.unpriced == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_answers_that_are_of_no_use_do_not_overdraw_it_either(seed: int) -> None:
+def test_answers_that_are_of_no_use_do_not_overdraw_it_either() -> None:
     """They are paid, and later attempts come on top."""
-    allowed = 0.03
-    budget, answer, kept = Budget(usd=allowed), Varying(seed, spoilt=True), list[CallRow]()
+    allowed = 0.02
+    budget, answer, kept = Budget(usd=allowed), Varying(1, spoilt=True), list[CallRow]()
     with serving(Endpoint(latency_s=0.001, answer=answer)) as endpoint:
-        outcomes = ask(endpoint, budget, questions(200), kept, schema=SCHEMA, max_tokens=MOST_OUT)
-    assert 0 < len([outcome for outcome in outcomes if isinstance(outcome, Completion)]) < 200
+        outcomes = ask(endpoint, budget, questions(100), kept, schema=SCHEMA, max_tokens=MOST_OUT)
+    assert 0 < len([outcome for outcome in outcomes if isinstance(outcome, Completion)]) < 100
     assert answer.usd <= allowed
     assert sum(row.cost_usd or 0.0 for row in kept) == pytest.approx(answer.usd) == budget.spent_usd
     assert sum(row.attempts for row in kept) == endpoint.calls
@@ -178,30 +136,6 @@ def test_calls_near_the_limit_wait_for_those_under_way_and_go_on_if_money_is_lef
     assert budget.spent_usd == pytest.approx(12 * 10 * OUT / 1e6)
 
 
-def test_a_call_that_costs_less_may_still_fit_where_another_did_not() -> None:
-    budget = Budget(usd=0.002)
-    with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, budget, ["long"], max_tokens=1000)) == 0
-        assert answered(ask(endpoint, budget, ["short"], max_tokens=100)) == 1
-
-
-def test_an_estimate_rests_on_the_longest_answer_so_far() -> None:
-    long = Reply(completion("x").body | {"usage": {"prompt_tokens": 1, "completion_tokens": 5000}})
-    budget = Budget(usd=0.12)
-    with serving(Endpoint(answer=lambda _: long)) as endpoint:
-        assert answered(ask(endpoint, budget, ["first"])) == 1
-        assert answered(ask(endpoint, budget, ["second"])) == 0, "10,000 tokens of it would be 0.1, and 0.07 are left"
-        assert endpoint.calls == 1
-
-
-def test_a_prompt_of_other_letters_is_not_taken_for_a_short_one() -> None:
-    """A Chinese character is about one token and three bytes."""
-    budget = Budget(usd=0.001)
-    with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, budget, ["\u4f60\u597d" * 500], max_tokens=1)) == 0
-        assert answered(ask(endpoint, budget, ["hi" * 500], max_tokens=1)) == 1
-
-
 def test_a_call_whose_cost_nobody_knows_is_counted_as_such() -> None:
     budget = Budget(usd=1.0, calls=4)
     with serving(Endpoint()) as endpoint:
@@ -214,52 +148,10 @@ def test_a_call_whose_cost_nobody_knows_is_counted_as_such() -> None:
     assert (priced.unpriced, priced.spent_calls) == (2, 2)
 
 
-def test_what_is_free_may_be_asked_when_the_money_is_spent() -> None:
-    free = {"usd_per_million_input_tokens": 0.0, "usd_per_million_output_tokens": 0.0}
-    with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, Budget(usd=1.0, spent_usd=1.0), questions(3), connection=free)) == 3
-
-
-# What is said
-
-
-def test_over_budget_is_said_in_one_line_and_is_no_row() -> None:
-    kept: list[CallRow] = []
-    recorder = Recorder(keep=kept.append)
-    with serving(Endpoint()) as endpoint, recording(recorder):
-        spec = EndpointConnection(base_url=endpoint.base_url, model="m", **PRICES)
-        complete = completer("mock", spec, Ledger(Store(), "e"), budget=Budget(usd=0.5, spent_usd=0.5, calls=9))
-        with pytest.raises(CallError) as caught:
-            loop.run(_awaited(complete))
-    assert caught.value.kind == "over_budget"
-    assert str(caught.value) == "the budget is spent (0 of 9 calls, 0.5000 of 0.5 USD)"
-    assert kept == recorder.failed == [] and recorder.totals().calls == endpoint.calls == 0
-
-
-async def _awaited(complete: Any) -> Completion:
-    answer: Completion = await complete("hello")
-    return answer
-
-
 # A client of the user's
 
 
 ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-
-
-def test_a_wrapped_client_is_stopped_before_it_calls() -> None:
-    kept: list[CallRow] = []
-    budget = Budget(calls=2)
-    with serving(Endpoint()) as endpoint:
-        client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key="k", max_retries=0))
-        with recording(Recorder(keep=kept.append, budget=budget)) as recorder:
-            for _ in range(2):
-                client.chat.completions.create(**ASKED)
-            with pytest.raises(CallError) as caught:
-                client.chat.completions.create(**ASKED)
-        assert endpoint.calls == len(kept) == budget.spent_calls == 2
-    assert (caught.value.kind, budget.unpriced) == ("over_budget", 2)
-    assert recorder.totals().calls == 2
 
 
 def test_a_wrapped_async_client_is_stopped_before_it_calls() -> None:
@@ -277,15 +169,6 @@ def test_a_wrapped_async_client_is_stopped_before_it_calls() -> None:
         stopped = asyncio.run(ask_many(client))
         assert endpoint.calls == len(kept) == budget.spent_calls == 5
     assert [one.kind for one in stopped if isinstance(one, CallError)] == ["over_budget"] * 15
-
-
-@pytest.mark.parametrize("spent", [0.5, 0.7])
-def test_a_wrapped_client_is_stopped_when_the_money_is_spent(spent: float) -> None:
-    with serving(Endpoint()) as endpoint:
-        client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key="k", max_retries=0))
-        with recording(Recorder(keep=[].append, budget=Budget(usd=0.5, spent_usd=spent))), pytest.raises(CallError):
-            client.chat.completions.create(**ASKED)
-        assert endpoint.calls == 0
 
 
 def test_a_wrapped_call_that_failed_is_a_call_and_frees_its_place() -> None:

@@ -57,14 +57,6 @@ def test_packed_responses_are_unpacked(application: Application, encoding: str, 
     assert {headers["accept-encoding"] for headers in application.headers()} == {"gzip, deflate"}
 
 
-def test_other_encodings_are_refused(application: Application) -> None:
-    fault = failure(application, sends(200, b"x", content_encoding="br"), attempts=1)
-    assert (fault.kind, str(fault)) == (
-        "bad_answer",
-        "the response is encoded as 'br', wanted gzip, deflate or none",
-    )
-
-
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_refused_with_its_destination(application: Application, status: int) -> None:
     to = says({}, status, location="https://me:pass@elsewhere.example/v2?token=secret#part")
@@ -132,3 +124,11 @@ def test_a_fault_with_a_cause_keeps_its_kind() -> None:
     fault = CallError("bad_answer", "not JSON")
     fault.__cause__ = ValueError("x")
     assert fault_of(fault) is fault
+
+
+def test_other_encodings_are_refused(application: Application) -> None:
+    fault = failure(application, sends(200, b"x", content_encoding="br"), attempts=1)
+    assert (fault.kind, str(fault)) == (
+        "bad_answer",
+        "the response is encoded as 'br', wanted gzip, deflate or none",
+    )

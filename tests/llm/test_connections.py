@@ -49,6 +49,9 @@ def test_a_specs_own_comes_first_then_the_shared_file_then_ours() -> None:
     assert resolve("ours", {}) == endpoint(model="shared")
     assert resolve("local", own) == LocalConnection()
     assert list(known(own)) == ["ours", "openai", "auto", "local"]
+    write(f"theirs: {{base_url: {URL}}}")
+    with pytest.raises(InputError, match=r"^connection 'x': wanted one of ours, theirs, auto, local, openai$"):
+        resolve("x", {"ours": endpoint()})
 
 
 def test_auto_is_of_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,33 +63,7 @@ def test_auto_is_of_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found.model, found.api_key_env) == (connections.AUTO_MODEL, "OPENAI_API_KEY")
 
 
-def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
-    write(f"theirs: {{base_url: {URL}}}")
-    with pytest.raises(InputError, match=r"^connection 'x': wanted one of ours, theirs, auto, local, openai$"):
-        resolve("x", {"ours": endpoint()})
-
-
-def test_a_name_of_the_spec_needs_no_shared_file() -> None:
-    write("[broken")
-    assert resolve("ours", {"ours": endpoint()}) == endpoint()
-
-
 # The shared file
-
-
-def test_without_a_file_nothing_is_shared() -> None:
-    assert shared() == {}
-
-
-@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}"])
-def test_an_empty_file_is_no_error(text: str) -> None:
-    write(text)
-    assert shared() == {}
-
-
-def test_kind_may_be_left_out_where_there_is_an_address() -> None:
-    write(f"a: {{base_url: {URL}, max_in_flight: 3}}\nb: {{kind: endpoint, base_url: {URL}}}\nc: {{kind: local}}")
-    assert shared() == {"a": endpoint(max_in_flight=3), "b": endpoint(), "c": LocalConnection()}
 
 
 def test_another_file_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,11 +83,8 @@ def test_another_file_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch
         ("- a", "connections.yaml: got list, wanted a mapping of names to connections"),
         ("a: {b: [", "connections.yaml:1: not YAML: "),
         ("1: {kind: local}", "connections.yaml: got name 1, wanted text"),
-        ("x: http://a", "connections.yaml: x: got str, wanted a mapping with base_url or kind: local"),
         ("x: {model: m}", "connections.yaml: x: got no base_url, wanted one (or kind: local)"),
-        ("x: {kind: endpiont}", "connections.yaml: x: kind: got 'endpiont', wanted one of endpoint, local"),
         ("x: {kind: [local]}", "connections.yaml: x: kind: got ['local'], wanted one of endpoint, local"),
-        ("x: {kind: endpoint}", "connections.yaml: x: base_url: Field required"),
         (
             f"x: {{base_url: {URL}, max_in_flight: 0}}",
             "connections.yaml: x: max_in_flight: Input should be greater than or equal to 1, got 0",
@@ -143,12 +117,6 @@ def test_a_key_that_stands_in_the_file_by_mistake_is_not_told(text: str) -> None
 # Keys
 
 
-def test_a_key_is_its_variables_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUR_KEY", f"{KEY}\n")
-    assert key_of("ours", endpoint(api_key_env="OUR_KEY")) == KEY, "the line's end is not part of it"
-    assert key_of("ours", endpoint()) is None
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -176,14 +144,6 @@ def test_a_key_in_the_place_of_its_variables_name_is_not_told() -> None:
     assert key_source(endpoint(api_key_block=KEY)) == "Secret block '…'"
 
 
-def test_where_a_key_comes_from_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("our_key", KEY)
-    assert key_source(endpoint(api_key_env="our_key")) == "our_key: set"
-    assert key_source(endpoint(api_key_env="OTHER_KEY")) == "OTHER_KEY: not set"
-    assert key_source(endpoint(api_key_block="openai-prod-2")) == "Secret block 'openai-prod-2'"
-    assert key_source(endpoint()) == key_source(LocalConnection()) == "none needed"
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -194,32 +154,6 @@ def test_where_a_key_comes_from_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_a_message_is_told_without_key(text: str, wanted: str) -> None:
     assert without_key(text, KEY) == wanted
-
-
-def test_what_is_too_short_to_be_a_secret_blots_out_nothing() -> None:
-    assert without_key("a banana", "a") == "a banana"
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://api.openai.com/v1", "https://api.openai.com/v1"),
-        ("http://host:8000/v1?api-version=1#d", "http://host:8000/v1"),
-        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
-        ("https://host/@team/v1", "https://host/@team/v1"),
-        ("host/v1", "no address"),
-        ("http://[", "no address"),
-    ],
-)
-def test_an_address_is_shown_without_its_query(url: str, shown: str) -> None:
-    assert address(endpoint(base_url=url)) == shown
-
-
-@pytest.mark.parametrize("field", sorted({*EndpointConnection.model_fields, *LocalConnection.model_fields}))
-def test_every_field_of_a_connection_is_described(field: str) -> None:
-    docs = (Path(__file__).parent.parent.parent / "docs" / "specs.md").read_text(encoding="utf-8")
-    section = re.split(r"^## ", docs.partition("## Connections\n")[2], flags=re.M)[0]
-    assert f"| `{field}` |" in section
 
 
 @pytest.mark.parametrize(
@@ -239,3 +173,26 @@ def test_a_secret_in_an_address_is_refused_and_not_shown(url: str, part: str, mo
     with pytest.raises(InputError) as caught:
         resolve("openai", {})
     assert str(caught.value) == f"OPENAI_BASE_URL: {message}"
+
+
+def test_where_a_key_comes_from_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("our_key", KEY)
+    assert key_source(endpoint(api_key_env="our_key")) == "our_key: set"
+    assert key_source(endpoint(api_key_env="OTHER_KEY")) == "OTHER_KEY: not set"
+    assert key_source(endpoint(api_key_block="openai-prod-2")) == "Secret block 'openai-prod-2'"
+    assert key_source(endpoint()) == key_source(LocalConnection()) == "none needed"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://api.openai.com/v1", "https://api.openai.com/v1"),
+        ("http://host:8000/v1?api-version=1#d", "http://host:8000/v1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("https://host/@team/v1", "https://host/@team/v1"),
+        ("host/v1", "no address"),
+        ("http://[", "no address"),
+    ],
+)
+def test_an_address_is_shown_without_its_query(url: str, shown: str) -> None:
+    assert address(endpoint(base_url=url)) == shown

@@ -1,7 +1,5 @@
 """What a spec may say of an evaluator: what a tier decides, which share is judged, what does not go together."""
 
-from typing import Any
-
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -26,30 +24,6 @@ def tier(text: str = "{}") -> TierSpec:
 
 def evaluator(text: str) -> EvaluatorSpec:
     return EvaluatorSpec.model_validate(yaml.safe_load(text))
-
-
-# Names
-
-
-@pytest.mark.parametrize(
-    ("content", "metric"),
-    [
-        ("contains", "contains"),
-        ("my.judges:polite", "polite"),
-        ("my.judges:Group.polite", "polite"),
-        ({"use": "my.judges:polite", "name": "tone"}, "tone"),
-    ],
-    ids=str,
-)
-def test_a_score_bears_the_functions_name_unless_another_is_given(content: Any, metric: str) -> None:
-    assert EvaluatorSpec.model_validate(content).metric == metric
-
-
-def test_a_tier_and_a_fallback_may_be_just_a_name() -> None:
-    one = evaluator("{use: cascade, tiers: [contains, exact_match]}")
-    assert [each.use for each in one.tiers] == ["contains", "exact_match"]
-    other = evaluator("{use: contains, fallback: exact_match}").fallback
-    assert other is not None and other.use == "exact_match"
 
 
 # What a tier decides: numbers, and labels (a number's place is None then)
@@ -95,27 +69,11 @@ def test_which_labels_are_final(said: str, final: tuple[str, ...]) -> None:
     assert tuple(label for label in ("right", "wrong", "1") if tier(said).is_final(None, label)) == final
 
 
-def test_a_number_with_a_label_beside_it_is_final_by_either() -> None:
-    one = tier("decides: [1, polite]")
-    assert one.is_final(1.0, "rude") and one.is_final(0.5, "polite") and not one.is_final(0.5, "rude")
-
-
-@pytest.mark.parametrize("said", ["{}", "decides: [true]", "decides_from: 0", "decides_to: 1"])
-def test_what_does_not_apply_is_never_final(said: str) -> None:
-    assert not tier(said).is_final(None, None)
-
-
 @pytest.mark.parametrize(("high", "low"), [(0.2, 0.8), (0.5, 0.5)])
 def test_bounds_between_which_nothing_is_left_open_are_refused(high: float, low: float) -> None:
     """Whoever writes so means the scores between the two, and would have every score decided."""
     said = refusal(TierSpec, {"use": "contains", "decides_from": high, "decides_to": low})
     assert said == f"it: decides_from: got {high:g} with decides_to {low:g}, which is every score"
-
-
-def test_what_a_tier_decides_comes_back_from_json_as_it_was() -> None:
-    one = tier("decides: [true, polite, 0.5, '1']")
-    again = TierSpec.model_validate_json(one.model_dump_json())
-    assert again == one and again.decides == [1.0, "polite", 0.5, "1"]
 
 
 # What goes together
@@ -127,14 +85,10 @@ def test_what_a_tier_decides_comes_back_from_json_as_it_was() -> None:
         ("use: cascade", "it: tiers: got use: cascade without, wanted"),
         ("{use: contains, tiers: [exact_match]}", "it: tiers: got use: contains with tiers, wanted"),
         ("{use: cascade, tiers: [contains], args: {key: a}}", "it: tiers: got args beside tiers"),
-        ("{use: cascade, tiers: [contains], timeout_s: 1}", "it: tiers: got timeout_s beside tiers"),
-        ("{use: cascade, tiers: [contains], fallback: contains}", "it: tiers: got fallback beside tiers"),
-        ("{use: cascade, tiers: [contains], model: m}", "it: tiers: got model beside tiers"),
         ("{use: contains, decides: [1]}", "it: decides: no such field"),
         ("{use: contains, sample_rates: {high: 1}}", "it: sample_rates: got no sample_by"),
         ("{use: contains, sample_by: split, sample_rate: 0.5}", "it: sample_by: got no sample_rates"),
         ("{use: contains, timeout_s: 0}", "it: timeout_s: Input should be greater than 0"),
-        ("{use: contains, controls: 1}", "it: controls: Input should be greater than or equal to 2"),
         ("{use: cascade, tiers: [{use: cascade, tiers: [contains]}]}", "it: tiers.0.tiers: no such field"),
         ("{use: cascade, tiers: [{use: contains, sample_rate: 0.5}]}", "it: tiers.0.sample_rate: no such field"),
     ],
@@ -154,12 +108,6 @@ def test_a_rate_is_more_than_0_and_at_most_1(rate: object) -> None:
     assert refusal(EvaluatorSpec, by).startswith("it: sample_rates.a: ")
 
 
-def test_what_judges_a_sample_is_said_to() -> None:
-    assert not evaluator("use: contains").is_sampled
-    assert evaluator("{use: contains, sample_rate: 1}").is_sampled
-    assert evaluator("{use: contains, sample_by: split, sample_rates: {test: 1}}").is_sampled
-
-
 @pytest.mark.parametrize(
     ("key", "text"),
     [
@@ -173,7 +121,7 @@ def test_keys_are_what_yaml_makes_of_them_as_json_has_it(key: str, text: str) ->
     assert EvaluatorSpec.model_validate_json(one.model_dump_json()) == one
 
 
-@pytest.mark.parametrize("rates", [["high"], "high", 1], ids=repr)
-def test_rates_that_are_no_mapping_are_refused(rates: object) -> None:
-    said = refusal(EvaluatorSpec, {"use": "contains", "sample_by": "split", "sample_rates": rates})
-    assert said.startswith("it: sample_rates: Input should be a valid dictionary")
+def test_what_judges_a_sample_is_said_to() -> None:
+    assert not evaluator("use: contains").is_sampled
+    assert evaluator("{use: contains, sample_rate: 1}").is_sampled
+    assert evaluator("{use: contains, sample_by: split, sample_rates: {test: 1}}").is_sampled

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.json_schema import schema_errors, schema_validator
+from evalflows.specs.json_schema import schema_errors
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 
@@ -36,7 +36,3 @@ def test_all_violations_are_returned_with_their_paths() -> None:
 def test_a_schema_that_cannot_be_used_is_a_value_error(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         errors("text", schema)
-
-
-def test_a_validator_is_built_once_per_schema() -> None:
-    assert schema_validator('{"type": "null"}') is schema_validator('{"type": "null"}')

@@ -59,13 +59,6 @@ def stale(function: Any) -> list[str]:
     return changed_since_import(function)
 
 
-def test_what_was_imported_is_what_is_in_the_file(edit: Edit) -> None:
-    app = importlib.import_module("app_module")
-    assert stale(app.answer) == stale(app.shorten) == []
-    edit("app_module.py", "import functools\n", "import functools\n\n# a comment, and other lines\n")
-    assert stale(app.answer) == []
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "name"),
     [
@@ -89,22 +82,10 @@ def test_an_edited_part_is_named_until_its_module_is_loaded_again(
     assert stale(importlib.reload(app).answer) == []
 
 
-def test_a_name_of_before_the_reload_is_the_older_function(edit: Edit) -> None:
-    app = importlib.import_module("app_module")
-    older = app.shorten
-    edit("app_module.py", "text[:most]", "text[most:]")
-    importlib.reload(app)
-    assert stale(app.shorten) == []
-    assert stale(older) == ["app_module.shorten"]
-
-
 def test_what_a_program_changed_itself_is_not_an_edit(edit: Edit, monkeypatch: pytest.MonkeyPatch) -> None:
     app = importlib.import_module("app_module")
     monkeypatch.setattr(app, "shorten", lambda text: text)
     assert stale(app.answer) == []
-
-
-def test_a_text_that_the_program_assigned_counts_with_its_value(edit: Edit) -> None:
     app, prompting = (importlib.import_module(name) for name in ("app_module", "prompting"))
     before = code_parts(app.answer)
     prompting.PROMPT = "Answer in full."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k, kept_apart, pass_k_name
+from evalflows.specs.metric_names import base_metric, is_pass_k, pass_k_name
 from evalflows.store.catalog import connect
 
 NAMES = {
@@ -28,8 +28,3 @@ def test_the_base_of_a_name_is_told_in_one_way(name: str, base: str) -> None:
 def test_a_name_that_is_made_has_its_base() -> None:
     assert pass_k_name("right", "pass@", 2) == "right pass@2"
     assert base_metric(pass_k_name("right", "pass^", 12)) == "right"
-
-
-def test_only_a_name_of_a_measure_is_kept_apart_and_the_new_one_is_no_measure() -> None:
-    assert [kept_apart(name) for name in MEASURES] == ["latency_score", "cost_score", "tokens_score", "length_score"]
-    assert [kept_apart(name) for name in ("right", "lengths", "length_score")] == ["right", "lengths", "length_score"]

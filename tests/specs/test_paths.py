@@ -37,34 +37,18 @@ def test_what_only_looks_like_a_variable_stays(text: str) -> None:
     assert filled(text, "where") == text
 
 
-def test_what_was_filled_in_is_not_filled_again() -> None:
-    assert filled("${TRICKY}", "where") == r"${PLACE} \1 \g<0> $PLACE"
-
-
 def test_a_variable_that_is_not_set_is_named_and_no_value_is_told() -> None:
     with pytest.raises(InputError) as caught:
         filled("${KEY_1} ${UNSET}", "target 'x': headers: Authorization")
     assert str(caught.value) == "target 'x': headers: Authorization: the environment variable UNSET is not set"
 
 
-def test_a_path_may_be_text_or_a_path() -> None:
-    assert located("${PLACE}/rows.csv") == located(Path("${PLACE}/rows.csv")) == Path("/data/rows.csv")
-
-
-def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_fills_variables_and_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("PLACE", "~/data")
     assert located("~/rows.csv") == Path("/home/me/rows.csv")
     assert located("${PLACE}/rows.csv") == Path("/home/me/data/rows.csv")
     assert located("a/~/rows.csv") == Path("a/~/rows.csv")
-
-
-def test_a_path_whose_variable_is_not_set_is_told() -> None:
     with pytest.raises(InputError) as caught:
         located("${UNSET}/rows.csv")
     assert str(caught.value) == "${UNSET}/rows.csv: the environment variable UNSET is not set"
-
-
-def test_the_home_of_nobody_is_an_input_error() -> None:
-    with pytest.raises(InputError):
-        located("~no-such-user-here/rows.csv")

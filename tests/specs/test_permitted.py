@@ -70,10 +70,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         "module_of_mine:upper",
         "module_of_mine:cached",
-        "module_of_mine:Judge",
         "module_of_mine:Judge.of",
         "module_of_mine:judge",
-        "module_of_mine:bound",
         "parts_of_mine.inner:upper",
         "evalflows.evaluators:exact_match",
         "evalflows.evaluators.exact_match:exact_match",
@@ -88,11 +86,7 @@ def test_code_of_the_folder_and_our_evaluators_are_allowed(reference: str, folde
     ("reference", "module"),
     [
         ("subprocess:getoutput", "subprocess"),
-        ("os:system", "os"),
         ("builtins:eval", "builtins"),
-        ("__main__:anything", "__main__"),
-        ("os.path:exists", "os.path"),
-        ("numpy:sum", "numpy"),
         ("installed_of_mine:upper", "installed_of_mine"),
         ("evalflows.cli.processes:subprocess.getoutput", "evalflows.cli.processes"),
         ("evalflows.specs.reference:load", "evalflows.specs.reference"),
@@ -115,14 +109,11 @@ def test_other_modules_are_refused_before_they_are_imported(reference: str, modu
 @pytest.mark.parametrize(
     ("name", "module"),
     [
-        ("getoutput", "subprocess"),
         ("Popen", "subprocess"),
         ("subprocess.getoutput", "subprocess"),
-        ("os.system", "posix"),
         ("random", "random"),
         ("load", "evalflows.specs.reference"),
         ("bound.func.func", ""),
-        ("functools.partial", "functools"),
         ("upper.__globals__.get", ""),
         ("__builtins__.get", ""),
         ("__loader__.get_data", ""),
@@ -165,11 +156,6 @@ def test_a_wrong_pyproject_is_told_in_a_line(text: str, message: str, folder: Pa
         permitted.restrict(folder)
 
 
-def test_a_folder_may_have_settings_of_other_tools(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text("[tool.other]\nname = 1\n")
-    permitted.restrict(folder)
-
-
 def test_every_kind_of_code_in_a_spec_is_checked(folder: Path, store: Store) -> None:
     permitted.restrict(folder)
     with pytest.raises(InputError, match="'subprocess:getoutput': the module"):
@@ -202,8 +188,3 @@ def test_a_path_in_the_folder_is_allowed(folder: Path, tmp_path: Path) -> None:
     assert located("parts_of_mine/../rows.jsonl") == folder / "rows.jsonl"
     assert located("link/outside.jsonl").exists(), "the folder's owner made the link"
     assert located("link/../rows.jsonl") == folder / "rows.jsonl", "and it leads nowhere else"
-
-
-def test_nothing_is_refused_where_the_user_gives_the_spec(folder: Path) -> None:
-    assert load("subprocess:getoutput")("echo hello") == "hello"
-    assert located("/etc/passwd") == Path("/etc/passwd")

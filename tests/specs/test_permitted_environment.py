@@ -91,6 +91,12 @@ def test_a_path_uses_no_variable_by_default(is_set: bool, folder: Path, monkeypa
     )
 
 
+def test_a_list_of_names_is_refused(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.evalflows]\nallowed_environment = ["SOME_KEY"]\n')
+    with pytest.raises(InputError, match=r"got \['SOME_KEY'\], wanted lists of addresses by name"):
+        restrict(folder, {})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -104,15 +110,3 @@ def test_a_wrong_table_is_refused(text: str, message: str, folder: Path) -> None
     allow(folder, text)
     with pytest.raises(InputError, match=message):
         restrict(folder, {})
-
-
-def test_a_list_of_names_is_refused(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text('[tool.evalflows]\nallowed_environment = ["SOME_KEY"]\n')
-    with pytest.raises(InputError, match=r"got \['SOME_KEY'\], wanted lists of addresses by name"):
-        restrict(folder, {})
-
-
-def test_nothing_is_refused_where_the_user_gives_the_spec(folder: Path) -> None:
-    check_sent("here", KEY, "SOME_KEY", "https://anywhere.example.com")
-    assert may_receive("https://anywhere.example.com", KEY)
-    assert located("${SOME_KEY}.jsonl") == Path("rows.jsonl")

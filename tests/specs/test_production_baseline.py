@@ -62,9 +62,3 @@ def test_what_production_has_not_is_refused(fields: dict[str, object], message: 
     given = {"baseline": "production:support@24h", "non_inferiority": {"correct": 0.05}, **fields}
     with pytest.raises(ValidationError, match=message):
         GateSpec.model_validate(given)
-
-
-def test_thresholds_of_slices_are_allowed() -> None:
-    gate = GateSpec(baseline="production:s@24h", non_inferiority={"a": 0.1}, thresholds={"a@split=hard": 0.5})
-    assert gate.compared == ["a"]
-    assert GateSpec(baseline="productive", non_inferiority={"a": 0.1}).production is None

@@ -5,38 +5,39 @@ import io
 import json
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from evalflows.specs.safe_text import csv_cell, escaped, from_csv_cell, json_text, one_line
 
-C0 = [code for code in range(0x20) if chr(code) not in "\t\n"]
-C1 = [*range(0x7F, 0xA0)]
-BIDI = [0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+CONTROLS = "".join(
+    chr(code)
+    for codes in (range(0x20), range(0x7F, 0xA0), [0x61C, 0x200E, 0x200F], range(0x2028, 0x202F), range(0x2066, 0x206A))
+    for code in codes
+)
+TEXTS = st.text(st.sampled_from(CONTROLS + "\ud800\udfff") | st.sampled_from("aäé\u0301\\日🙂ע"))
 
 
-@pytest.mark.parametrize("code", [*C0, *C1, *BIDI, 0xD800, 0xDFFF], ids=hex)
-def test_a_control_character_is_shown_as_an_escape(code: int) -> None:
-    shown = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    assert escaped(f"a{chr(code)}b") == one_line(f"a{chr(code)}b") == f"a{shown}b"
+def shown(character: str, plain: str = "") -> str:
+    if character in plain or (character not in CONTROLS and not "\ud800" <= character <= "\udfff"):
+        return character
+    short = {"\t": "\\t", "\n": "\\n"}
+    return short.get(character, f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{ord(character):04x}")
 
 
-@pytest.mark.parametrize("text", ["plain", "größe 日本語 🙂", "a\tb\nc", "עברית", "é and e\u0301", "back\\slash"])
-def test_other_text_is_unchanged(text: str) -> None:
-    assert escaped(text) == text
+@given(TEXTS)
+@example(CONTROLS + "\ud800")
+def test_control_characters_are_shown_as_escapes_and_other_text_is_unchanged(text: str) -> None:
+    assert escaped(text) == "".join(shown(character, "\t\n") for character in text)
+    assert one_line(text) == "".join(map(shown, text))
 
 
-def test_newlines_and_tabs_are_escaped_on_one_line() -> None:
-    assert one_line("a\tb\nc") == "a\\tb\\nc"
-
-
-@pytest.mark.parametrize("code", [*C0, *C1, *BIDI, 0xD800], ids=hex)
-def test_json_has_no_control_characters_and_the_same_value(code: int) -> None:
-    value = {f"k{chr(code)}": f"ä{chr(code)}b"}
-    text = json_text(value)
-    assert escaped(text) == text and "ä" in text
-    assert json.loads(text) == value
-
-
-def test_json_takes_the_options_of_dumps() -> None:
+@given(TEXTS)
+@example(CONTROLS + "\ud800")
+def test_json_has_no_control_characters_and_the_same_value(text: str) -> None:
+    value = {f"k{text}": f"ä{text}b"}
+    assert escaped(json_text(value)) == json_text(value) and "ä" in json_text(value)
+    assert json.loads(json_text(value)) == value
     assert json_text({"a": 1.5, "b": [object]}, default=str, indent=1).splitlines()[1] == ' "a": 1.5,'
 
 

@@ -38,15 +38,6 @@ def test_a_key_that_repeats_is_refused(tmp_path: Path) -> None:
         load(tmp_path, "name: b\n")
 
 
-def test_merged_keys_may_be_overridden(tmp_path: Path) -> None:
-    load(tmp_path, "metadata: {one: &one {a: 1, b: 2}, two: {<<: *one, b: 3}}\n")
-
-
-def test_a_run_has_a_number_of_repetitions_that_ends(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="repetitions: Input should be less than or equal to 10000, got 1000000000"):
-        load(tmp_path, "repetitions: 1000000000\n")
-
-
 def test_metadata_that_is_no_json_is_refused() -> None:
     metadata: dict[str, Any] = {"a": 1}
     metadata["itself"] = metadata

@@ -16,17 +16,6 @@ def spec(**changes: object) -> ExperimentSpec:
     return ExperimentSpec.model_validate(fields | changes)
 
 
-def test_threads_are_the_default() -> None:
-    assert spec().task_runner == TaskRunnerSpec(kind="threads") == spec(task_runner="threads").task_runner
-    assert not spec().task_runner.is_elsewhere
-
-
-def test_an_engine_may_be_given_by_its_kind() -> None:
-    assert spec(task_runner="dask").task_runner == TaskRunnerSpec(kind="dask")
-    given = {"kind": "ray", "processes": 3}
-    assert spec(task_runner=given).task_runner == TaskRunnerSpec(kind="ray", processes=3)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

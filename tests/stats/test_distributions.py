@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats.distributions import (
-    clipped,
-    even_binomial_p_value,
-    normal_quantile,
-    t_interval,
-    t_p_value,
-    t_quantile,
-)
+from evalflows.stats.distributions import even_binomial_p_value, normal_quantile, t_interval, t_p_value, t_quantile
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -46,10 +39,6 @@ def test_the_t_quantile_has_the_requested_probability(t_probability: Callable[[A
     assert t_probability(quantiles, df) == pytest.approx(levels, abs=1e-9)
 
 
-def test_the_t_quantile_matches_published_tables() -> None:
-    assert [round(t_quantile(0.95, df), 3) for df in (1, 2, 9, 29, 99)] == [12.706, 4.303, 2.262, 2.045, 1.984]
-
-
 def test_the_t_p_value_is_the_probability_outside(t_probability: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(5)
     centres, errors, df = rng.normal(size=50), rng.exponential(size=50) + 0.1, rng.integers(1, 200, 50)
@@ -68,12 +57,3 @@ def test_the_binomial_p_value_matches_enumeration() -> None:
         for k in range(n + 1):
             no_likelier = sum(weight for weight in weights if weight <= weights[k])
             assert even_binomial_p_value(k, n) == pytest.approx(float(no_likelier), abs=1e-12)
-
-
-def test_the_binomial_p_value_of_no_tosses_is_1() -> None:
-    assert even_binomial_p_value(0, 0) == 1.0
-
-
-def test_clipping_keeps_points_inside_the_bounds() -> None:
-    assert clipped((-0.2, 0.7), 0.0, 1.0) == (0.0, 0.7)
-    assert clipped((0.2, 1.7), 0.0, 1.0) == (0.2, 1.0)

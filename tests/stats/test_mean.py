@@ -18,17 +18,6 @@ STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are 
 EXAMPLES = st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "c", None])), max_size=30)
 
 
-def test_symmetric_values_without_clusters_have_the_t_interval(t_bisected: Callable[[Any, Any], Any]) -> None:
-    rng = np.random.default_rng(7)
-    halves = [rng.normal(0, rng.exponential() + 0.1, n) for n in rng.integers(2, 50, 50).tolist()]
-    samples = [np.concatenate([0.3 + half, 0.3 - half]) for half in halves]  # without skew
-    quantiles = t_bisected(0.9, [sample.size - 1 for sample in samples])
-    for sample, quantile in zip(samples, quantiles, strict=True):
-        result, half = mean_estimate(sample, confidence_level=0.9), quantile * sample.std(ddof=1) / sample.size**0.5
-        assert (result.low, result.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=1e-9)
-        assert (result.mean, result.method, result.n_clusters) == (pytest.approx(sample.mean()), CORRECTED, None)
-
-
 def test_clustered_intervals_match_the_sandwich_with_satterthwaite_df(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
 ) -> None:
@@ -52,12 +41,6 @@ def test_clustered_intervals_match_the_sandwich_with_satterthwaite_df(
         assert (result.method, result.n_clusters) == (f"cluster-robust {CORRECTED}", len(set(labels)))
 
 
-def test_binary_values_have_the_wilson_interval() -> None:
-    result = mean_estimate([True] * 81 + [False] * 182, binary=True)
-    assert (result.low, result.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
-    assert (result.method, result.mean) == ("wilson", 81 / 263)
-
-
 def test_exact_gives_clopper_pearson_for_binary_values_without_clusters_only() -> None:
     values = [1] * 24 + [0] * 6
     result, plain = mean_estimate(values, binary=True, exact=True), mean_estimate(values, binary=True)
@@ -77,11 +60,6 @@ def test_intervals_are_longer_on_the_side_of_the_tail() -> None:
     assert result.low == pytest.approx(values.mean() - half, abs=1e-6)
     assert result.high is not None and result.high > values.mean() + 1.3 * half
     assert (mirrored.low, mirrored.high) == pytest.approx((-result.high, -result.low))  # type: ignore[operator]
-
-
-def test_binary_values_have_an_interval_even_if_all_are_right() -> None:
-    result = mean_estimate([1] * 20, binary=True)
-    assert (result.low, result.high) == (pytest.approx(1 - 0.1611, abs=5e-5), 1.0)
 
 
 def test_binary_values_with_clusters_have_wilson_of_the_effective_size(
@@ -151,45 +129,11 @@ def test_fewer_than_two_have_no_interval(values: list[float], mean: float | None
     assert result.reason == f"{len(values) or 'no'} value{'' if values else 's'}: an interval needs at least 2"
 
 
-def test_one_cluster_has_no_interval() -> None:
-    result = mean_estimate([0.1, 0.5, 0.6], "aaa")
-    assert (result.mean, result.low, result.n_clusters) == (pytest.approx(0.4), None, 1)
-    assert result.reason == "all 3 values are in one cluster: an interval needs at least 2 clusters"
-
-
-def test_equal_values_have_no_interval() -> None:
-    result = mean_estimate([0.1] * 12)
-    assert (result.mean, result.low, result.high) == (0.1, None, None)
-    assert (
-        result.reason == "all 12 values are equal: no variation to compute an interval from, and no range is declared"
-    )
-
-
-def test_clusters_with_one_mean_have_no_interval() -> None:
-    result = mean_estimate([0, 1, 1, 0], "aabb")
-    assert (result.mean, result.low) == (0.5, None)
-    assert result.reason == (
-        "the mean value of all 2 clusters is the same: no variation to compute an interval from, and no range is"
-        " declared"
-    )
-
-
-@pytest.mark.parametrize(("binary", "method"), [(False, CORRECTED), (True, "wilson")])
-def test_singleton_clusters_are_counted_but_change_nothing(binary: bool, method: str) -> None:
-    values = [0, 1, 1, 0, 1]
-    alone, plain = mean_estimate(values, "abcde", binary=binary), mean_estimate(values, binary=binary)
-    assert (alone.low, alone.high, alone.method) == (plain.low, plain.high, method)
-    assert (alone.n_clusters, plain.n_clusters) == (5, None)
-    assert mean_estimate(values, [None] * 5, binary=binary).n_clusters == 5
-
-
 @pytest.mark.parametrize(
     ("values", "clusters", "settings", "said"),
     [
         ([0.1, float("nan")], None, {}, "values"),
-        ([0.1, 0.5], None, {"binary": True}, "wanted 0 or 1"),
         ([[0.1, 0.5]], None, {}, "shape"),
-        ([0.1, 0.5], ["a"], {}, "clusters"),
         ([0.1, 0.5], None, {"confidence_level": 95}, "confidence_level"),
     ],
 )
@@ -198,34 +142,7 @@ def test_bad_input_is_refused(values: Any, clusters: Any, settings: dict[str, An
         mean_estimate(values, clusters, **settings)
 
 
-def test_t_detects_a_mean_above_one_half_only_if_there_is_one() -> None:
-    noise = np.random.default_rng(9).normal(0, 0.1, 30)
-    above, level_with_it = mean_estimate(0.6 + noise - noise.mean()), mean_estimate(0.51 + noise - noise.mean())
-    assert above.low is not None and above.low > 0.5
-    assert level_with_it.low is not None and level_with_it.low < 0.5
-
-
-def test_wilson_detects_a_share_above_one_half_only_if_there_is_one() -> None:
-    above, level_with_it = (mean_estimate(np.arange(50) < yes, binary=True) for yes in (36, 28))
-    assert above.low is not None and above.low > 0.5
-    assert level_with_it.low is not None and level_with_it.low < 0.5
-
-
-def test_copies_are_significant_only_without_their_clusters() -> None:
-    copies, clusters = [0.4, 0.5, 0.55, 0.6, 0.6] * 10, [*range(5)] * 10
-    naive, robust = mean_estimate(copies), mean_estimate(copies, clusters)
-    assert naive.low is not None and naive.low > 0.5
-    assert robust.low is not None and robust.low < 0.5
-    once = mean_estimate(copies[:5])
-    assert (robust.low, robust.high) == pytest.approx((once.low, once.high))
-
-
-def test_clustered_intervals_detect_a_mean_above_one_half() -> None:
-    result = mean_estimate([0.6, 0.62, 0.65, 0.7, 0.66, 0.61] * 2, [*range(6)] * 2)
-    assert result.low is not None and result.low > 0.5
-
-
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(EXAMPLES, st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: bool, random: Any) -> None:
     shuffled = random.sample(examples, len(examples))
@@ -237,7 +154,7 @@ def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: b
     assert (original.method, original.reason, original.n_clusters) == (other.method, other.reason, other.n_clusters)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(-1e200, 1e200), max_size=8), st.floats(0.001, 0.999), st.booleans())
 def test_finite_input_gives_finite_floats_without_a_warning(
     assert_plain: Callable[[Any], None], values: list[float], confidence_level: float, clustered: bool
@@ -251,30 +168,6 @@ def test_finite_input_gives_finite_floats_without_a_warning(
     assert result.low is None or result.low <= result.mean <= result.high  # type: ignore[operator]
 
 
-@settings(deadline=None)
-@given(st.floats(-1e200, 1e200), st.integers(1, 12), st.booleans())
-def test_constant_values_are_their_mean_without_an_interval(
-    assert_plain: Callable[[Any], None], value: float, n: int, clustered: bool
-) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = mean_estimate([value] * n, [k // 2 for k in range(n)] if clustered else None)
-    assert_plain(result)
-    assert (result.mean, result.low) == (value, None)
-
-
-@settings(deadline=None)
-@given(st.lists(st.booleans(), min_size=2, max_size=30), st.booleans(), st.sampled_from([None, 2, 3]))
-def test_intervals_widen_with_the_confidence_level(values: list[bool], binary: bool, per_cluster: int | None) -> None:
-    clusters = None if per_cluster is None else [k // per_cluster for k in range(len(values))]
-    wide, narrow = (
-        mean_estimate(values, clusters, confidence_level=confidence_level, binary=binary)
-        for confidence_level in (0.99, 0.9)
-    )
-    assert wide.reason == narrow.reason
-    assert wide.low is None or wide.low <= narrow.low <= narrow.high <= wide.high  # type: ignore[operator]
-
-
 def coverage(draw: Callable[[np.random.Generator], tuple[Any, Any, float]], runs: int, **settings: Any) -> float:
     """Return how often the interval contains the truth; `draw` returns values, clusters and the truth."""
     rng = np.random.default_rng(10)
@@ -284,39 +177,6 @@ def coverage(draw: Callable[[np.random.Generator], tuple[Any, Any, float]], runs
         result = mean_estimate(values, clusters, **settings)
         hits += result.low is not None and result.high is not None and result.low <= truth <= result.high
     return hits / runs
-
-
-def test_intervals_cover_the_mean_of_a_long_tail() -> None:
-    # Without the correction 90.7 %, by simulation.
-    assert coverage(lambda rng: (rng.lognormal(size=30).clip(max=10), None, 1.6053), 1500) >= 0.93
-
-
-@pytest.mark.parametrize("largest", [10, 19])
-def test_intervals_cover_a_share_with_rare_failures_in_clusters(largest: int) -> None:
-    def draw(rng: np.random.Generator) -> tuple[Any, Any, float]:
-        clusters = np.repeat(np.arange(30), rng.integers(20 - largest, largest, 30, endpoint=True))
-        alike = rng.random(clusters.size) < 0.3**0.5
-        values = np.where(alike, (rng.random(30) < 0.95)[clusters], rng.random(clusters.size) < 0.95)
-        return values, clusters.tolist(), 0.95
-
-    assert coverage(draw, 1000, binary=True) >= 0.93  # 82 to 86 % without the two added values
-
-
-@pytest.mark.parametrize(("n", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
-def test_t_covers_the_mean_of_scores(n: int, runs: int, least: float) -> None:
-    assert coverage(lambda rng: (rng.beta(4, 2, n), None, 4 / 6), runs) >= least
-
-
-@pytest.mark.parametrize(("g", "runs", "least"), [(30, 1500, 0.92), (100, 3000, 0.94)])
-@pytest.mark.parametrize("binary", [False, True])
-def test_intervals_cover_with_clusters_of_one_to_five(g: int, runs: int, least: float, binary: bool) -> None:
-    def draw(rng: np.random.Generator) -> tuple[Any, Any, float]:
-        clusters = np.repeat(np.arange(g), rng.integers(1, 6, g))
-        share = rng.beta(4, 3, g)[clusters]
-        values = rng.random(clusters.size) < share if binary else share + rng.normal(0, 0.1, clusters.size)
-        return values, clusters.tolist(), 4 / 7
-
-    assert coverage(draw, runs, binary=binary) >= least
 
 
 @pytest.mark.parametrize("clusters", [None, [k // 3 for k in range(90)]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats  # type: ignore[import-untyped, unused-ignore]
+from scipy import stats
 
 from evalflows.stats.clusters import clustering_of, standard_error
 from evalflows.stats.skewness import (
@@ -32,10 +32,6 @@ def test_the_skewness_of_a_mean_is_that_of_the_values_over_sqrt_n(n: int) -> Non
     assert skewness_of_mean(fourfold, copies, standard_error(fourfold, copies, scale=1.0)) == pytest.approx(result)
 
 
-def test_two_values_have_no_skewness() -> None:
-    assert skewness_of_mean(np.array([0.0, 5.0]), clustering_of(None, 2), 2.5) == 0.0
-
-
 @pytest.mark.parametrize("skewness", SKEWS)
 def test_unskewed_quantile_inverts_skewed_quantile(skewness: float) -> None:
     result = skewed_quantile(QUANTILES, np.array(skewness))
@@ -43,14 +39,6 @@ def test_unskewed_quantile_inverts_skewed_quantile(skewness: float) -> None:
     np.testing.assert_allclose(unskewed_quantile(result, np.array(skewness)), QUANTILES, rtol=1e-9, atol=1e-9)
     if skewness <= 0:
         np.testing.assert_array_equal(result, QUANTILES)
-
-
-def test_it_inverts_halls_cubic_to_second_order_in_the_skewness() -> None:
-    """t + a t^2 / 3 + a^2 t^3 / 27 + a / 6 is t's quantile up to an error of third order in a."""
-    for skewness in (0.02, 0.04):
-        t = -skewed_quantile(QUANTILES, np.array(skewness))
-        cubic = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
-        assert np.abs(cubic + QUANTILES).max() < 3 * skewness**3 * QUANTILES.max() ** 4
 
 
 def test_a_large_skewed_difference_is_significant() -> None:
@@ -75,15 +63,7 @@ def test_p_is_one_minus_the_level_of_the_interval_ending_at_0(skewness: float, d
         assert min(abs(low), abs(high)) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_tail_lengthens_the_interval_on_its_side_only() -> None:
-    plain = skewed_t_interval(1.0, 0.5, 0.0, df=20, confidence_level=0.95)
-    for skewness in (0.1, 0.5):
-        low, high = skewed_t_interval(1.0, 0.5, skewness, df=20, confidence_level=0.95)
-        assert low == pytest.approx(plain[0]) and high > plain[1] + 0.05
-        assert skewed_t_interval(-1.0, 0.5, -skewness, df=20, confidence_level=0.95) == pytest.approx((-high, -low))
-
-
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.floats(-30, 30), st.floats(1, 1e4), st.floats(0.01, 0.99))
 def test_interval_and_p_agree_and_intervals_are_nested(
     centre: float, error: float, skewness: float, df: float, confidence_level: float

@@ -58,21 +58,6 @@ def test_small_p_values_are_accurate(z: float) -> None:
     assert one_sided_p(normal(z, 1.0), 0.0).p_above == pytest.approx(exact, rel=1e-9, abs=SMALLEST_ALPHA)
 
 
-def test_p_is_small_only_beyond_the_threshold() -> None:
-    assert one_sided_p(normal(0.1, 0.03), 0.0).p_above < 0.001 < 0.999 < one_sided_p(normal(0.1, 0.03), 0.0).p_below
-    assert one_sided_p(normal(0.1, 0.1), 0.0).p_above > 0.1
-    assert one_sided_p(normal(0.1, 0.03), 0.2).p_below < 0.001
-
-
-def test_p_agrees_with_an_asymmetric_interval() -> None:
-    def skewed(confidence_level: float) -> tuple[float, float]:
-        return 1 - normal_quantile(confidence_level) / 2, 1 + 3 * normal_quantile(confidence_level)
-
-    for threshold in np.linspace(-1.0, 7.0, 81):
-        result, (low, high) = one_sided_p(skewed, float(threshold)), skewed(0.95)
-        assert (result.p_above < 0.025, result.p_below < 0.025) == (low > threshold, high < threshold)
-
-
 def test_a_constant_interval_gives_the_smallest_p() -> None:
     def fixed(confidence_level: float) -> tuple[float, float]:
         return 1.0, 2.0
@@ -81,17 +66,6 @@ def test_a_constant_interval_gives_the_smallest_p() -> None:
     assert one_sided_p(fixed, 2.5) == OneSidedP(p_above=1 - SMALLEST_ALPHA / 2, p_below=SMALLEST_ALPHA / 2)
     for held in (1.0, 1.5, 2.0):  # its ends belong to it
         assert one_sided_p(fixed, held) == OneSidedP(p_above=0.5, p_below=0.5)
-
-
-@pytest.mark.parametrize(("threshold", "p_above", "p_below"), [(math.inf, 1.0, 0.0), (-math.inf, 0.0, 1.0)])
-def test_an_infinite_threshold_gives_0_and_1(threshold: float, p_above: float, p_below: float) -> None:
-    assert one_sided_p(normal(0, 1), threshold) == OneSidedP(p_above=p_above, p_below=p_below)
-
-
-def test_infinite_ends_contain_everything_on_their_side() -> None:
-    one_sided = one_sided_p(lambda confidence_level: (normal(2, 1)(confidence_level)[0], math.inf), 0.0)
-    assert one_sided.p_above == pytest.approx(one_sided_p(normal(2, 1), 0.0).p_above)
-    assert one_sided_p(lambda confidence_level: (-math.inf, math.inf), 0.0) == OneSidedP(p_above=0.5, p_below=0.5)
 
 
 def test_a_clipped_interval_contains_its_bound_while_it_is_clipped() -> None:
@@ -111,7 +85,7 @@ def test_a_clipped_interval_contains_its_bound_while_it_is_clipped() -> None:
 
 
 @given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 5), st.floats(-8, 8))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_mirroring_swaps_the_p_values(centre: float, down: float, up: float, threshold: float) -> None:
     def interval(confidence_level: float) -> tuple[float, float]:
         return centre - down * normal_quantile(confidence_level), centre + up * normal_quantile(confidence_level)
@@ -126,14 +100,6 @@ def test_mirroring_swaps_the_p_values(centre: float, down: float, up: float, thr
     assert original.p_above + original.p_below == 1
 
 
-@given(st.floats(-5, 5), st.floats(-8, 8), st.floats(0, 3))
-@settings(deadline=None)
-def test_p_above_increases_with_the_threshold(centre: float, threshold: float, step: float) -> None:
-    lower, higher = (one_sided_p(normal(centre, 0.7), at) for at in (threshold, threshold + step))
-    assert lower.p_above <= higher.p_above * (1 + 1e-9)
-    assert lower.p_below >= higher.p_below * (1 - 1e-9)
-
-
 @pytest.mark.parametrize(
     ("interval", "threshold", "said"),
     [
@@ -145,3 +111,8 @@ def test_p_above_increases_with_the_threshold(centre: float, threshold: float, s
 def test_bad_input_is_refused(interval: Any, threshold: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         one_sided_p(lambda confidence_level: interval, threshold)
+
+
+@pytest.mark.parametrize(("threshold", "p_above", "p_below"), [(math.inf, 1.0, 0.0), (-math.inf, 0.0, 1.0)])
+def test_an_infinite_threshold_gives_0_and_1(threshold: float, p_above: float, p_below: float) -> None:
+    assert one_sided_p(normal(0, 1), threshold) == OneSidedP(p_above=p_above, p_below=p_below)

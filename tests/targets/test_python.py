@@ -1,4 +1,3 @@
-# ruff: noqa: A002 - `input` is a field's name
 """A user's function as a target: each field by its name, or the inputs as one dict."""
 
 import asyncio
@@ -39,30 +38,14 @@ def test_fields_are_handed_over_by_name_in_whatever_order() -> None:
     assert answer(lambda language, question: (language, question)) == ("en", "Why?")
 
 
-def test_a_field_may_be_left_unasked() -> None:
-    assert answer(lambda question: question) == "Why?"
-
-
 @pytest.mark.parametrize("function", [lambda inputs: inputs, lambda row: row, lambda x, /: x])
 def test_the_inputs_come_as_one_dict_whatever_the_parameter_is_called(function: Callable[..., Any]) -> None:
     assert answer(function) == INPUTS
 
 
-def test_an_only_parameter_named_like_a_field_gets_the_field() -> None:
-    def target(input: Any) -> Any:
-        return input
-
-    available = OFFERED | {"inputs": {"input": "Why?"}}
-    assert python(target, frozenset({"input"})).call(available) == "Why?"
-
-
 def test_a_field_that_not_all_examples_have_is_no_name_to_ask_for() -> None:
     assert answer(lambda question: question, fields=set()) == INPUTS
     assert "'language'" in refusal(lambda question, language: 1, "question")
-
-
-def test_a_field_that_not_all_examples_have_leaves_a_default() -> None:
-    assert answer(lambda question, language="de": (question, language), fields={"question"}) == ("Why?", "de")
 
 
 @pytest.mark.parametrize("name", ["metadata", "example", "example_id", "attachments"])
@@ -90,42 +73,6 @@ def test_a_field_called_seed_and_a_seed_that_is_fixed_go_first() -> None:
         return seed
 
     assert answer(partial(target, seed=9)) == 9
-
-
-def test_the_dict_and_the_metadata_may_be_asked_for_together() -> None:
-    assert answer(lambda row, metadata, example: (row, metadata, example)) == (INPUTS, {"topic": 1}, EXAMPLE)
-
-
-def test_positional_only_parameters_are_filled_in_order() -> None:
-    def target(language: str, question: str, /) -> tuple[str, str]:
-        return language, question
-
-    assert answer(target) == ("en", "Why?")
-
-
-def test_a_positional_only_default_keeps_its_place() -> None:
-    def target(question: str, style: str = "short", language: str = "", /) -> tuple[str, str, str]:
-        return question, style, language
-
-    assert answer(target) == ("Why?", "short", "en")
-
-
-def test_keyword_only_parameters_are_filled() -> None:
-    def target(*, question: str, metadata: Any) -> Any:
-        return question, metadata
-
-    assert answer(target) == ("Why?", {"topic": 1})
-
-
-def test_a_default_of_an_unknown_name_stays() -> None:
-    assert answer(lambda question, temperature=0.2: (question, temperature)) == ("Why?", 0.2)
-
-
-def test_kwargs_receive_the_fields() -> None:
-    def target(**fields: Any) -> Any:
-        return fields
-
-    assert answer(target) == INPUTS
 
 
 class Application:
@@ -177,18 +124,6 @@ def test_a_parameter_that_nothing_fills_is_named_with_what_may_be_asked_for() ->
     )
 
 
-def test_two_parameters_that_nothing_fills_are_refused() -> None:
-    assert "asks for 'one', wanted a field of the inputs (no field is in all examples)" in refusal(lambda one, two: 1)
-
-
 @pytest.mark.parametrize("builtin", [max, int])
 def test_a_builtin_without_a_signature_is_refused(builtin: Callable[..., Any]) -> None:
     assert f"target {builtin.__name__!r}: its parameters cannot be read" in refusal(builtin, "question")
-
-
-def test_what_the_function_raises_is_not_hidden() -> None:
-    def target(question: str) -> None:
-        raise KeyError(question)
-
-    with pytest.raises(KeyError, match=r"Why\?"):
-        answer(target)

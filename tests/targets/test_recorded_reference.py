@@ -1,16 +1,13 @@
 """The reference as a recorded answer: what a person said, as a target beside others."""
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from evalflows.evaluators.conversations import conversation, turn_quality
+from evalflows.evaluators.conversations import conversation
 from evalflows.evaluators.subject import ExampleView
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.protocols import Completion
-from evalflows.specs.target import RecordedTarget
 from evalflows.store.ingest.datasets import load_dataset
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
@@ -58,29 +55,7 @@ def test_with_what_the_example_gives_it_is_the_conversation_as_it_was(store: Sto
     assert [turn.number for turn in found.judged(False)] == ([3] if turns == "next" else [1, 2, 3])
 
 
-class Judge:
-    """A model that finds a turn bad which names another order than KX-4471."""
-
-    async def __call__(self, messages: Any, **parameters: Any) -> Completion:
-        turn = messages.split("The turn to judge:")[1]
-        says = {"reasoning": "By the number.", "score": 1 if "RB-2098" in turn else 5}
-        return Completion(text="", parsed=says, model="m", call_id="c")
-
-
-def test_people_are_judged_as_any_target_turn_by_turn(store: Store) -> None:
-    found = {}
-    for example in examples(store, "next"):
-        scores = asyncio.run(turn_quality(json.loads(example.inputs), answered(example), Judge()))
-        assert scores is not None
-        found[example.example_id] = [(score.turn, score.value) for score in scores]
-    assert found == {"c1#1": [(None, 5), (1, 5)], "c1#2": [(None, 1), (2, 1)], "c1#3": [(None, 5), (3, 5)]}
-
-
 def test_an_example_without_a_reference_has_no_answer(store: Store) -> None:
     *_, last = examples(store, "next", TALK[:5])
     with pytest.raises(NoRecordedAnswerError, match=r"^the example has no 'reference_outputs'$"):
         answered(last)
-
-
-def test_a_spec_names_it_as_a_column() -> None:
-    assert RecordedTarget(kind="recorded", column="reference_outputs").column == "reference_outputs"

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.columns import AnswerColumns, answer_row
 from evalflows.specs.errors import InputError
 from evalflows.targets.recorded import NoRecordedAnswerError, recorded
 from evalflows.targets.target import Target
@@ -37,9 +36,13 @@ def test_each_repetition_has_its_own_answer_whatever_the_file_makes_of_numbers(z
     assert [answer(made, 0), answer(made, 1)] == ["a", "b"]
 
 
-def test_a_repetition_is_found_by_the_inputs_too() -> None:
+def test_a_repetition_is_found_by_the_inputs_too_and_two_are_told_by_both_lines() -> None:
     rows = [{"inputs": {"q": "Why?"}, "repetition": number, "outputs": number} for number in range(3)]
     assert [answer(target(*rows), number, "any", q="Why?") for number in range(3)] == [0, 1, 2]
+    row = {"id": "e1", "repetition": 3, "outputs": 1}
+    assert refusal(row, row | {"repetition": "3"}) == (
+        "trials.csv:2: answers repetition 3 of the same example as line 1"
+    )
 
 
 @pytest.mark.parametrize("without", [{}, {"repetition": None}, {"repetition": ""}])
@@ -48,13 +51,10 @@ def test_a_row_without_repetition_serves_all_that_have_none_of_their_own(without
     assert [answer(made, number) for number in range(3)] == ["any", "second", "any"]
 
 
-def test_a_missing_repetition_says_which_there_are_and_a_missing_example_does_not() -> None:
+def test_a_missing_repetition_says_which_there_are_and_an_error_is_told() -> None:
     made = target({"id": "e1", "repetition": 2, "outputs": 1}, {"id": "e1", "repetition": 1, "outputs": 1})
     assert missing(made, 0) == "trials.csv has no answer for repetition 0 of this example, only for 1, 2"
     assert missing(made, 0, "e2") == "trials.csv has no answer for this example"
-
-
-def test_a_recorded_error_of_a_repetition_is_told_and_its_own() -> None:
     made = target({"id": "e1", "outputs": "any"}, {"id": "e1", "repetition": 1, "error": "timed out"})
     assert missing(made, 1) == "timed out"
     assert answer(made, 0) == "any"
@@ -64,26 +64,3 @@ def test_a_recorded_error_of_a_repetition_is_told_and_its_own() -> None:
 def test_a_repetition_that_is_no_whole_number_from_0_is_told_by_its_line(given: object) -> None:
     text = refusal({"id": "e0", "outputs": 1}, {"id": "e1", "repetition": given, "outputs": 1})
     assert text == f"trials.csv:2: repetition: got {given!r}, wanted a whole number from 0"
-
-
-def test_a_second_answer_to_a_repetition_is_told_by_both_lines() -> None:
-    row = {"id": "e1", "repetition": 3, "outputs": 1}
-    assert refusal(row, row | {"repetition": "3"}) == (
-        "trials.csv:2: answers repetition 3 of the same example as line 1"
-    )
-
-
-@pytest.mark.parametrize("columns", [{}, {"repetition": "trial"}])
-def test_the_column_may_have_another_name(columns: dict[str, str]) -> None:
-    named = columns.get("repetition", "repetition")
-    made = AnswerColumns.model_validate({"outputs": "said", "id": "task"} | columns)
-    assert answer_row({"task": 7, named: 2, "said": "yes"}, made) == {
-        "outputs": {"said": "yes"},
-        "id": 7,
-        "repetition": 2,
-    }
-
-
-def test_a_column_that_is_named_and_missing_is_an_error() -> None:
-    with pytest.raises(InputError, match="no column 'trial', got id, said"):
-        answer_row({"id": 1, "said": "yes"}, AnswerColumns.model_validate({"outputs": "said", "repetition": "trial"}))

@@ -20,24 +20,13 @@ class Answer(BaseModel):
     cities: list[City] = []
 
 
-@pytest.mark.parametrize("returned", [{"answer": "Paris", "tokens": 3}, {}, {"output": {"output": 1}}])
-def test_a_mapping_stays_as_it_is(returned: dict[str, Any]) -> None:
-    assert as_outputs(returned) == returned
-
-
-def test_any_mapping_becomes_a_dict_with_texts_as_keys() -> None:
+def test_pydantic_models_become_their_fields_as_json_has_them() -> None:
+    answer = Answer(text="Paris", cities=[City(name="Paris", founded={1})])
+    assert as_outputs(answer) == {"text": "Paris", "cities": [{"name": "Paris", "founded": [1]}]}
+    assert as_outputs(RootModel[list[str]](["Paris", "Lyon"])) == {"output": ["Paris", "Lyon"]}
     outputs = as_outputs(MappingProxyType({1: "one", "two": 2}))
     assert outputs == {"1": "one", "two": 2}
     assert type(outputs) is dict
-
-
-def test_a_pydantic_model_becomes_its_fields_as_json_has_them() -> None:
-    answer = Answer(text="Paris", cities=[City(name="Paris", founded={1})])
-    assert as_outputs(answer) == {"text": "Paris", "cities": [{"name": "Paris", "founded": [1]}]}
-
-
-def test_a_pydantic_model_that_is_no_mapping_becomes_the_output() -> None:
-    assert as_outputs(RootModel[list[str]](["Paris", "Lyon"])) == {"output": ["Paris", "Lyon"]}
 
 
 def test_dataclasses_and_models_inside_become_their_fields() -> None:

@@ -22,11 +22,7 @@ BFCL = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", Path(__file__).parents[3]
 FUNCTION = {"name": "maths.area", "description": "An area.", "parameters": {"type": "dict", "properties": {}}}
 SENT = {
     "type": "function",
-    "function": {
-        "name": "maths_area",
-        "description": "An area.",
-        "parameters": {"type": "object", "properties": {}},
-    },
+    "function": {"name": "maths_area", "description": "An area.", "parameters": {"type": "object", "properties": {}}},
 }
 
 
@@ -82,30 +78,12 @@ def test_an_example_offers_its_own_tools_and_is_asked_by_its_other_field(
     assert outputs["tool_calls"][0]["function"] == {"name": "maths.area", "arguments": "{}"}
 
 
-@pytest.mark.parametrize("none", [None, []])
-def test_an_example_without_tools_offers_none(none: object) -> None:
-    model = Model()
-    assert answer(spec(tools="inputs.tools"), model, {"question": "Why?", "tools": none}) == {"output": ""}
-    assert model.offered == [None]
-
-
 def test_a_field_that_no_one_has_is_told_before_the_run() -> None:
     available = {"inputs": {"question": "Why?"}, "metadata": {"topic": 1}}
     for path, got in (("metadata.tols", "metadata has topic"), ("inputs.tools", "inputs has question")):
         with pytest.raises(InputError) as caught:
             check_tools(spec(tools=path), available, "example 'e1'")
         assert str(caught.value) == f"target 'variant': example 'e1': tools: no {path!r}, {got}"
-
-
-def test_a_path_starts_in_the_example() -> None:
-    with pytest.raises(ValueError, match=r"tools: got 'tools', wanted a list, or a path: inputs\.… or metadata\.…"):
-        spec(tools="tools")
-
-
-@pytest.mark.parametrize("tool", [SENT, {"type": "web_search"}, {"type": "custom", "custom": {"name": "a.b"}}])
-def test_tools_in_openais_format_and_of_other_types_are_sent_unchanged(tool: dict[str, Any]) -> None:
-    made = as_tools([tool])
-    assert made is not None and made.sent == [tool]
 
 
 def test_types_are_named_as_in_json_schema_at_every_depth_and_nothing_else_changes() -> None:
@@ -146,11 +124,6 @@ def test_what_is_no_list_of_tools_is_told(tools: Any, problem: str) -> None:
     assert refusal(tools) == problem
 
 
-def test_unusable_tools_of_the_spec_are_told_when_the_target_is_made() -> None:
-    with pytest.raises(InputError, match="wanted a function with a name"):
-        chat(spec(tools=[{"description": "none"}]), Model())
-
-
 @pytest.mark.skipif(not BFCL.is_dir(), reason="BFCL is not there (EVALFLOWS_PUBLISHED_DATA)")
 @pytest.mark.parametrize("name", ["simple_python", "multiple", "parallel", "irrelevance"])
 def test_the_published_functions_of_bfcl_can_be_offered_as_they_are(name: str) -> None:
@@ -169,3 +142,8 @@ def test_the_published_functions_of_bfcl_can_be_offered_as_they_are(name: str) -
 def schema_types(schema: dict[str, Any]) -> list[str]:
     inner = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
     return [*([schema["type"]] if "type" in schema else []), *(found for one in inner for found in schema_types(one))]
+
+
+def test_a_path_starts_in_the_example() -> None:
+    with pytest.raises(ValueError, match=r"tools: got 'tools', wanted a list, or a path: inputs\.… or metadata\.…"):
+        spec(tools="tools")

@@ -197,7 +197,7 @@ def run_agent(exported: Exported, endpoint: Endpoint, **settings: Any) -> TraceV
 
 
 @pytest.mark.filterwarnings("ignore:Instrumentation format versions")
-@pytest.mark.parametrize("version", [2, 3, 4, 5])
+@pytest.mark.parametrize("version", [2, 5])
 def test_pydantic_ai(version: Any, exported: Exported, endpoint: Endpoint) -> None:
     trace = run_agent(exported, endpoint, version=version)
     assert_captured(trace)
@@ -267,10 +267,3 @@ def test_langsmith(exported: Exported, endpoint: Endpoint) -> None:
 
 def test_langsmith_without_content(exported: Exported, endpoint: Endpoint) -> None:
     assert_not_captured(ask_with_langsmith(exported, endpoint, hide_inputs=True, hide_outputs=True))
-
-
-def test_nothing_is_sent_elsewhere(exported: Exported, endpoint: Endpoint) -> None:
-    """The programs above call the endpoint and nothing else, so what they export is what they were asked."""
-    ask_within_a_span(exported, endpoint)
-    assert endpoint.calls == 2
-    assert [view.type for view in exported.trace().observations] == ["span"]

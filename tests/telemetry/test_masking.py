@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalflows.telemetry.masking import Masking
-from evalflows.telemetry.secret_patterns import SECRETS, is_card_number, is_iban, patterns_with
+from evalflows.telemetry.secret_patterns import SECRETS, patterns_with
 
 
 def masked(value: Any, **own: str) -> Any:
@@ -19,26 +19,18 @@ HEX, ALPHABET = "0123456789abcdef", "aB3dE5gH7jK9mN1pQ3sT5vW7yZ"
     ("text", "wanted"),
     [
         ("mail ada.lovelace+x@mail.example.org now", "mail <email-1> now"),
-        ("<Ada@Example.org>, ada@example.org; bob@example.org.", "<<email-1>>, <email-1>; <email-2>."),
         ("café: josé@exämple.org", "café: <email-1>"),
         ("card 4111 1111 1111 1111 12/27", "card <card-1> 12/27"),
         ("4111-1111-1111-1111 or 4111111111111111", "<card-1> or <card-1>"),
-        ("amex 3782 822463 10005", "amex <card-1>"),
         ("order 12 4111 1111 1111 1111", "order 12 <card-1>"),
         ("to DE89 3704 0044 0532 0130 00 please", "to <iban-1> please"),
-        ("to gb82west12345698765432", "to <iban-1>"),
         ("NO93 8601 1117 947 paid", "<iban-1> paid"),
         ("ip 192.168.17.254.", "ip <ipv4-1>."),
-        ("call +49 (30) 123 456-78!", "call <phone-1>!"),
         ("call +1-212-555-0123 or (212) 555-0123", "call <phone-1> or <phone-2>"),
         ("call 0171/1234567 or (030) 1234567 or 01711234567", "call <phone-1> or <phone-2> or <phone-1>"),
-        ("call 01 23 45 67 89.", "call <phone-1>."),
         ("call 0044 20 7946 0958", "call <phone-1>"),
-        (f"key sk-proj-{ALPHABET}_x", "key <api-key-1>"),
         (f"OPENAI_API_KEY=sk-ant-api03-{ALPHABET}", "OPENAI_API_KEY=<api-key-1>"),
-        (f"AKIA{'ABCDEFGH23456723'} and ghp_{ALPHABET}{ALPHABET[:12]}", "<api-key-1> and <api-key-2>"),
         (f"hf_{ALPHABET} AIza{ALPHABET}{ALPHABET[:9]}", "<api-key-1> <api-key-2>"),
-        (f"xoxb-1234567890-{ALPHABET} {'sk_' + 'live_'}{ALPHABET}", "<api-key-1> <api-key-2>"),
         (f"sk-lf-{HEX[:8]}-{HEX[:4]}-{HEX[:4]}-{HEX[:4]}-{HEX[:12]}", "<api-key-1>"),
         ("Authorization: Bearer abc.def-123456789==", "Authorization: Bearer <bearer-token-1>"),
         (f"Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{ALPHABET}", "Bearer <jwt-1>"),
@@ -60,11 +52,9 @@ def test_secrets_are_masked(text: str, wanted: str) -> None:
         "on 2026-11-24 at 03:07:34+00:00, from 24/11/2026 to 01/12/2026",
         "order 4111111111111112",  # no check digit
         "NO93 8601 1117 948",  # no check digits
-        "in 1763953654 s, 1763953654123 ms, 1763953654123456789 ns",
         "0af7651916cd43dd8448eb211c80319c and 550e8400-e29b-41d4-a716-446655440000",
         "the bearer of responsibilities; a password: forgotten; secret: none",
         "skip-this-long-name-with-many-parts, risk-assessment-of-the-year",
-        "@ada wrote 3 + 4 @ 5.20 each, 1,000,000.00 in total",
         "see https://example.org/a?b=c#d",
         "<email-1> and <card-2>",
     ],
@@ -91,25 +81,15 @@ def test_fields_of_credentials_are_masked_whatever_their_form() -> None:
     }
 
 
-def test_names_of_fields_and_numbers_are_masked() -> None:
-    assert masked({"ada@example.org": 4111111111111111, "n": 4111111111111112}) == {
-        "<email-1>": "<card-1>",
-        "n": 4111111111111112,
-    }
-
-
-def test_own_patterns_come_first() -> None:
-    assert masked("T-1234 of ada@example.org, T-1234", ticket=r"T-\d+") == "<ticket-1> of <email-1>, <ticket-1>"
-    assert masked("name: Ada!", person=r"name: (?P<secret>\w+)") == "name: <person-1>!"
-
-
-def test_check_digits() -> None:
-    assert is_card_number("5555 5555 5555 4444") and not is_card_number("5555 5555 5555 4445")
-    assert is_iban("FR14 2004 1010 0505 0001 3M02 606") and not is_iban("FR14 2004 1010 0505 0001 3M02 607")
-
-
 @pytest.mark.slow
 def test_long_texts_are_masked_in_linear_time() -> None:
     """A pattern that backtracks would take hours on these."""
     for piece in ("a", "1", "1 ", "a.", "a@", "+1 ", "sk-", "eyJa.", "ab12 ", "-----BEGIN ", "password: ", "0 1-"):
         assert len(masked(piece * (40_000 // len(piece)))) > 0
+
+
+def test_names_of_fields_and_numbers_are_masked() -> None:
+    assert masked({"ada@example.org": 4111111111111111, "n": 4111111111111112}) == {
+        "<email-1>": "<card-1>",
+        "n": 4111111111111112,
+    }

@@ -1,6 +1,5 @@
 """Requests of OpenTelemetry's protocol become rows: valid spans are kept, whatever else is in the request."""
 
-import base64
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,17 +24,6 @@ def test_a_span_is_a_row() -> None:
     assert (row.ended_at - AT).total_seconds() == 1.5
     assert (row.day, row.resource) == ("2026-01-01", '{"service.name":"shop"}')
     assert (row.attributes, row.contents) == ('{"gen_ai.request.model":"m"}', None)
-
-
-def test_a_root_span_has_no_parent() -> None:
-    zeros = span(parent_id="0" * 16)
-    assert [row.parent_id for row in rows_of_traces(traces(span(), zeros)).observations] == [None, None]
-
-
-def test_every_kind_of_value_becomes_json() -> None:
-    values = {"a": [1, {"b": "x"}], "bytes": b"\xff\x00", "flag": True, "nan": float("nan"), "number": 0.5}
-    (row,) = rows_of_traces(traces(span(attributes=values))).observations
-    assert json.loads(row.attributes) == values | {"bytes": base64.b64encode(b"\xff\x00").decode(), "nan": "nan"}
 
 
 def test_json_and_protobuf_give_the_same_rows() -> None:
@@ -68,21 +56,10 @@ def test_a_span_with_invalid_ids_is_rejected_and_the_others_are_kept(ids: dict[s
     assert [row.name for row in parsed.observations] == ["other"]
 
 
-def test_a_span_that_says_nothing_about_its_start_begins_when_it_ended() -> None:
-    (row,) = rows_of_traces(traces(span(start=0, end=START))).observations
-    assert (row.started_at, row.ended_at, row.day) == (AT, None, "2026-01-01")
-
-
 @pytest.mark.parametrize(("start", "day"), [(0, "1970-01-01"), (1, "1970-01-01"), (2**64 - 1, "2100-01-01")])
 def test_absurd_times_are_kept_within_the_days_of_the_store(start: int, day: str) -> None:
     (row,) = rows_of_traces(traces(span(start=start, end=0))).observations
     assert (row.day, row.ended_at) == (day, None)
-
-
-def test_a_clock_that_ran_backwards_is_kept_as_it_was() -> None:
-    (row,) = rows_of_traces(traces(span(end=START - 1_000_000_000))).observations
-    assert row.ended_at is not None
-    assert row.ended_at < row.started_at
 
 
 def test_genai_events_in_logs_belong_to_their_span() -> None:
@@ -91,10 +68,7 @@ def test_genai_events_in_logs_belong_to_their_span() -> None:
         ("gen_ai.user.message", "log", SPAN),
         ("gen_ai.choice", "log", SPAN),
     ]
-    assert json.loads(parsed.observations[0].attributes) == {
-        "body": {"content": "hi"},
-        "time_unix_nano": START,
-    }
+    assert json.loads(parsed.observations[0].attributes) == {"body": {"content": "hi"}, "time_unix_nano": START}
     assert parsed.observations[0].span_id != parsed.observations[1].span_id
 
 
@@ -104,21 +78,6 @@ def test_an_event_that_arrives_twice_has_one_id_and_another_event_another() -> N
         for body in ("hi", "hi", "ho")
     )
     assert first == second != third
-
-
-def test_other_log_records_are_counted_and_ignored() -> None:
-    parsed = rows_of_logs(logs(record("http.request"), record("gen_ai.choice", trace_id="", span_id=""), record("")))
-    assert (parsed.ignored, parsed.observations, parsed.rejected) == (3, [], [])
-
-
-def test_an_event_names_itself_by_an_attribute_in_older_versions() -> None:
-    (row,) = rows_of_logs(logs(record("", attributes={"event.name": "gen_ai.choice"}))).observations
-    assert row.name == "gen_ai.choice"
-
-
-def test_an_event_with_an_id_of_the_wrong_length_is_rejected() -> None:
-    parsed = rows_of_logs(logs(record("gen_ai.choice", span_id="ab")))
-    assert parsed.rejected == ["log record 'gen_ai.choice': got a span id of 1 bytes, wanted 8 bytes"]
 
 
 @pytest.mark.parametrize(
@@ -136,17 +95,17 @@ def nested(depth: int) -> bytes:
     return b'{"resourceSpans": [{"scopeSpans": [{"spans": [' + span + value + b"}]}]}]}]}"
 
 
-def test_nested_values_are_read() -> None:
+def test_values_are_read_unless_they_are_nested_too_deeply() -> None:
     assert len(rows_of_traces(parse_json(nested(90))).observations) == 1
-
-
-def test_values_nested_too_deeply_are_refused() -> None:
     with pytest.raises(InputError, match=r"^not OTLP in JSON: .+$"):
         parse_json(nested(2000))
 
 
-def test_fields_of_a_later_version_are_ignored() -> None:
-    text = json.dumps(
-        {"new": 1, "resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": TRACE, "spanId": SPAN, "new": 2}]}]}]}
-    )
-    assert len(rows_of_traces(parse_json(text.encode())).observations) == 1
+def test_an_event_with_an_id_of_the_wrong_length_is_rejected() -> None:
+    parsed = rows_of_logs(logs(record("gen_ai.choice", span_id="ab")))
+    assert parsed.rejected == ["log record 'gen_ai.choice': got a span id of 1 bytes, wanted 8 bytes"]
+
+
+def test_other_log_records_are_counted_and_ignored() -> None:
+    parsed = rows_of_logs(logs(record("http.request"), record("gen_ai.choice", trace_id="", span_id=""), record("")))
+    assert (parsed.ignored, parsed.observations, parsed.rejected) == (3, [], [])

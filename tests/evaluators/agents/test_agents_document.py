@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from evalflows.evaluators import agents
-from evalflows.evaluators.score import Score
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
@@ -32,28 +31,9 @@ def test_the_figures_beside_the_evaluators_are_what_they_give() -> None:
         assert (got[0] if isinstance(got, list) else got).value == pytest.approx(figure, abs=0.005), spec
 
 
-def test_the_truth_with_allowed_values_is_one() -> None:
-    truth = json.loads(blocks("json")[2])
-    right = {"tool_calls": [{"name": "book_hotel", "arguments": {"city": "new york", "nights": 2}}]}
-    wrong = {"tool_calls": [{"name": "book_hotel", "arguments": {"city": "Newark", "nights": 2}}]}
-    for outputs, value in ((right, 1), (wrong, 0)):
-        score = agents.tool_arguments(None, outputs, truth, arguments="allowed")
-        assert isinstance(score, Score) and score.value == value
-
-
 def test_the_trials_print_what_is_said_beside_them(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = blocks("python")
     exec(compile(program, "docs/agents.md", "exec"), {})
     printed = [float(number) for number in re.findall(r"[\d.]+", capsys.readouterr().out)]
     said = [float(number) for line in re.findall(r"print.*# (.*)", program) for number in line.split(",")]
     assert printed == pytest.approx(said, abs=5e-5)
-
-
-def test_every_evaluator_and_setting_is_listed() -> None:
-    listed = TEXT.partition("## The evaluators")[2].partition("###")[0]
-    entries = dict(re.findall(r"^- `(\w+)`: (.*?)(?=^- `|\Z)", listed, flags=re.S | re.M))
-    assert sorted(entries) == agents.__all__
-    for name, entry in entries.items():
-        settings = getattr(agents, name).__kwdefaults__
-        assert [one for one in settings if f"`{one}`" not in entry] == []
-        assert "Cannot" in entry

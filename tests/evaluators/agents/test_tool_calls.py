@@ -55,12 +55,6 @@ def test_no_call_is_right_where_none_is_wanted_and_only_there(rule: Any) -> None
     assert value(rule(None, calls("a"), calls())) == 0
 
 
-@pytest.mark.parametrize("mode", ["strict", "unordered", "subset", "superset"])
-def test_an_agent_that_does_nothing_stands_in_no_relation_to_wanted_calls(mode: str) -> None:
-    assert order(calls("a"), {"output": "Hello."}, mode=mode) is False
-    assert order(calls(), {"output": "Hello."}, mode=mode) is True
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_the_runs_steps_are_read_where_the_outputs_have_no_calls(rule: Any) -> None:
     steps = [{"kind": "tool", "name": "a", "inputs": {}}]
@@ -72,21 +66,9 @@ def test_the_runs_steps_are_read_where_the_outputs_have_no_calls(rule: Any) -> N
 # selection
 
 
-def test_the_same_tools_in_any_order_are_selected_right() -> None:
-    assert selected(calls("a", "b", "b"), calls("b", "a", "b")) == [1, 1, 1]
-
-
 def test_f1_precision_and_recall_count_a_tool_as_often_as_it_is_wanted() -> None:
     # Wanted a a b; made a b b c: hits are a and b, so 2 of 4, 2 of 3, and 4 of 7.
     assert selected(calls("a", "a", "b"), calls("a", "b", "b", "c")) == pytest.approx([4 / 7, 2 / 4, 2 / 3])
-
-
-def test_calling_everything_is_no_precision_and_calling_one_no_recall() -> None:
-    assert selected(calls("a"), calls("a", "b", "c", "d")) == pytest.approx([2 / 5, 1 / 4, 1])
-    assert selected(calls("a", "b", "c", "d"), calls("a")) == pytest.approx([2 / 5, 1, 1 / 4])
-
-
-def test_the_comment_says_which_tools_differ() -> None:
     scores = tool_selection(None, calls("a", "c"), calls("a", "b"))
     assert scores and scores[0].comment == "not called: b; not wanted: c"
     same = tool_selection(None, calls("a"), calls("a"))
@@ -102,14 +84,10 @@ def test_the_comment_says_which_tools_differ() -> None:
         (1, 1.0, True),
         (1, "1", False),
         (1, True, False),
-        (0, False, False),
         (0, None, False),
-        ("Paris", "paris", False),
-        ("Paris", "Paris", True),
         ([1, {"a": [2.0]}], [1.0, {"a": [2]}], True),
         ([1, 2], [2, 1], False),
         ([1, 2], [1], False),
-        ({"a": 1}, {"a": 1, "b": 2}, False),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
         (10**400, 10**400, True),
     ],
@@ -120,7 +98,7 @@ def test_values_are_equal_as_json_is(wanted: Any, got: Any, right: bool) -> None
     assert order(made(x=wanted), made(x=got)) is True  # by name
 
 
-def test_exact_is_all_or_nothing_and_per_argument_gives_shares() -> None:
+def test_exact_is_all_or_nothing_and_calls_are_paired_so_that_they_are_right_the_most() -> None:
     wanted, got = made(a=1, b=2, c=3), made(a=1, b=5, d=4)
     assert arguments(wanted, got) == 0
     assert arguments(wanted, got, arguments="per_argument") == 1 / 4  # of a, b, c and d only a
@@ -128,8 +106,6 @@ def test_exact_is_all_or_nothing_and_per_argument_gives_shares() -> None:
     assert arguments(made(), made(a=1), arguments="per_argument") == 0
     assert arguments(made(), made(), arguments="per_argument") == 1
 
-
-def test_calls_are_paired_so_that_they_are_right_the_most() -> None:
     def two(*pairs: tuple[int, int]) -> dict[str, Any]:
         return {"tool_calls": [{"name": "f", "arguments": {"a": a, "b": b}} for a, b in pairs]}
 
@@ -137,19 +113,13 @@ def test_calls_are_paired_so_that_they_are_right_the_most() -> None:
     # In the order that they stand in, 1/2 and 1/2; but (1, 3) with (1, 3) is 1, and then (1, 2) with (1, 9) 1/2.
     assert arguments(wanted, two((1, 3), (1, 9)), arguments="per_argument") == (1 + 1 / 2) / 2
     assert arguments(wanted, two((1, 3), (1, 2))) == 1
-
-
-def test_a_right_call_under_another_name_is_wrong() -> None:
-    other = {"tool_calls": [{"name": "g", "arguments": {"x": 1}}]}
-    for how in ("exact", "per_argument", "types"):
-        assert arguments(made(x=1), other, arguments=how) == 0
-
-
-def test_extra_calls_count_as_wrong_unless_they_are_ignored() -> None:
     done = {"tool_calls": [*made(x=1)["tool_calls"], *calls("look", "look")["tool_calls"]]}
     assert arguments(made(x=1), done) == pytest.approx(1 / 3)
     assert arguments(made(x=1), done, extra_calls="ignored") == 1
     assert arguments(calls(), done, extra_calls="ignored") == 0  # nothing was wanted
+    other = {"tool_calls": [{"name": "g", "arguments": {"x": 1}}]}
+    for how in ("exact", "per_argument", "types"):
+        assert arguments(made(x=1), other, arguments=how) == 0
 
 
 @pytest.mark.parametrize("how", ["exact", "per_argument", "types"])
@@ -160,22 +130,6 @@ def test_broken_json_matches_nothing_not_even_a_call_without_arguments(how: str)
     assert arguments({"tool_calls": [{"f": {"x": [""]}}]}, broken, arguments="allowed") == 0
     assert order(made(), broken, arguments="exact") is False
     assert arguments(made(), {"tool_calls": [{"name": "f", "arguments": "{}"}]}, arguments=how) == 1
-
-
-@pytest.mark.parametrize(
-    ("wanted", "got", "share"),
-    [
-        ({"a": 1, "b": "x"}, {"a": 7.5, "b": "y"}, 1),
-        ({"a": 1, "b": "x"}, {"a": "1", "b": "y"}, 1 / 2),
-        ({"a": True}, {"a": 1}, 0),
-        ({"a": [1]}, {"a": ["x"]}, 1),
-        ({"a": {}}, {"a": []}, 0),
-        ({"a": None}, {"a": 0}, 0),
-        ({"a": 1}, {"a": 1, "b": 1}, 1 / 2),
-    ],
-)
-def test_types_are_those_of_json_and_what_stands_in_them_is_not_looked_at(wanted: Any, got: Any, share: float) -> None:
-    assert arguments(made(**wanted), made(**got), arguments="types") == share
 
 
 PARAMETERS = {
@@ -209,13 +163,6 @@ def test_types_may_be_those_of_a_tools_schema_and_then_no_reference_is_needed(go
     assert value(tool_arguments(None, made(**got), None, arguments="types", tools=TOOLS)) == pytest.approx(share)
     wanted = made(city="Oslo", days=1)
     assert arguments(wanted, made(**got), arguments="types", tools=TOOLS) == pytest.approx(share)
-
-
-def test_a_tool_that_there_is_not_has_no_right_types_and_without_a_call_there_is_nothing_to_judge() -> None:
-    assert value(tool_arguments(None, calls("g"), None, arguments="types", tools=TOOLS)) == 0
-    assert value(tool_arguments(None, calls("g", "now"), None, arguments="types", tools=TOOLS)) == 1 / 2
-    assert tool_arguments(None, {"output": "x"}, None, arguments="types", tools=TOOLS) is None
-    assert value(tool_arguments(None, {"output": "x"}, calls("now"), arguments="types", tools=TOOLS)) == 0
 
 
 TRUTH = {
@@ -252,12 +199,10 @@ def booked(**changes: Any) -> float:
     [
         {},
         {"place": "nyc"},
-        {"place": "New-York NY."},
         {"stars": 4},
         {"note": 'It"s late'},
         {"guests": ({"name": "Ann", "age": 30},)},
         {"range": {"most": 200, "least": 100.0}},
-        {"pets": False},
         {"pets": None},
     ],
 )
@@ -271,16 +216,11 @@ def test_every_allowed_value_is_right(changes: dict[str, Any]) -> None:
         {"place": "New York City"},
         {"place": "LEFT OUT"},
         {"nights": 3},
-        {"nights": "2"},
-        {"nights": [2]},
         {"stars": 5},
-        {"note": "it is late"},
         {"guests": [{"name": "Bob"}]},
-        {"guests": [{"age": 30}]},
         {"guests": [{"name": "Ann"}, {"name": "Ann"}]},
         {"guests": []},
         {"range": {"least": 100}},
-        {"range": {"least": 100, "most": 200, "mean": 150}},
         {"pets": 0},
         {"made_up": 1},
     ],
@@ -289,12 +229,9 @@ def test_a_value_that_is_not_allowed_is_wrong(changes: dict[str, Any]) -> None:
     assert booked(**changes) == 0
 
 
-def test_a_truth_without_lists_of_values_is_an_error() -> None:
+def test_a_truth_without_lists_is_an_error_and_the_comment_has_the_calls_that_are_not_right() -> None:
     with pytest.raises(ValueError, match="reference: f: x: got 1, wanted a list of allowed values"):
         arguments(made(x=1), made(x=1), arguments="allowed")
-
-
-def test_the_comment_has_the_calls_that_are_not_right() -> None:
     wanted = {"tool_calls": [*made(x=1)["tool_calls"], *calls("a", "b")["tool_calls"]]}
     done = {"tool_calls": [*calls("b", "c")["tool_calls"], *made(x=2)["tool_calls"]]}
     score = tool_arguments(None, done, wanted)
@@ -356,15 +293,6 @@ def test_more_steps_than_are_wanted_cost_and_none_of_the_wanted_is_0(done: tuple
     assert efficiency(calls("a", "b"), calls(*done)) == pytest.approx(share)
 
 
-def test_the_wanted_number_may_be_given_itself() -> None:
-    assert efficiency({"steps": 2}, calls("a", "b", "c", "d"), key="steps") == 0.5
-    assert efficiency({"steps": 2}, calls("a"), key="steps") == 1
-    assert efficiency({"steps": 2}, {"output": "x"}, key="steps") == 0
-    assert efficiency({"steps": 0}, {"output": "x"}, key="steps") == 1
-    assert efficiency({"steps": 0}, calls("a"), key="steps") == 0
-    assert step_efficiency(None, calls("a"), {"other": 2}, key="steps") is None
-
-
 # settings
 
 
@@ -376,9 +304,9 @@ def test_the_wanted_number_may_be_given_itself() -> None:
             {"arguments": "fuzzy"},
             "arguments: got 'fuzzy', wanted one of exact, per_argument, types, al",
         ),
-        (tool_arguments, {"extra_calls": "fine"}, "extra_calls: got 'fine', wanted wrong or ignored"),
         (tool_arguments, {"tools": TOOLS}, "tools: got tools with arguments 'exact', wanted arguments 'types'"),
         (tool_arguments, {"arguments": "types", "tools": "f"}, "tools: got 'f', wanted a path: inputs.…, metadata.…"),
+        (tool_arguments, {"extra_calls": "fine"}, "extra_calls: got 'fine', wanted wrong or ignored"),
         (tool_arguments, {"arguments": "types", "tools": [{}]}, "tools: got {}, wanted name and parameters"),
         (tool_order, {"mode": "sorted"}, "mode: got 'sorted', wanted one of strict, unordered, subset, superset"),
         (tool_order, {"arguments": "per_argument"}, "arguments: got 'per_argument', wanted one of ignored, exact"),
@@ -388,6 +316,22 @@ def test_the_wanted_number_may_be_given_itself() -> None:
 def test_a_setting_that_cannot_be_used_is_an_error(rule: Any, settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         rule(None, calls("a"), calls("a") | {"n": -1}, **settings)
+
+
+def test_a_tool_that_there_is_not_has_no_right_types_and_without_a_call_there_is_nothing_to_judge() -> None:
+    assert value(tool_arguments(None, calls("g"), None, arguments="types", tools=TOOLS)) == 0
+    assert value(tool_arguments(None, calls("g", "now"), None, arguments="types", tools=TOOLS)) == 1 / 2
+    assert tool_arguments(None, {"output": "x"}, None, arguments="types", tools=TOOLS) is None
+    assert value(tool_arguments(None, {"output": "x"}, calls("now"), arguments="types", tools=TOOLS)) == 0
+
+
+def test_the_wanted_number_may_be_given_itself() -> None:
+    assert efficiency({"steps": 2}, calls("a", "b", "c", "d"), key="steps") == 0.5
+    assert efficiency({"steps": 2}, calls("a"), key="steps") == 1
+    assert efficiency({"steps": 2}, {"output": "x"}, key="steps") == 0
+    assert efficiency({"steps": 0}, {"output": "x"}, key="steps") == 1
+    assert efficiency({"steps": 0}, calls("a"), key="steps") == 0
+    assert step_efficiency(None, calls("a"), {"other": 2}, key="steps") is None
 
 
 def test_each_declares_its_metrics_under_the_name_that_it_has() -> None:

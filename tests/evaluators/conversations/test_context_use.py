@@ -86,30 +86,10 @@ def shares(messages: list[dict[str, str]], **settings: Any) -> tuple[Any, Any]:
     return own.value, contradicted.value
 
 
-def test_an_answer_that_rests_on_all_that_was_said_earlier_has_the_whole_score() -> None:
+def test_what_is_ignored_costs_its_share_and_what_is_contradicted_is_counted_besides() -> None:
     assert shares(GOOD) == (1, 0)
-
-
-def test_a_fact_that_is_left_out_costs_its_share() -> None:
     assert shares(IGNORED) == (0.5, 0)
-
-
-def test_a_fact_that_is_contradicted_is_not_used_and_counted_besides() -> None:
     assert shares(CONTRADICTING) == (0, 0.5)
-
-
-def test_the_facts_are_kept_with_the_score_and_the_reasoning_is_its_comment() -> None:
-    scores = judged(IGNORED)
-    assert scores is not None and scores[0].metadata is not None
-    assert scores[0].metadata["facts"] == [
-        {"fact": "room: 12", "before_turn": 1, "use": "used"},
-        {"fact": "diet: vegan", "before_turn": 1, "use": "ignored"},
-    ]
-    assert scores[0].comment == "2 facts matter."
-    assert [one.metric for one in normalise(scores, "memory")] == ["memory", CONTRADICTED]
-
-
-def test_where_nothing_said_earlier_matters_it_does_not_apply() -> None:
     assert judged(talk("My room is 12.", "Noted.", "Is it sunny?", "It is.")) is None
 
 
@@ -138,7 +118,7 @@ def test_of_a_conversation_that_is_only_continued_the_new_turn_is_judged() -> No
     assert "by their numbers: 1, 2, 3, 4\n" in judge.prompts[1]
 
 
-def test_it_is_one_call_that_shows_every_message_and_takes_a_list_of_facts() -> None:
+def test_it_is_one_call_that_shows_every_message_and_keeps_a_list_of_facts() -> None:
     judge = Judge()
     judged(GOOD, judge, instructions="Names matter too.")
     (prompt,), (schema,) = judge.prompts, judge.schemas
@@ -146,6 +126,14 @@ def test_it_is_one_call_that_shows_every_message_and_takes_a_list_of_facts() -> 
     assert "\nNames matter too.\n" in prompt
     assert list(schema["properties"]) == ["reasoning", "facts"]
     assert schema["properties"]["facts"]["items"]["properties"]["before_turn"]["maximum"] == 2
+    scores = judged(IGNORED)
+    assert scores is not None and scores[0].metadata is not None
+    assert scores[0].metadata["facts"] == [
+        {"fact": "room: 12", "before_turn": 1, "use": "used"},
+        {"fact": "diet: vegan", "before_turn": 1, "use": "ignored"},
+    ]
+    assert scores[0].comment == "2 facts matter."
+    assert [one.metric for one in normalise(scores, "memory")] == ["memory", CONTRADICTED]
 
 
 @pytest.mark.parametrize(
@@ -177,17 +165,3 @@ def test_without_messages_it_does_not_apply_and_without_a_turn_it_fails() -> Non
     assert asyncio.run(context_use({"question": "Which is my room?"}, {"output": "12"}, Judge())) is None
     with pytest.raises(ValueError, match="no turn of the assistant"):
         judged(GOOD[:1])
-
-
-def test_it_declares_both_its_metrics_and_of_what_is_contradicted_less_is_better() -> None:
-    declared: Any = vars(context_use)["metrics"]
-    assert declared("memory", {}) == {
-        "memory": {"higher_is_better": True, "range": [0, 1]},
-        CONTRADICTED: {"higher_is_better": False, "range": [0, 1]},
-    }
-
-
-def test_the_hash_is_of_the_prompt_and_not_of_the_conversation() -> None:
-    one, longer = judged(GOOD), judged([*GOOD, *talk("Thanks, and my room?", "12.")])
-    assert one is not None and longer is not None
-    assert one[0].prompt_hash == longer[0].prompt_hash == one[1].prompt_hash

@@ -58,11 +58,8 @@ def test_system_messages_ids_and_empty_fields_do_not_hide_that_it_is_the_whole()
     assert judged({"messages": [SYSTEM, *GIVEN]}, {"messages": added}) == [2, 3]
 
 
-def test_outputs_alone_are_a_conversation() -> None:
-    assert judged({"task": "Be polite"}, {"messages": WHOLE}) == [1, 2, 3]
-
-
 def test_without_messages_on_either_side_it_is_no_conversation() -> None:
+    assert judged({"task": "Be polite"}, {"messages": WHOLE}) == [1, 2, 3]
     assert conversation({"question": "Who?"}, {"output": "A bot."}) is None
     assert conversation({"numbers": [1, 2]}, {"output": 3}) is None
     assert conversation({"messages": None, "n": 1}, {"messages": None}) is None
@@ -87,27 +84,6 @@ def test_a_chat_targets_calls_stand_beside_its_text() -> None:
     assert only.startswith("[calls ")
 
 
-def test_fields_of_a_structured_answer_are_shown_as_json() -> None:
-    assert texts({"messages": GIVEN}, {"city": "Paris", "sure": True})[-1] == '{"city": "Paris", "sure": true}'
-
-
-@pytest.mark.parametrize(
-    ("content", "shown"),
-    [
-        (None, ""),
-        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one\ntwo"),
-        ([{"type": "image_url", "image_url": {"url": "x"}}], "[image_url, not shown]"),
-        (["one", "two"], "one\ntwo"),
-    ],
-)
-def test_a_content_may_be_of_parts(content: Any, shown: str) -> None:
-    assert message_text({"role": "user", "content": content}) == shown
-
-
-def test_a_refusal_is_something_said() -> None:
-    assert message_text(assistant(None, refusal="I cannot do that.")) == "I cannot do that."
-
-
 @pytest.mark.parametrize(
     ("inputs", "outputs", "says"),
     [
@@ -128,3 +104,20 @@ def test_outputs_without_a_turn_of_the_assistants_are_an_error_and_not_a_pass(ad
     assert found is not None
     with pytest.raises(ValueError, match="no turn of the assistant in the outputs"):
         found.judged(given=False)
+
+
+def test_a_refusal_is_something_said() -> None:
+    assert message_text(assistant(None, refusal="I cannot do that.")) == "I cannot do that."
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (None, ""),
+        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one\ntwo"),
+        ([{"type": "image_url", "image_url": {"url": "x"}}], "[image_url, not shown]"),
+        (["one", "two"], "one\ntwo"),
+    ],
+)
+def test_a_content_may_be_of_parts(content: Any, shown: str) -> None:
+    assert message_text({"role": "user", "content": content}) == shown

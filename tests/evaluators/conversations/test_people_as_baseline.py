@@ -47,6 +47,7 @@ def of_turns() -> list[tuple[Any, ...]]:
     return rows(query)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_people_are_an_experiment_beside_the_bot_with_a_score_for_each_turn() -> None:
     with serving(Endpoint(answer=answer)) as endpoint:
@@ -54,10 +55,10 @@ def test_people_are_an_experiment_beside_the_bot_with_a_score_for_each_turn() ->
         run(ExperimentSpec.model_validate(shown() | {"connections": {"mock": connection}}))
     assert of_turns() == [("bot", 1, 1.0), ("bot", 2, 1.0), ("people", 1, 4.0), ("people", 2, 4.0)]
     assert rows("select target, mean, scored from results where metric = 'turn_quality' order by target") == [
-        *(("bot", 1.0, 4), ("people", 4.0, 4)),
+        *(("bot", 1.0, 4), ("people", 4.0, 4))
     ]
     assert rows("select target, mean, scored from results where metric = 'context_use' order by target") == [
-        *(("bot", 0.0, 2), ("people", 1.0, 2)),  # the first turns have nothing before them to use
+        *(("bot", 0.0, 2), ("people", 1.0, 2))  # the first turns have nothing before them to use
     ]
     assert rows("select distinct target, outputs from item_scores where example_id = 'talk-2#2' order by target") == [
         ("bot", '{"output":"Which order is it about?"}'),

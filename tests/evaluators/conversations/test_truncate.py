@@ -52,11 +52,6 @@ def test_the_newest_exchanges_that_fit_are_kept_with_the_system_messages(
     assert found.left_out == len(WHOLE) - len(wanted)
 
 
-def test_a_system_message_in_the_middle_outlives_what_stands_around_it() -> None:
-    found = truncated([*FIRST, SYS, *TOOLS, *LAST], 3, one_each)
-    assert (found.messages, found.kept) == ([SYS, *LAST], [2, 7, 8])
-
-
 def test_an_answer_of_a_tool_that_comes_after_its_exchange_goes_with_its_call() -> None:
     late = [{"role": "user", "content": "and?"}, {"role": "tool", "tool_call_id": "c9", "content": "late"}]
     before: list[Message] = [
@@ -105,7 +100,7 @@ def newest_exchange(whole: list[Message]) -> list[int]:
     return []
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(messages, st.integers(1, 200))
 def test_whatever_the_conversation_the_promises_hold(whole: list[Message], budget: int) -> None:
     found = truncated(whole, budget)
@@ -123,7 +118,7 @@ def test_whatever_the_conversation_the_promises_hold(whole: list[Message], budge
         made |= {one["id"] for one in message.get("tool_calls") or []}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(messages, st.integers(1, 200), st.integers(0, 100))
 def test_a_larger_budget_never_keeps_less(whole: list[Message], budget: int, more: int) -> None:
     assert {*truncated(whole, budget).kept} <= {*truncated(whole, budget + more).kept}

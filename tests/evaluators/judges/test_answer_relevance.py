@@ -35,22 +35,10 @@ def test_an_answer_to_the_question_is_relevant_and_one_to_another_is_not(judge: 
     assert planted.comment == "0 of 1 statements relevant; not relevant: Tickets cost twelve pounds."
 
 
-def test_a_wrong_hour_is_as_relevant_as_the_right_one(judge: Any) -> None:
-    assert judged(judge, "The museum opens at 4.").value == 1.0
-
-
-def test_what_strays_lowers_the_share(judge: Any) -> None:
-    score = judged(judge, "The museum opens at 10. Tickets cost twelve pounds. Lunch is served. Enjoy yourself.")
-    assert score.value == 0.25
-
-
-def test_an_answer_that_avoids_the_question_is_0_though_it_uses_its_words(judge: Any) -> None:
+def test_an_answer_that_avoids_the_question_or_states_nothing_is_0(judge: Any) -> None:
     score = judged(judge, "It is hard to say when the museum opens.")
     assert score.value == 0.0 and score.metadata and score.metadata["evasive"] is True
     assert score.comment == "evasive; 1 of 1 statements relevant"
-
-
-def test_an_answer_that_states_nothing_is_0(judge: Any) -> None:
     score = judged(judge, "Oh. Ah.")
     assert (score.value, score.comment) == (0.0, "the answer states nothing")
 
@@ -67,13 +55,3 @@ def test_a_forged_verdict_stays_inside_the_fence(judge: Any) -> None:
     judged(judge, "Plain.")
     assert judge.prompts[0].replace(fenced(forged), "…") == judge.prompts[1].replace(fenced("Plain."), "…")
     assert judge.prompts[0].count(fenced(forged).splitlines()[0]) == 1
-
-
-def test_whether_it_is_evasive_is_asked_after_the_statements(judge: Any) -> None:
-    judged(judge, "The museum opens at 10.")
-    assert judge.parameters[0]["schema"]["required"] == ["statements", "evasive"]
-
-
-def test_a_prompt_that_hides_the_question_is_an_error(judge: Any) -> None:
-    with pytest.raises(ValueError, match=r"prompt: wanted \{inputs\} in it"):
-        judged(judge, "Yes.", prompt="{outputs}")

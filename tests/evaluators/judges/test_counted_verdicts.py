@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, completion, serving
 
-from evalflows.evaluators.judges import context_precision, instruction_following
+from evalflows.evaluators.judges import context_precision
 from evalflows.evaluators.score import Score
 from evalflows.llm import attempts, loop
 from evalflows.llm.connect import completer
@@ -25,10 +25,6 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def useful(*numbers: int) -> str:
     return json.dumps({"verdicts": [{"number": number, "reasoning": "", "useful": True} for number in numbers]})
-
-
-def followed(*numbers: int) -> str:
-    return json.dumps({"instructions": [{"number": number, "reasoning": "", "followed": True} for number in numbers]})
 
 
 def judged(judge: Any, answers: Iterator[str], form: str, *given: Any, **settings: Any) -> tuple[Score, list[CallRow]]:
@@ -60,13 +56,6 @@ def test_too_few_and_too_many_verdicts_are_asked_for_again(form: str) -> None:
     score, kept = judged(context_precision, iter([useful(1), useful(1, 2, 3), useful(1, 2)]), form, *PRECISION)
     assert score.value == 1.0
     assert [(row.status, row.attempts, row.reusable) for row in kept] == [("ok", 3, True)]
-
-
-def test_instructions_with_too_few_verdicts_are_asked_about_again() -> None:
-    answers = iter([followed(1), followed(2, 1)])
-    given: Any = ({"question": "Go."}, {"output": "x"})
-    score, kept = judged(instruction_following, answers, "json_schema", *given, instructions=["Be kind.", "Be brief."])
-    assert (score.value, kept[0].attempts) == (1.0, 2)
 
 
 def test_a_model_that_never_gives_as_many_leaves_no_answer_that_is_used_again() -> None:

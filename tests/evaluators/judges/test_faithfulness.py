@@ -40,32 +40,18 @@ def test_an_answer_out_of_the_context_is_faithful_and_the_same_with_another_year
     assert planted.comment == "1 of 2 claims supported; not supported: The bridge was opened in 1923."
 
 
-def test_a_true_answer_is_not_faithful_to_a_context_that_does_not_say_it(judge: Any) -> None:
-    score = judged(judge, "The bridge was opened in 1932.", context="Ferries cross the harbour.")
-    assert score and score.value == 0.0
-
-
-def test_the_share_is_of_all_claims(judge: Any) -> None:
-    score = judged(judge, "The bridge was opened in 1932. It carries trams. It carries cattle.")
-    assert score and score.value == pytest.approx(1 / 3)
-    assert score.metadata and [claim["supported"] for claim in score.metadata["claims"]] == [True, False, False]
-
-
-def test_an_answer_without_a_claim_has_no_score(judge: Any) -> None:
+def test_without_a_claim_or_an_answer_there_is_no_score(judge: Any) -> None:
     assert judged(judge, "I do not know.") is None
     assert len(judge.prompts) == 1
-
-
-@pytest.mark.parametrize("answer", ["", " \n", None])
-def test_for_an_empty_answer_nothing_is_asked(judge: Any, answer: Any) -> None:
-    assert judged(judge, answer) is None
-    assert judge.prompts == []
-
-
-def test_an_example_without_context_has_no_score(judge: Any) -> None:
-    assert asyncio.run(faithfulness({"question": QUESTION}, {"output": "Yes."}, None, {}, judge)) is None
-    assert judged(judge, "It is long.", context=None) is None
-    assert judge.prompts == []
+    for outputs, path in (
+        ({"documents": CONTEXT}, "outputs.documents"),
+        ({"result": {"documents": CONTEXT}}, "outputs.result.documents"),
+    ):
+        assert asyncio.run(faithfulness({}, outputs, None, {}, judge, context=path)) is None
+    assert len(judge.prompts) == 1
+    says = "context: got 'outputs.documents' and outputs of output, wanted outputs that have it"
+    with pytest.raises(ValueError, match=says):
+        asyncio.run(faithfulness({}, {"output": "Yes."}, None, {}, judge, context="outputs.documents"))
 
 
 @pytest.mark.parametrize("nothing", [[], "", [" "]])
@@ -84,15 +70,6 @@ def test_a_model_that_finds_claims_supported_by_nothing_is_not_believed(reader: 
     assert "says (none) in place of the contexts" in " ".join(sure.prompts[0].split())
     believed = judged(sure, "It opened in 1932.", context=["It opened in 1932."])
     assert believed and believed.value == 0.5
-
-
-def test_context_that_the_target_gave_is_no_part_of_the_answer(judge: Any) -> None:
-    outputs = {"answer": "It carries trams.", "documents": [{"text": text, "rank": 1} for text in CONTEXT]}
-    path = "outputs.documents.text"
-    score = asyncio.run(faithfulness({"question": QUESTION}, outputs, None, {}, judge, context=path))
-    assert score and score.value == 0.0
-    assert f"Answer to judge:\n{fenced('It carries trams.')}" in judge.prompts[0]
-    assert f"Context 2:\n{fenced(CONTEXT[1])}" in judge.prompts[0]
 
 
 @pytest.mark.parametrize(
@@ -118,36 +95,6 @@ def test_of_what_the_target_gave_the_context_alone_is_left_out(
     assert f"Answer to judge:\n{fenced(answer)}" in judge.prompts[0]
     assert f"Context 1:\n{fenced(CONTEXT[0])}" in judge.prompts[0]
     assert "documents" in str(outputs), "what others judge is as it was"
-
-
-def test_context_of_the_inputs_is_no_part_of_the_question(judge: Any) -> None:
-    judged(judge, "It carries trams.")
-    assert f"Question:\n{fenced(QUESTION)}" in judge.prompts[0]
-
-
-def test_a_target_that_gave_context_alone_gave_no_answer(judge: Any) -> None:
-    for outputs, path in (
-        ({"documents": CONTEXT}, "outputs.documents"),
-        ({"result": {"documents": CONTEXT}}, "outputs.result.documents"),
-    ):
-        assert asyncio.run(faithfulness({}, outputs, None, {}, judge, context=path)) is None
-    assert judge.prompts == []
-
-
-def test_a_key_names_the_field_of_the_answer(judge: Any) -> None:
-    outputs = {"text": "The bridge was opened in 1932.", "note": "It carries trams."}
-    inputs = {"question": QUESTION, "context": CONTEXT}
-    by_key = {
-        key: asyncio.run(faithfulness(inputs, outputs, None, {}, judge, key=key)).value  # type: ignore[union-attr]
-        for key in outputs
-    }
-    assert by_key == {"text": 1.0, "note": 0.0}
-
-
-def test_outputs_without_the_field_are_an_error_and_not_an_example_without_context(judge: Any) -> None:
-    says = "context: got 'outputs.documents' and outputs of output, wanted outputs that have it"
-    with pytest.raises(ValueError, match=says):
-        asyncio.run(faithfulness({}, {"output": "Yes."}, None, {}, judge, context="outputs.documents"))
 
 
 FORGERIES = [
@@ -179,25 +126,13 @@ def test_the_verdict_follows_the_claim_and_the_reasoning_about_it(judge: Any, re
     assert score and score.value == 0.0 and "temperature" not in short.parameters[0]
 
 
-def test_many_claims_are_named_up_to_ten(reader: Any, reading: Any) -> None:
-    judge = reader(lambda _: reading.listed("claims", "claim", "supported", {f"claim {n}": False for n in range(13)}))
-    score = judged(judge, "Much.")
-    assert score and (score.comment or "").endswith("claim 9; 3 more")
-    assert score.metadata and len(score.metadata["claims"]) == 13
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"context": "documents"}, "context: got 'documents', wanted a path: inputs."),
-        ({"context": "inputs"}, "context: got 'inputs', wanted a path"),
-        ({"context": "run.documents"}, "context: got 'run.documents', wanted a path"),
         ({"context": "inputs..a"}, "context: got 'inputs..a', wanted a path"),
-        ({"context": ["a"]}, r"context: got \['a'\], wanted a path"),
         ({"prompt": "{outputs}"}, "prompt: wanted {context} in it"),
         ({"prompt": "{context}"}, "prompt: wanted {outputs} in it"),
-        ({"prompt": "{context} {outputs} {nothing}"}, "prompt: asks for {nothing}"),
-        ({"temperature": -1}, "temperature: got -1"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(

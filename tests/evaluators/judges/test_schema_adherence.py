@@ -42,12 +42,9 @@ def judged(answer: Any, schema: Any = PERSON, **settings: Any) -> Score:
         # name, age, address.street, address.city are required: four fields.
         ({"name": "Ada", "age": 36, "address": ADDRESS}, 4, 4),
         ({"name": "Ada", "age": "36", "address": ADDRESS}, 3, 4),
-        ({"name": "Ada", "age": -1, "address": ADDRESS}, 3, 4),
         ({"name": "Ada", "address": ADDRESS}, 3, 4),
-        ({"name": "Ada", "age": 36, "address": {"city": "Bern"}}, 3, 4),
         ({"name": "Ada", "age": 36}, 2, 4),  # both fields of the address are missing
         ({"name": "Ada", "age": 36, "address": "Elm 1, Bern"}, 2, 4),
-        ({"age": "36", "address": {"city": 3}}, 0, 4),
         # A field that is not required counts where it is there.
         ({"name": "Ada", "age": 36, "address": ADDRESS, "email": "ada@example.org"}, 5, 5),
         ({"name": "Ada", "age": 36, "address": ADDRESS, "email": None}, 4, 5),
@@ -56,7 +53,6 @@ def judged(answer: Any, schema: Any = PERSON, **settings: Any) -> Score:
         # Each field that is not allowed is one more that is wrong.
         ({"name": "Ada", "age": 36, "address": ADDRESS, "born": 1815, "x": 1}, 4, 6),
         ({}, 0, 4),
-        ([], 0, 4),
         (7, 0, 4),
     ],
 )
@@ -75,12 +71,6 @@ def test_the_first_problems_are_named_and_the_others_counted() -> None:
     assert "$: 'name' is a required property" in (judged({"age": 36, "address": ADDRESS}).comment or "")
 
 
-def test_half_of_the_fields_is_a_half_where_json_valid_says_no() -> None:
-    answer = {"name": "Ada", "age": 36}
-    assert json_valid({"output": answer}, schema=PERSON).value is False
-    assert judged(answer).value == 0.5
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "Ada"]),
     lambda inner: (
@@ -96,21 +86,17 @@ PEOPLE = st.fixed_dictionaries(
 SCHEMAS = [
     PERSON,
     True,
-    False,
-    {"properties": {"name": {"type": "string"}}, "required": ["name", "x"]},
     {"allOf": [PERSON, {"required": ["email"]}]},
     {**PERSON, "allOf": [{"required": ["x"]}], "minProperties": 4},
     {**PERSON, "additionalProperties": {"type": "integer"}},
     {**PERSON, "not": {"required": ["tags"]}},
     {"$ref": "#/$defs/person", "$defs": {"person": PERSON}},
     {"type": "array", "items": PERSON},
-    {"properties": {"name": False}},
-    {**PERSON, "patternProperties": {"^x": {"type": "null"}}},
     {"dependentRequired": {"age": ["email"]}, "properties": {"age": {}}},
 ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(VALUES | PEOPLE, st.sampled_from(SCHEMAS))
 def test_it_is_1_just_where_json_valid_says_yes_and_always_from_0_to_1(value: Any, schema: Any) -> None:
     value = {"nothing": value} if value is None or isinstance(value, str) else value
@@ -119,29 +105,12 @@ def test_it_is_1_just_where_json_valid_says_yes_and_always_from_0_to_1(value: An
     assert (score.value == 1.0) is valid is (score.metadata or {})["valid"]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(PEOPLE, st.sampled_from(["name", "age", "address"]))
 def test_to_leave_a_required_field_out_never_helps(value: dict[str, Any], name: str) -> None:
     whole, less = judged(value).value, judged({key: one for key, one in value.items() if key != name}).value
     assert isinstance(whole, float) and isinstance(less, float)
     assert less <= whole
-
-
-@pytest.mark.parametrize(("answer", "comment"), [("Ada, 36", "not JSON: "), ("", "not JSON: "), (None, "no answer")])
-def test_what_is_no_json_is_0(answer: Any, comment: str) -> None:
-    score = judged(answer)
-    assert score.value == 0.0 and (score.comment or "").startswith(comment)
-
-
-def test_a_fence_is_taken_off_only_when_told() -> None:
-    text = f"```json\n{json.dumps({'name': 'Ada', 'age': 36, 'address': ADDRESS})}\n```"
-    assert (judged(text).value, judged(text, fenced=True).value) == (0.0, 1.0)
-
-
-def test_a_key_names_the_field_of_the_answer() -> None:
-    outputs = {"person": {"name": "Ada", "age": 36}, "note": "x"}
-    score = schema_adherence(outputs, schema=PERSON, key="person")
-    assert score and score.value == 0.5
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -154,11 +123,6 @@ def test_each_example_may_bring_its_own_schema(as_text: bool) -> None:
     )
     assert by_metadata and by_reference
     assert (by_metadata.value, by_reference.value) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize("metadata", [None, {}, {"schema": None}, {"other": 1}])
-def test_without_a_schema_there_is_no_score(metadata: Any) -> None:
-    assert schema_adherence({"output": "{}"}, None, metadata) is None
 
 
 @pytest.mark.parametrize(
@@ -180,5 +144,12 @@ def test_a_schema_that_is_none_is_an_error_in_one_line(schema: Any, says: str) -
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_long_problem_is_shortened() -> None:
-    assert len(judged("[" + '"x",' * 5000 + '"x"]').comment or "") < 300
+@pytest.mark.parametrize("metadata", [None, {}, {"schema": None}, {"other": 1}])
+def test_without_a_schema_there_is_no_score(metadata: Any) -> None:
+    assert schema_adherence({"output": "{}"}, None, metadata) is None
+
+
+@pytest.mark.parametrize(("answer", "comment"), [("Ada, 36", "not JSON: "), ("", "not JSON: "), (None, "no answer")])
+def test_what_is_no_json_is_0(answer: Any, comment: str) -> None:
+    score = judged(answer)
+    assert score.value == 0.0 and (score.comment or "").startswith(comment)

@@ -47,9 +47,10 @@ def test_the_order_is_known_if_both_occur_or_if_that_is_said(
     assert found is not None and (found.winner, found.order_status) == ("first", status)
 
 
-def test_another_order_is_refused() -> None:
+def test_another_order_is_refused_and_a_row_that_does_not_apply_is_none() -> None:
     with pytest.raises(ValueError, match="order: got 'random', wanted one of known, drawn, unknown"):
         replayed(recorded({"winner": "A"}), order="random")
+    assert replayed(recorded({"winner": None, "status": "not_applicable"})) is None
 
 
 @pytest.mark.parametrize("winner", [{}, {"winner": None}])
@@ -58,10 +59,6 @@ def test_a_row_without_a_verdict_that_failed_is_missing_with_its_place(winner: M
     for order in (("old", "new"), ("new", "old")):
         with pytest.raises(LookupError, match=r"votes\.jsonl:1: recorded without a verdict: no answer"):
             replayed(path, *order)
-
-
-def test_a_row_without_a_verdict_that_does_not_apply_is_none() -> None:
-    assert replayed(recorded({"winner": None, "status": "not_applicable"})) is None
 
 
 @pytest.mark.parametrize("status", [None, "scored", "lost"])

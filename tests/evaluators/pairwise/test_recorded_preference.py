@@ -55,18 +55,13 @@ TURNED = {"first": "second", "second": "first", "tie": "tie"}
     ("verdict", "winner", "scores"),
     [
         ({"winner": "first"}, "first", None),
-        ({"winner": "second"}, "second", None),
         ({"winner": "tie"}, "tie", None),
-        ({"winner": "A"}, "first", None),
         ({"winner": "b"}, "second", None),
-        ({"winner": 1}, "first", None),
         ({"winner": 2}, "second", None),
         ({"winner": 0}, "tie", None),
-        ({"scores": [1, 0]}, "first", (1.0, 0.0)),
         ({"scores": [0, 1]}, "second", (0.0, 1.0)),
         ({"scores": [0, 0]}, "tie", (0.0, 0.0)),
         ({"scores": [2.5, 4], "winner": "B"}, "second", (2.5, 4.0)),
-        ({"scores": None, "winner": "B"}, "second", None),
     ],
 )
 def test_a_verdict_is_said_again_and_turned_round_where_it_was_given_in_the_other_order(
@@ -81,15 +76,11 @@ def test_a_verdict_is_said_again_and_turned_round_where_it_was_given_in_the_othe
     assert (same.repeats, same.agreement, same.prompt_hash) == (None, None, None)
 
 
-def test_of_both_orders_the_one_that_is_shown_counts() -> None:
-    """A judge that always prefers the first place stays one."""
+def test_each_example_pair_and_repetition_has_its_own_in_the_order_that_is_shown() -> None:
     path = recorded(row("old", "new", winner="A"), row("new", "old", winner="A"))
     assert replayed(path, "old", "new").winner == replayed(path, "new", "old").winner == "first"
     path = recorded(row("old", "new", winner="A", comment="1"), row("new", "old", winner="B", comment="2"))
     assert [replayed(path, *pair).comment for pair in (("old", "new"), ("new", "old"))] == ["1", "2"]
-
-
-def test_each_example_and_each_pair_has_its_own() -> None:
     path = recorded(
         row(winner="first"),
         row(example_id="e2", winner="second"),
@@ -100,28 +91,6 @@ def test_each_example_and_each_pair_has_its_own() -> None:
     assert replayed(path, "old", "new", "e2").winner == "second"
     assert replayed(path, "newest", "old").winner == "tie"
     assert replayed(path, "newest", "new").winner == "first"
-
-
-def test_names_are_those_of_experiments_or_of_targets() -> None:
-    old, new = run("exp-1", "small"), run("exp-2", "large")
-    for first, second in (("exp-1", "exp-2"), ("small", "large"), ("exp-1", "large"), ("small", "exp-2")):
-        path = recorded(row(first, second, winner="second"))
-        assert (replayed(path, old, new).winner, replayed(path, new, old).winner) == ("second", "first")
-    alike = run("exp-2", "small")
-    path = recorded(row("exp-1", "exp-2", winner="second"))
-    assert replayed(path, old, alike).winner == "second"
-    with pytest.raises(LookupError):
-        replayed(recorded(row("small", "large")), old, alike)
-
-
-def test_the_order_counts_before_the_kind_of_name() -> None:
-    old, new = run("exp-1", "small"), run("exp-2", "large")
-    path = recorded(row("exp-2", "exp-1", winner="first"), row("small", "large", winner="first"))
-    assert replayed(path, old, new).winner == "first"
-    assert replayed(path, new, old).winner == "first"
-
-
-def test_a_repetition_of_its_own_comes_before_one_for_all() -> None:
     path = recorded(row(winner="tie"), row(winner="A", repetition=1), row(winner="B", repetition=2))
     winners = [replayed(path, run("old", repetition=n), run("new", repetition=n)).winner for n in range(4)]
     assert winners == ["tie", "first", "second", "tie"]
@@ -131,6 +100,22 @@ def test_a_repetition_of_its_own_comes_before_one_for_all() -> None:
         replayed(path, "old", "new")
 
 
+def test_names_are_those_of_experiments_or_of_targets_and_the_order_counts_before() -> None:
+    old, new = run("exp-1", "small"), run("exp-2", "large")
+    for first, second in (("exp-1", "exp-2"), ("small", "large"), ("exp-1", "large"), ("small", "exp-2")):
+        path = recorded(row(first, second, winner="second"))
+        assert (replayed(path, old, new).winner, replayed(path, new, old).winner) == ("second", "first")
+    alike = run("exp-2", "small")
+    path = recorded(row("exp-1", "exp-2", winner="second"))
+    assert replayed(path, old, alike).winner == "second"
+    with pytest.raises(LookupError):
+        replayed(recorded(row("small", "large")), old, alike)
+    old, new = run("exp-1", "small"), run("exp-2", "large")
+    path = recorded(row("exp-2", "exp-1", winner="first"), row("small", "large", winner="first"))
+    assert replayed(path, old, new).winner == "first"
+    assert replayed(path, new, old).winner == "first"
+
+
 @pytest.mark.parametrize(("first", "second", "example_id"), [("old", "new", "e9"), ("old", "other", "e1")])
 def test_a_pair_without_a_verdict_is_an_error_that_names_it_and_no_tie(
     first: str, second: str, example_id: str
@@ -138,16 +123,6 @@ def test_a_pair_without_a_verdict_is_an_error_that_names_it_and_no_tie(
     with pytest.raises(LookupError) as raised:
         replayed(recorded(row()), first, second, example_id)
     assert str(raised.value) == f"votes.jsonl has no verdict on example {example_id!r} for {first!r} against {second!r}"
-
-
-def test_runs_without_names_are_never_found() -> None:
-    blank = [RunView(id=name, inputs={}, outputs={}) for name in ("r1", "r2")]
-    with pytest.raises(LookupError, match="for 'r1' against 'r2'"):
-        replayed(recorded(row()), blank[0], blank[1])
-
-
-def test_a_verdict_of_no_score_does_not_apply() -> None:
-    assert replayed(recorded(row(scores=[None, None])), "old", "new").status == "not_applicable"
 
 
 # files
@@ -184,14 +159,6 @@ def test_jsonl_and_csv_packed_or_not_say_the_same(monkeypatch: pytest.MonkeyPatc
             assert replayed(path, run("new", repetition=3), run("old", repetition=3)).winner == "tie", path
 
 
-def test_the_line_of_a_verdict_is_kept() -> None:
-    recorded(row(), row(example_id="e2"))
-    text = Path("votes.jsonl").read_text().replace("\n", "\n\n")
-    Path("votes.jsonl").write_text(text)
-    metadata = replayed("votes.jsonl", "old", "new", "e2").metadata
-    assert metadata is not None and metadata["recorded"] == "votes.jsonl:3"
-
-
 def test_a_file_is_read_once_and_again_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     really_open = builtins.open
@@ -217,10 +184,6 @@ REFUSED: list[tuple[Any, str]] = [
         "votes.jsonl:2: got a second verdict on 'old' against 'new', example 'e1', wanted one verdict, or a",
     ),
     (
-        [row(repetition=1, winner="A"), row(repetition=1, winner="B")],
-        "votes.jsonl:2: got a second verdict on 'old' against 'new', example 'e1', repetition 1",
-    ),
-    (
         [row(), {"first": "a", "second": "b", "winner": "A"}],
         "votes.jsonl:2: got first, second, winner, wanted 'example_id'",
     ),
@@ -228,25 +191,17 @@ REFUSED: list[tuple[Any, str]] = [
         [{"example_id": "e", "first": "a", "winner": "A"}],
         "votes.jsonl:1: got example_id, first, winner, wanted 'second'",
     ),
-    ([row(first="")], "votes.jsonl:1: got example_id, first, second, winner, wanted 'first'"),
     ([row("x", "x")], "votes.jsonl:1: got 'x' as first and as second, wanted two names"),
-    ([row(comment="?")], "votes.jsonl:1: got example_id, first, second, comment, wanted 'winner' or 'scores'"),
     (
         [row(winner="older")],
         "votes.jsonl:1: winner: got 'older', wanted old, new, tie, or first, second, A, B, 1, 2, 0",
     ),
-    ([row(winner=True)], "votes.jsonl:1: winner: got True, wanted old"),
-    ([row(winner=3)], "votes.jsonl:1: winner: got 3, wanted old"),
     ([row(scores=[1])], "votes.jsonl:1: got the scores [1], wanted 2"),
-    ([row(scores="1 0")], "votes.jsonl:1: got the scores '1 0', wanted 2"),
-    ([row(scores=[1, "0"])], "votes.jsonl:1: got a score of type str, wanted a number"),
-    ([row(scores=[1, float("nan")])], "votes.jsonl:1: got the score nan, wanted a finite number"),
     (
         [row(scores=[1, 0], winner="B")],
         "votes.jsonl:1: got the winner second with the scores [1.0, 0.0], wanted them to",
     ),
     ([row(repetition=-1, winner="A")], "votes.jsonl:1: repetition: got -1, wanted a whole number from 0"),
-    ([row(repetition="1", winner="A")], "votes.jsonl:1: repetition: got '1', wanted a whole number from 0"),
     ([[1]], "votes.jsonl:1: got [1], wanted an object"),
 ]
 
@@ -265,20 +220,11 @@ def test_a_row_that_is_no_verdict_is_an_error_at_its_line(rows: Any, message: st
     [
         ("none.jsonl", None, "none.jsonl: cannot be read: No such file or directory"),
         ("votes.parquet", b"PAR1", "votes.parquet: got .parquet, wanted one of .jsonl, .ndjson, .csv"),
-        ("votes", b"{}", "votes: got no suffix, wanted one of"),
         ("votes.jsonl", b"{", "votes.jsonl:1: not JSON: "),
-        ("votes.jsonl", b"\n" + b"[" * 100_000, "votes.jsonl:2: not JSON: "),
         ("votes.jsonl", b"\xff\n", "votes.jsonl: cannot be read: 'utf-8' codec"),
         ("votes.jsonl.gz", b"{}", "votes.jsonl.gz: cannot be read: Not a gzipped file"),
-        ("votes.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], "votes.jsonl.gz: cannot be read: "),
-        ("votes.csv", b"example_id,first,second,winner\ne1,old\n", "votes.csv:2: wanted 4 cells"),
         ("votes.csv", b"example_id,first,second,winner\ne1,old,new,A,B\n", "votes.csv:2: wanted 4 cells"),
         ("votes.csv", b'example_id,first\n"e1,old\n', "votes.csv: cannot be read: "),
-        (
-            "votes.csv",
-            b"example_id,first,second,scores\ne1,old,new,high\n",
-            "votes.csv:2: got the scores 'high', wanted 2",
-        ),
         ("${NO_SUCH_VARIABLE}/v.jsonl", None, "${NO_SUCH_VARIABLE}/v.jsonl: the environment variable NO_SUCH_VARIABLE"),
     ],
 )
@@ -288,14 +234,3 @@ def test_a_file_that_cannot_be_used_is_an_error_in_one_line(path: str, content: 
     with pytest.raises(ValueError) as raised:
         replayed(path, "old", "new")
     assert str(raised.value).startswith(f"path: {message}") and "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("path", [None, 3, "", ["votes.jsonl"]])
-def test_a_path_that_is_none_is_refused(path: Any) -> None:
-    with pytest.raises(ValueError, match=r"^path: got .*, wanted a text"):
-        replayed(path, "old", "new")
-
-
-@pytest.mark.parametrize(("winner", "found"), [("old", "first"), ("new", "second")])
-def test_the_winner_may_be_said_by_its_name(winner: str, found: str) -> None:
-    assert replayed(recorded(row(winner=winner)), "old", "new").winner == found

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 from statsmodels.stats.power import NormalIndPower, TTestPower
 
 from evalflows.stats.differences.components import Components, difference_components
@@ -39,24 +38,11 @@ def test_power_by_t_matches_statsmodels(n: int) -> None:
         assert ours == pytest.approx(TTestPower().power(d, n, 0.025, alternative="larger"), abs=1e-7)
 
 
-def test_two_sided_power_minus_wrong_sign_results_is_the_power() -> None:
-    for ratio in (0.0, 0.5, 2.0, 4.0):
-        right, wrong = (TTestPower().power(sign * ratio / 5, 25, 0.025, alternative="larger") for sign in (1, -1))
-        assert TTestPower().power(ratio / 5, 25, 0.05) == pytest.approx(right + wrong, abs=1e-9)
-        assert power_of(-ratio, standard_error=1.0, df=24) == pytest.approx(right, abs=1e-9)
-
-
 def test_power_by_the_normal_distribution_matches_statsmodels() -> None:
     for ratio in (0.0, 0.5, 1.96, 2.8, 6.0):
         ours = power_of(ratio * 0.02, standard_error=0.02)
         theirs = NormalIndPower(ddof=0).power(ratio, 1, 0.025, ratio=0, alternative="larger")
         assert ours == pytest.approx(theirs, abs=1e-12)
-
-
-def test_the_detectable_effect_is_a_sum_of_two_normal_quantiles() -> None:
-    assert detectable_effect(0.01) == pytest.approx(0.01 * (1.959963985 + 0.841621234), abs=1e-10)
-    assert detectable_effect(1, confidence_level=0.9, power=0.9) == pytest.approx(1.644853627 + 1.281551566, abs=1e-8)
-    assert detectable_effect(0.0) == 0.0
 
 
 @pytest.mark.parametrize("df", [None, 1, 2, 5.5, 30, 400, 1e6])
@@ -69,39 +55,8 @@ def test_the_detectable_effect_has_the_power(df: float | None, confidence_level:
     assert power_of(0.99 * effect, standard_error=0.3, df=df, confidence_level=confidence_level) < power
 
 
-def test_few_degrees_of_freedom_increase_the_detectable_effect() -> None:
-    effects = [detectable_effect(1.0, df=df) for df in (3, 10, 100, 99_000)]
-    assert effects == sorted(effects, reverse=True)
-    assert effects[-1] == pytest.approx(detectable_effect(1.0), abs=1e-4)
-
-
-def test_needed_examples_have_the_power_and_one_fewer_do_not() -> None:
-    for effect, sd in ((0.1, 0.5), (0.03, 0.4), (1.0, 0.7)):
-        n = needed_examples(effect, sd=sd)
-        powers = [power_of(effect, standard_error=sd / math.sqrt(m), df=m - 1) for m in (n - 1, n)]
-        assert powers[0] < 0.8 <= powers[1]
-
-
-def test_simulated_t_tests_have_the_computed_power() -> None:
-    rng = np.random.default_rng(51)
-    n = needed_examples(0.5, sd=1.0)
-    drawn = rng.normal(0.5, 1.0, (6000, n))
-    ratios = drawn.mean(axis=1) / drawn.std(axis=1, ddof=1) * math.sqrt(n)
-    result = np.mean(ratios > scipy_stats.t.ppf(0.975, n - 1))
-    power = power_of(0.5, standard_error=1 / math.sqrt(n), df=n - 1)
-    assert 0.8 <= power < 0.82
-    assert result == pytest.approx(power, abs=0.02)  # 4 standard errors of 6,000 draws
-    nothing = (ratios - 0.5 / drawn.std(axis=1, ddof=1) * math.sqrt(n)) > scipy_stats.t.ppf(0.975, n - 1)
-    assert np.mean(nothing) == pytest.approx(power_of(0.0, standard_error=1.0, df=n - 1), abs=0.01)
-
-
-def test_two_examples_suffice_without_variance_and_large_numbers_work() -> None:
-    assert needed_examples(0.1, sd=0.0) == 2
-    assert needed_examples(1e-5, sd=1.0) == math.ceil((1.959963984540054 + 0.8416212335729143) ** 2 * 1e10)
-
-
 @given(st.floats(0.01, 5), st.floats(0.01, 5), st.floats(0.5, 0.999), st.floats(0.5, 0.99))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_more_variance_or_power_never_needs_fewer_examples(
     effect: float, sd: float, confidence_level: float, power: float
 ) -> None:
@@ -140,14 +95,6 @@ def test_components_are_unbiased_also_with_missing_values(missing: float) -> Non
     assert np.mean([components.within for components in result]) == pytest.approx(0.29, abs=0.006)
 
 
-def test_without_true_variance_the_component_is_small_and_not_negative() -> None:
-    rng = np.random.default_rng(53)
-    result = [difference_components(*noisy(rng, between=0.0)) for _ in range(200)]
-    assert 0.3 < np.mean([components.between == 0.0 for components in result]) < 0.7
-    assert min(components.between or 0.0 for components in result) == 0.0
-    assert max(components.between or 0.0 for components in result) < 0.06
-
-
 def test_rows_missing_on_one_side_and_nan_columns_are_ignored() -> None:
     candidate, baseline = noisy(np.random.default_rng(54), 20)
     plain = difference_components(candidate, baseline)
@@ -173,12 +120,6 @@ def test_too_few_examples_have_no_components_and_a_reason(
     result = difference_components(candidate, baseline)
     assert (result.between, result.within, result.observed) == (None, None, observed)
     assert result.reason is not None and result.reason.startswith(reason)
-
-
-@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.integers(2, 6), st.integers(2, 4))
-def test_constant_sides_have_no_variance(ours: float, theirs: float, n: int, k: int) -> None:
-    result = difference_components(np.full((n, k), ours), np.full((n, 3), theirs))
-    assert (result.between, result.within, result.observed) == (0.0, 0.0, 0.0)
 
 
 @given(st.integers(0, 10_000))
@@ -209,12 +150,6 @@ def test_more_repetitions_save_examples_down_to_the_variance_between_examples() 
     assert limit <= plans[3].examples <= 1.01 * limit
 
 
-def test_with_an_sd_repetitions_save_nothing() -> None:
-    n = needed_examples(0.1, sd=0.5)
-    assert plan_sizes(0.1, 0.5, repetitions=[1, 4]) == [Plan(1, n), Plan(4, n)]
-    assert plan_sizes(0.1, 0.5, repetitions=[]) == []
-
-
 def test_the_cautious_sd_is_that_of_independent_runs() -> None:
     rng = np.random.default_rng(56)
     drawn = (rng.random(200_000) < 0.7).astype(float) - (rng.random(200_000) < 0.4)
@@ -232,24 +167,24 @@ WITHOUT_PARTS = Components(between=None, within=None, observed=0.5, n=2, method=
     ("call", "said"),
     [
         (lambda: detectable_effect(-0.1), "standard_error: got -0.1"),
-        (lambda: detectable_effect(math.nan), "standard_error: got nan"),
         (lambda: detectable_effect(0.1, df=0), "df: got 0, wanted at least 1"),
-        (lambda: detectable_effect(0.1, confidence_level=1.0), "confidence_level"),
         (lambda: detectable_effect(0.1, power=0.025), "power: got 0.025, wanted a number between 0.025 and 1"),
-        (lambda: detectable_effect(0.1, power=1.0), "power"),
-        (lambda: power_of(math.inf, standard_error=1.0), "effect"),
         (lambda: power_of(0.1, standard_error=0.0), "standard_error: got 0.0, wanted a number above 0"),
         (lambda: needed_examples(0.0, sd=1.0), "effect: got 0.0"),
-        (lambda: needed_examples(1e-9, sd=1.0), "effect: got 1e-09 with sd 1.0"),
         (lambda: needed_examples(0.1, sd=-1.0), "sd: got -1.0"),
         (lambda: plan_sizes(0.1, 0.5, repetitions=[2, 0]), "repetitions: got 0"),
-        (lambda: plan_sizes(0.1, WITHOUT_PARTS, repetitions=[1]), "spread: got components without values.*one rep"),
-        (lambda: cautious_sd(0.5, 1.5), "baseline_mean: got 1.5"),
         (lambda: difference_components([1.0], [1.0]), "candidate: got shape"),
-        (lambda: difference_components([[1.0]], [[1.0], [2.0]]), "candidate: got 1 examples"),
         (lambda: difference_components([[math.inf]], [[1.0]]), "candidate: got a number that is not finite"),
+        (lambda: cautious_sd(0.5, 1.5), "baseline_mean: got 1.5"),
+        (lambda: difference_components([[1.0]], [[1.0], [2.0]]), "candidate: got 1 examples"),
     ],
 )
 def test_bad_input_is_refused(call: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def test_with_an_sd_repetitions_save_nothing() -> None:
+    n = needed_examples(0.1, sd=0.5)
+    assert plan_sizes(0.1, 0.5, repetitions=[1, 4]) == [Plan(1, n), Plan(4, n)]
+    assert plan_sizes(0.1, 0.5, repetitions=[]) == []

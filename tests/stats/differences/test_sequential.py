@@ -1,7 +1,6 @@
 """confidence_sequence: against plain loops, and error rates of repeated analyses by simulation."""
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,7 @@ from evalflows.stats.differences.sequential import (
 )
 
 EVERY_20 = range(20, 401, 20)
-SHARES = {"few differ": 0.05, "many differ": 0.5, "scores": 0.5}  # of pairs of yes and no that differ
 WINS = st.lists(st.sampled_from([-1.0, 0.0, 0.0, 1.0]), min_size=1, max_size=60)
-
-
-def yes_no(rng: np.random.Generator, n: int, *, differ: float, mean: float = 0.0) -> Any:
-    """Return differences of n binary pairs, of which a share of `differ` is not 0."""
-    drawn = rng.random(n)
-    return (drawn < (differ + mean) / 2) * 1.0 - (drawn > 1 - (differ - mean) / 2) * 1.0
 
 
 def stop(result: ConfidenceSequence) -> int | None:
@@ -88,17 +80,6 @@ def test_without_bounds_the_interval_is_the_published_formula() -> None:
         assert (low, high) == pytest.approx((max(lows[:seen]), min(highs[:seen])), abs=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("differ", [0.05, 0.5])
-def test_repeated_analyses_of_binary_differences_seldom_err(differ: float) -> None:
-    rng = np.random.default_rng(63)
-    runs = [yes_no(rng, 400, differ=differ) for _ in range(250)]
-    assert (
-        np.mean([stop(confidence_sequence(run, bounds=(-1, 1), interim_analyses=EVERY_20)) is not None for run in runs])
-        <= 0.05
-    )
-
-
 @pytest.mark.parametrize("bounds", [pytest.param((-1, 1), marks=pytest.mark.slow), None])
 def test_repeated_analyses_of_scores_seldom_err_unlike_t_tests(bounds: Any) -> None:
     rng = np.random.default_rng(64)
@@ -107,45 +88,6 @@ def test_repeated_analyses_of_scores_seldom_err_unlike_t_tests(bounds: Any) -> N
     assert np.mean([stop is not None for stop in result]) <= 0.05
     plain = [any(abs(run[:n].mean()) > 1.96 * run[:n].std(ddof=1) / math.sqrt(n) for n in EVERY_20) for run in runs]
     assert np.mean(plain) > 0.2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SHARES)
-def test_intervals_cover_the_true_mean_simultaneously(kind: str) -> None:
-    rng = np.random.default_rng(65)
-    for mean in (0.0, 0.04):
-        held = []
-        for _ in range(300):
-            scores, answers = rng.uniform(-0.9, 0.9, 400) + mean, yes_no(rng, 400, differ=SHARES[kind], mean=mean)
-            result = confidence_sequence(
-                scores if kind == "scores" else answers, bounds=(-1, 1), interim_analyses=EVERY_20
-            )
-            low, high = result.low[-1], result.high[-1]  # the last interval is within all earlier ones
-            held.append(low is not None and high is not None and low <= mean <= high)
-        assert np.mean(held) >= 0.95
-
-
-@pytest.mark.slow
-def test_a_large_difference_is_detected_early_and_a_small_one_is_not() -> None:
-    rng = np.random.default_rng(66)
-    stops = [
-        stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.1), bounds=(-1, 1), interim_analyses=EVERY_20))
-        for _ in range(60)
-    ]
-    assert np.mean([stop is not None for stop in stops]) > 0.85
-    assert np.mean([stop or 400 for stop in stops]) < 250
-    small = [
-        stop(confidence_sequence(yes_no(rng, 400, differ=0.2, mean=0.02), bounds=(-1, 1), interim_analyses=EVERY_20))
-        for _ in range(60)
-    ]
-    assert np.mean([stop is not None for stop in small]) < 0.3
-
-
-def test_unbounded_differences_are_detected() -> None:
-    rng = np.random.default_rng(67)
-    result = confidence_sequence(rng.normal(200, 500, 400), bounds=None, interim_analyses=EVERY_20)
-    assert stop(result) is not None
-    assert stop(confidence_sequence(rng.normal(0, 500, 400), bounds=None, interim_analyses=EVERY_20)) is None
 
 
 def test_unbounded_differences_have_no_interval_below_the_smallest_n() -> None:
@@ -176,17 +118,8 @@ def test_a_missing_interval_has_a_reason(values: Any, bounds: Any, reason: str) 
     assert result.estimate == ((sum(values) / len(values),) if values else (None,)) or len({*values}) == 1
 
 
-def test_intervals_of_equal_bounded_differences_shrink() -> None:
-    result = confidence_sequence([0.0] * 300, bounds=(-1, 1), interim_analyses=[1, 20, 300])
-    widths = [(high or 0) - (low or 0) for low, high in zip(result.low, result.high, strict=True)]
-    assert widths[0] > 1.9 and widths[1] < 1.0 and 0 < widths[2] < 0.1
-    assert result.estimate == (0.0, 0.0, 0.0) and result.reason is None
-    at_the_bound = confidence_sequence([1.0] * 50, bounds=(-1, 1))
-    assert at_the_bound.high == (1.0,) and (at_the_bound.low[0] or 0) > 0.7
-
-
 @given(WINS, st.data())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: list[float], data: Any) -> None:
     interim_analyses = sorted(data.draw(st.sets(st.integers(1, len(values)), min_size=1)))
     together = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
@@ -197,7 +130,7 @@ def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: lis
 
 
 @given(WINS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_swapping_sides_mirrors_the_intervals_and_they_are_nested(values: list[float]) -> None:
     interim_analyses = range(1, len(values) + 1)
     original = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
@@ -219,23 +152,6 @@ def test_finite_input_gives_ordered_floats(values: list[float], bounded: bool, c
             assert type(low) is type(high) is float and math.isfinite(low) and math.isfinite(high) and low <= high
 
 
-def test_intervals_widen_with_the_confidence_level() -> None:
-    values = np.random.default_rng(69).uniform(-0.5, 0.9, 200)
-    for bounds in ((-1.0, 1.0), None):
-        wide, narrow = (
-            confidence_sequence(values, bounds=bounds, confidence_level=confidence_level)
-            for confidence_level in (0.99, 0.9)
-        )
-        assert (wide.low[0] or 0) < (narrow.low[0] or 0) < 0.2 < (narrow.high[0] or 0) < (wide.high[0] or 0)
-
-
-def test_5000_differences_and_100_analyses_take_under_a_second() -> None:
-    values = np.random.default_rng(70).uniform(-0.9, 1.0, 5000)
-    started = time.process_time()
-    confidence_sequence(values, bounds=(-1, 1), interim_analyses=range(50, 5001, 50))
-    assert time.process_time() - started < 1.0  # less than 0.1 s measured
-
-
 def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:
     result = cluster_values([1.0, 0.5, -1.0, 0.0, 1.0], ["b", "a", "b", None, "a"], average_size=5 / 3)
     assert result.values.tolist() == pytest.approx([0.0, 0.9, 0.0])
@@ -246,33 +162,16 @@ def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:
     assert cluster_values([], [], average_size=2.0).values.shape == (0,)
 
 
-@pytest.mark.slow
-def test_repeated_analyses_of_clusters_seldom_err_unlike_those_of_copies() -> None:
-    rng, clustered, copied = np.random.default_rng(71), [], []
-    for _ in range(150):
-        sizes = rng.integers(1, 10, 80)
-        keys = np.repeat(np.arange(80), sizes)
-        differences = rng.choice([-1.0, 1.0], 80)[keys]  # all pairs of a cluster are equal
-        values, factor = cluster_values(differences, keys.tolist(), average_size=5, largest_size=9)
-        interim_analyses = range(10, 81, 10)
-        clustered.append(stop(confidence_sequence(values, bounds=(-factor, factor), interim_analyses=interim_analyses)))
-        copied.append(stop(confidence_sequence(differences, bounds=(-1, 1), interim_analyses=range(20, len(keys), 20))))
-    assert np.mean([stop is not None for stop in clustered]) <= 0.05
-    assert np.mean([stop is not None for stop in copied]) > 0.3
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"bounds": (0, 0.5)}, r"differences\[0\]: got -0.5, wanted 0 to 0.5"),
         ({"bounds": (1, -1)}, "bounds: got 1 to -1"),
-        ({"bounds": (-math.inf, 1)}, "bounds: got -inf"),
         ({"bounds": None, "confidence_level": 1.0}, "confidence_level"),
         (
             {"bounds": None, "interim_analyses": [0]},
             r"interim_analyses: got \[0\], wanted increasing counts from 1 to 3",
         ),
-        ({"bounds": None, "interim_analyses": [4]}, "interim_analyses"),
         ({"bounds": None, "interim_analyses": [2, 2]}, "interim_analyses"),
         ({"bounds": None, "differences": [math.nan]}, r"differences\[0\]"),
     ],
@@ -286,7 +185,6 @@ def test_bad_input_is_refused(settings: dict[str, Any], said: str) -> None:
     ("settings", "said"),
     [
         ({"average_size": 0.5}, "average_size: got 0.5"),
-        ({"average_size": math.nan}, "average_size"),
         ({"average_size": 2, "largest_size": 1}, "largest_size: got 1, wanted at least 2, the size"),
         ({"average_size": 2, "clusters": "abc"}, "clusters: got 3"),
     ],

@@ -125,34 +125,6 @@ def test_a_judge_that_only_prefers_length_gives_a_rate_of_one_half() -> None:
     assert result.low is not None and result.high is not None and result.low < 0.5 < result.high
 
 
-def test_a_judge_indifferent_to_length_leaves_the_rate_unchanged() -> None:
-    points, longer_by, _ = judged(np.random.default_rng(77), 1500, 0.8, 0.0)
-    assert one_pair(points, longer_by).rate == pytest.approx(points.mean(), abs=0.03)
-
-
-def test_length_can_mask_a_better_candidate() -> None:
-    points, longer_by, _ = judged(np.random.default_rng(78), 1500, 0.8, 2.0, longer=-0.8)
-    result = one_pair(points, longer_by)
-    assert points.mean() < 0.5
-    assert result.rate == pytest.approx(chance(0.8), abs=0.07) and result.low is not None and result.low > 0.5
-
-
-def test_other_pairs_tell_how_the_judge_prefers_length() -> None:
-    """With 30 examples, a pair alone hardly tells; with 19 other pairs of the same judge, the bias is gone."""
-    rng, found = np.random.default_rng(79), []
-    for _ in range(60):
-        left, examples = np.repeat(range(1, 21), 30), [*range(30)] * 20
-        longer_by = rng.normal(np.repeat(rng.normal(0, 60, 20), 30), 100)
-        longer_by[:30] = rng.normal(100, 80, 30)
-        points = (rng.random(600) < chance(2 * length_term(longer_by))).astype(float)
-        together = length_controlled_rates(left, np.zeros(600), points, longer_by, examples, pairs=[(1, 0)])[0]
-        alone = one_pair(points[:30], longer_by[:30])
-        if together.rate is not None and alone.rate is not None:
-            found.append((points[:30].mean(), alone.rate, together.rate))
-    plain, alone_rate, together_rate = np.mean(found, axis=0)
-    assert plain > 0.7 and 0.56 < alone_rate < 0.7 and abs(together_rate - 0.5) < 0.05
-
-
 def test_a_position_bias_is_averaged_over_both_orders() -> None:
     rng = np.random.default_rng(79)
     longer_by, order = rng.normal(0, 50, 2000), rng.choice([1.0, -1.0, 0.0], 2000, p=[0.8, 0.1, 0.1])
@@ -167,13 +139,6 @@ def test_a_position_bias_is_averaged_over_both_orders() -> None:
 # Edges
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e150])
-def test_the_unit_of_length_does_not_matter(unit: float) -> None:
-    points, longer_by, _ = judged(np.random.default_rng(80), 50, 0.5, 1.0)
-    original, other = one_pair(points, longer_by), one_pair(points, unit * longer_by)
-    assert (original.rate, original.low, original.high) == pytest.approx((other.rate, other.low, other.high), abs=1e-9)
-
-
 def test_half_a_win_and_a_loss_keep_estimates_finite() -> None:
     rng = np.random.default_rng(81)
     longer_by = rng.normal(0, 10, 100)
@@ -184,13 +149,6 @@ def test_half_a_win_and_a_loss_keep_estimates_finite() -> None:
     assert in_tens.rate == pytest.approx(10.5 / 11, abs=1e-3) and in_tens.low is not None
     assert 0.6 < in_tens.low < 0.8, "Wilson's of 10 is 0.722"
     assert by_length.low is not None and by_length.high is not None and by_length.low < 0.5 < by_length.high
-
-
-def test_equal_lengths_give_the_plain_rate() -> None:
-    result = one_pair([1.0] * 9 + [0.0] * 4 + [0.5], [0.0] * 14)
-    assert result.rate == pytest.approx(9.5 / 14) and result.method == "logistic on pair; cluster-robust t"
-    assert result.low is not None and result.high is not None and result.low < 0.5 < 0.85 < result.high
-    assert result.reason is None
 
 
 @pytest.mark.parametrize(("at_least_as_long", "rated"), [(0, False), (1, False), (2, True), (38, True), (39, False)])
@@ -210,7 +168,6 @@ def test_lengths_that_hardly_overlap_give_no_rate(at_least_as_long: int, rated: 
         ([], [], None, False, "no comparisons: a rate needs at least 1"),
         ([1, 0], [3, 3], None, False, "lengths do not overlap: in 0 of 2 comparisons, the answer that is usually"),
         ([1], [0], None, True, "1 comparison: an interval needs at least 2"),
-        ([1, 0, 1], [3, -2, 1], "aaa", True, "all 3 comparisons are in one cluster"),
         ([1, 0, 1], [3, -2, 1], None, True, "3 comparisons: an interval needs at least 10"),
         ([1, 0, 1] * 4, [3, -2, 1] * 4, "abcd" * 3, True, "4 clusters: an interval needs at least 10"),
         ([0.5] * 12, [-1, *range(11)], None, True, "the points of all 12 comparisons are fitted exactly"),
@@ -223,17 +180,8 @@ def test_missing_estimates_have_a_reason(points: Any, longer_by: Any, clusters: 
     assert result.reason is not None and result.reason.startswith(said)
 
 
-def test_a_pair_without_comparisons_has_no_rate() -> None:
-    points, longer_by, _ = judged(np.random.default_rng(82), 50, 0.5, 1.0)
-    rated, unmet = length_controlled_rates(
-        np.ones(50), np.zeros(50), points, longer_by, pairs=[(0, 1), (2, 1)], confidence_level=0.9
-    )
-    assert rated.rate is not None and (unmet.rate, unmet.n) == (None, 0)
-    assert unmet.reason == "no comparisons: a rate needs at least 1"
-
-
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(ROW, max_size=40), st.booleans(), st.booleans(), st.lists(st.booleans(), min_size=40, max_size=40))
 def test_the_rates_of_both_sides_add_up_to_1(
     rows: list[Any], clustered: bool, ordered: bool, turned: list[bool]
@@ -273,50 +221,14 @@ def test_the_rates_of_both_sides_add_up_to_1(
 # Coverage
 
 
-def coverage(clusters: list[int], quality: float, together: float, runs: int) -> float:
-    """Return how often the intervals contain the rate; part of the variance is shared within clusters."""
-    rng, held = np.random.default_rng(82), 0
-    for _ in range(runs):
-        n, longer_by = len(clusters), rng.normal(50, 100, len(clusters))
-        share = chance(quality + 0.7 * length_term(longer_by))
-        of_cluster = rng.normal(size=max(clusters) + 1)[clusters]
-        luck = together**0.5 * of_cluster + (1 - together) ** 0.5 * rng.normal(size=n)
-        won = np.vectorize(math.erfc)(-luck / 2**0.5) / 2 < share
-        result = one_pair(won, longer_by, clusters)
-        assert result.low is not None and result.high is not None
-        held += result.low <= chance(quality) <= result.high
-    return held / runs
-
-
-@pytest.mark.parametrize(("quality", "least"), [(0.0, 0.92), (1.5, 0.9)])
-@pytest.mark.parametrize(("count", "size", "together"), [(60, 1, 0.0), (50, 4, 0.5)])
-def test_intervals_cover_the_rate(count: int, size: int, together: float, quality: float, least: float) -> None:
-    assert coverage(np.repeat(np.arange(count), size).tolist(), quality, together, 100) >= least
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "size", "together", "least"), [(10, 4, 0.5, 0.87), (20, 4, 0.5, 0.91), (100, 3, 0.5, 0.93)]
-)
-@pytest.mark.parametrize("quality", [0.0, 1.5])
-def test_intervals_cover_the_rate_in_long_simulations(
-    count: int, size: int, together: float, least: float, quality: float
-) -> None:
-    assert coverage(np.repeat(np.arange(count), size).tolist(), quality, together, 2000) >= least
-
-
 @pytest.mark.parametrize(
     ("points", "longer_by", "settings", "said"),
     [
         ([1.5], [0], {}, r"points\[0\]: got 1.5, wanted 0 to 1"),
-        ([float("nan")], [0], {}, "points"),
         ([1], [float("inf")], {}, "longer_by"),
         ([1], [0, 1], {}, "longer_by: got 2 values, wanted 1, as many as points"),
-        ([1], [0], {"order": [1, 1]}, "order: got 2"),
         ([1, 0], [0, 1], {"order": [1, 2]}, r"order\[1\]: got 2.0, wanted 1, -1 or 0"),
-        ([1], [0], {"clusters": "ab"}, "clusters: got 2"),
         ([1], [0], {"confidence_level": 95}, "confidence_level"),
-        ([[1]], [0], {}, "shape"),
     ],
 )
 def test_bad_input_is_refused(points: Any, longer_by: Any, settings: dict[str, Any], said: str) -> None:

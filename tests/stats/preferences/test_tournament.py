@@ -47,7 +47,3 @@ def test_only_known_orders_count() -> None:
     assert not tournament([0, 0], [1, 2], [1, 0], 3).order_is_identified()
     round_about = tournament([0, 1, 2], [1, 2, 0], [1, 0, 1], 3)
     assert round_about.order_is_identified() and not round_about.in_both_orders()
-
-
-def test_differences_have_one_row_per_judgement() -> None:
-    assert tournament([0, 2], [1, 0], [1, 0], 3).differences().toarray().tolist() == [[1, -1, 0], [-1, 0, 1]]

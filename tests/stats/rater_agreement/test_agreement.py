@@ -46,19 +46,6 @@ def test_the_diagnoses_of_fleiss() -> None:
     assert (result.n, result.n_labels, result.reason) == (100, 3, None)
 
 
-def test_a_second_table_as_published() -> None:
-    """As in SAS's PROC FREQ and statsmodels' tests: kappa 0.4842, error 0.1380, interval 0.2137 to 0.7547."""
-    result = agreement(*of_table([[0, 4, 1], [0, 8, 0], [0, 1, 5]]))
-    figures = (result.kappa, result.standard_error, result.low, result.high)
-    assert figures == pytest.approx((0.4842, 0.1380, 0.2137, 0.7547), abs=5e-5)
-
-
-def test_by_hand() -> None:
-    """35 of 50 agree; the raters say yes 25 and 30 times: chance agreement is 0.5 x 0.6 + 0.5 x 0.4."""
-    result = agreement(*of_table([[20, 5], [10, 15]]))
-    assert (result.share, result.kappa) == pytest.approx((0.7, (0.7 - 0.5) / 0.5))
-
-
 def test_the_standard_error_matches_the_full_formula() -> None:
     rng = np.random.default_rng(30)
     for _ in range(50):
@@ -75,43 +62,6 @@ def test_the_standard_error_matches_the_full_formula() -> None:
             half = NormalDist().inv_cdf(0.95) * error
             ends = max(kappa - half, -1.0), min(kappa + half, 1.0)
             assert (result.low, result.high) == pytest.approx(ends, abs=1e-9)
-
-
-def test_high_agreement_can_be_chance_agreement() -> None:
-    """90 of 100 agree, as two independent raters who say yes 95 times of 100 would."""
-    result = agreement(*of_table([[90, 5], [5, 0]]))
-    assert result.share == 0.9 and result.kappa is not None and result.kappa < 0
-
-
-def test_labels_can_be_any_hashables() -> None:
-    labels = [("a", 1), "b", 3, True, frozenset("c")]
-    result = agreement(labels, [*labels[:4], "b"])
-    assert (result.share, result.n_labels) == (0.8, 5)
-
-
-def rated(rng: np.random.Generator, n: int) -> tuple[list[int], list[int]]:
-    ours = rng.integers(0, 2, n)
-    return ours.tolist(), np.where(rng.random(n) < 0.75, ours, 1 - ours).tolist()
-
-
-def test_clusters_of_copies_have_the_interval_of_single_items() -> None:
-    """Without clusters, five copies of each item would more than halve the interval."""
-    ours, theirs = rated(np.random.default_rng(32), 80)
-    alone, five = agreement(ours, theirs), (ours * 5, theirs * 5)
-    together, naive = agreement(*five, [*range(80)] * 5), agreement(*five)
-    assert together.kappa == pytest.approx(alone.kappa)
-    assert together.standard_error == pytest.approx(alone.standard_error, rel=0.1)
-    assert (together.low, together.high) == pytest.approx((alone.low, alone.high), abs=0.04)
-    assert naive.standard_error == pytest.approx((alone.standard_error or 0) / math.sqrt(5))
-    assert (together.n, together.n_clusters, together.resamples, together.seed) == (400, 80, 2000, 0)
-    assert (alone.n_clusters, alone.resamples, alone.method) == (None, None, "cohen; fleiss-cohen-everitt")
-
-
-def test_singleton_clusters_change_nothing() -> None:
-    ours, theirs = rated(np.random.default_rng(33), 50)
-    alone, together = agreement(ours, theirs), agreement(ours, theirs, [None] * 50)
-    assert (together.low, together.high, together.seed) == (alone.low, alone.high, None)
-    assert together.n_clusters == 50
 
 
 @pytest.mark.parametrize(
@@ -155,7 +105,6 @@ def test_clustered_intervals_cover_and_unclustered_ones_do_not() -> None:
         ("aaa", "aaa", 1.0, None, "both raters gave all 3 items the same label"),
         ("aab", "aab", 1.0, 1.0, "the standard error of kappa over 3 items is 0"),
         ("ab", "ba", 0.0, -1.0, "the standard error of kappa over 2 items is 0"),
-        ("aaa", "bbb", 0.0, 0.0, "the standard error of kappa over 3 items is 0"),
     ],
 )
 def test_missing_estimates_have_a_reason(ours: Any, theirs: Any, share: Any, kappa: Any, said: str) -> None:
@@ -171,7 +120,6 @@ def test_missing_estimates_have_a_reason(ours: Any, theirs: Any, share: Any, kap
         ("ab", "a", 0.95, "first: got 2 labels, wanted as many as second, 1"),
         (["a", None], "ab", 0.95, r"first\[1\]: got None, wanted a label"),
         ("ab", [float("nan"), "b"], 0.95, r"second\[0\]: got nan, wanted a label"),
-        ("ab", "ab", 1.0, "confidence_level"),
     ],
 )
 def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, said: str) -> None:
@@ -179,7 +127,7 @@ def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, s
         agreement(ours, theirs, confidence_level=confidence_level)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
 def test_sides_label_names_and_order_do_not_matter(
     assert_plain: Callable[[Any], None], rows: list[Any], names: list[str], random: Any
@@ -194,15 +142,3 @@ def test_sides_label_names_and_order_do_not_matter(
     assert (original.kappa, original.low, original.high) == pytest.approx(
         (other.kappa, other.low, other.high), abs=1e-9
     )
-
-
-def test_intervals_cover_the_true_kappa() -> None:
-    """Three labels, 0.5, 0.3, 0.2; theirs is ours with 0.6, else drawn anew: kappa is 0.6."""
-    rng, hits = np.random.default_rng(31), 0
-    for _ in range(600):
-        ours, anew = rng.choice(3, (2, 150), p=[0.5, 0.3, 0.2])
-        theirs = np.where(rng.random(150) < 0.6, ours, anew)
-        result = agreement(ours.tolist(), theirs.tolist())
-        assert result.low is not None and result.high is not None
-        hits += result.low <= 0.6 <= result.high
-    assert 0.92 <= hits / 600 <= 0.975

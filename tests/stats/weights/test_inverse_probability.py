@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import linearised, mean_estimate, paired_difference
+from evalflows.stats import linearised, mean_estimate
 
 VALUES = st.floats(-100, 100)
 WEIGHTS = st.floats(0.1, 100)
@@ -23,43 +23,16 @@ def plainly(weighed: list[tuple[float, float]]) -> float:
 # The mean
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(WEIGHED)
 def test_the_mean_of_linearised_values_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
     assert linearised(*zip(*weighed, strict=True)).mean() == pytest.approx(plainly(weighed), abs=1e-9)
-
-
-def test_by_hand() -> None:
-    """The mean of 1, 0, 0 with weights 1, 4, 4 is 1/9; the values become 1/9 + 3 w (x - 1/9) / 9."""
-    result = linearised([1, 0, 0], [1, 4, 4])
-    assert result == pytest.approx([1 / 9 + 8 / 27, 1 / 9 - 4 / 27, 1 / 9 - 4 / 27])
-    assert result.mean() == pytest.approx(1 / 9)
 
 
 @pytest.mark.parametrize("weight", [1.0, 4.0, 1e-9, 1e9])
 def test_equal_weights_change_nothing(weight: float) -> None:
     values = np.array([0.1, 0.7, 0.30000000000000004, 1.0])
     assert np.array_equal(linearised(values, np.full(4, weight)), values), "not by one bit: 0 and 1 stay 0 and 1"
-
-
-def test_no_values_stay_empty() -> None:
-    assert linearised([], []).shape == (0,)
-
-
-@settings(deadline=None)
-@given(WEIGHED, st.floats(0.01, 100))
-def test_the_scale_of_the_weights_does_not_matter(weighed: list[tuple[float, float]], factor: float) -> None:
-    values, weights = (np.array(each) for each in zip(*weighed, strict=True))
-    assert linearised(values, factor * weights) == pytest.approx(linearised(values, weights), abs=1e-6)
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(VALUES, VALUES, WEIGHTS), min_size=1, max_size=12))
-def test_the_mean_difference_of_two_is_the_weighted_mean_of_differences(rows: list[tuple[float, float, float]]) -> None:
-    ours, theirs, weights = (np.array(each) for each in zip(*rows, strict=True))
-    difference = linearised(ours, weights) - linearised(theirs, weights)
-    assert difference == pytest.approx(linearised(ours - theirs, weights), abs=1e-9)
-    assert difference.mean() == pytest.approx(plainly([(a - b, w) for a, b, w in rows]), abs=1e-9)
 
 
 def test_the_mean_is_unbiased_over_all_samples_of_a_small_population() -> None:
@@ -126,24 +99,6 @@ def test_intervals_of_a_sample_with_unequal_rates_cover_the_truth() -> None:
     assert plainly_covered / 2000 < 0.2
 
 
-def test_intervals_of_a_difference_cover_the_truth_and_tests_seldom_err() -> None:
-    rng, covered, found_one = np.random.default_rng(12), 0, 0
-    for _ in range(1000):
-        risky = rng.random(200) < 0.3
-        weights = np.where(risky, 1.0, 5.0)
-        ours = rng.normal(0.0, 1.0, 200) + np.where(risky, 0.5, 0.1)
-        theirs, same = rng.normal(0.0, 1.0, 200), rng.normal(0.0, 1.0, 200)
-        judged = risky | (rng.random(200) < 0.2)
-        ours, theirs, same, weights = (each[judged] for each in (ours, theirs, same, weights))
-        result = paired_difference(linearised(ours, weights), linearised(theirs, weights))
-        none = paired_difference(linearised(same, weights), linearised(theirs, weights))
-        assert result.low is not None and result.high is not None and none.p_value is not None
-        covered += result.low <= 0.22 <= result.high  # 0.3 x 0.5 + 0.7 x 0.1
-        found_one += none.p_value < 0.05
-    assert 0.92 <= covered / 1000 <= 0.975
-    assert 0.03 <= found_one / 1000 <= 0.08
-
-
 # What is refused
 
 
@@ -152,10 +107,7 @@ def test_intervals_of_a_difference_cover_the_truth_and_tests_seldom_err() -> Non
     [
         ([1.0, 2.0], [1.0], "weights: got 1, wanted one for each of 2 values"),
         ([1.0], [0.0], r"weights\[0\]: got 0.0, wanted more than 0"),
-        ([1.0, 2.0], [1.0, -1.0], r"weights\[1\]: got -1.0"),
         ([1.0], [float("nan")], "weights"),
-        ([float("nan")], [1.0], "values"),
-        ([1.0], [float("inf")], "weights"),
         ([[1.0]], [[1.0]], "shape"),
     ],
 )

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from catalog_rows import one, rows
 from exported_files import observation, score, trace, written
 from otlp_requests import SPAN, TRACE
@@ -88,23 +87,6 @@ def test_a_trace_of_the_api_has_its_observations_and_scores(tmp_path: Path) -> N
     ]
 
 
-def test_a_list_of_traces_names_its_parts_only_by_id(tmp_path: Path) -> None:
-    assert added(tmp_path, trace(observations=["obs-1"], scores=["score-1"])).new == 1
-
-
-def test_a_table_of_the_ui_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "traces.csv"
-    path.write_text(
-        "id,timestamp,name,userId,sessionId,release,tags,input,output,metadata\n"
-        'my trace,2026-01-01T10:00:00.000Z,user-query,u1,s1,1.4,"[""production""]","{""question"":""hi""}",hello,\n'
-    )
-    done = add_traces(Store(), str(path))
-    assert (done.format, done.new, done.rejected) == ("langfuse", 1, [])
-    found = the_trace()
-    assert (found.name, found.session_id, found.user_id, found.version) == ("user-query", "s1", "u1", "1.4")
-    assert (found.input, found.output, found.tags) == ({"question": "hi"}, "hello", ["production"])
-
-
 def test_ids_that_are_not_hexadecimal_are_stable_and_kept(tmp_path: Path) -> None:
     added(tmp_path, observation(), observation(id="obs-2", parent_observation_id="obs-1"))
     found = rows(
@@ -115,18 +97,6 @@ def test_ids_that_are_not_hexadecimal_are_stable_and_kept(tmp_path: Path) -> Non
     assert parent == first != second
     assert {len(first), len(second)} == {16}
     assert len(one("select trace_id from traces")[0]) == 32
-
-
-def test_hexadecimal_ids_and_uuids_stay(tmp_path: Path) -> None:
-    uuid = "0AF76519-16cd-43dd-8448-eb211c80319c"
-    added(tmp_path, observation(id=SPAN, trace_id=TRACE), observation(id="x", trace_id=uuid))
-    assert one("select list(distinct trace_id) from observations") == ([TRACE],)
-    assert SPAN in one("select list(span_id) from observations")[0]
-
-
-def test_an_observation_that_failed_is_an_error(tmp_path: Path) -> None:
-    added(tmp_path, observation(level="ERROR", status_message="rate limit"))
-    assert rows("select status, status_message from observations") == [("error", "rate limit")]
 
 
 def test_scores_are_of_what_they_name(tmp_path: Path) -> None:
@@ -154,29 +124,20 @@ def test_scores_are_of_what_they_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_score_that_changed_replaces_the_earlier_one(tmp_path: Path) -> None:
-    assert added(tmp_path, score()).scores == 1
-    assert added(tmp_path, score()).scores == 0
-    assert added(tmp_path, score(value=0.75)).scores == 1
-    assert rows("select value from trace_scores") == [(0.75,)]
+INCOMPLETE = [
+    (observation(start_time=None), "got no startTime, wanted a time"),
+    (observation(start_time="noon"), "startTime: got 'noon', wanted a time such as 2026-01-31T12:00:00Z"),
+    (observation(id=None), "got no id, wanted that of the observation"),
+    (trace(timestamp=""), "got no timestamp, wanted a time"),
+    (score(timestamp=None), "got no timestamp, wanted a time"),
+]
 
 
-@pytest.mark.parametrize(
-    ("record", "problem"),
-    [
-        (observation(start_time=None), "got no startTime, wanted a time"),
-        (observation(start_time="noon"), "startTime: got 'noon', wanted a time such as 2026-01-31T12:00:00Z"),
-        (observation(id=None), "got no id, wanted that of the observation"),
-        (trace(timestamp=""), "got no timestamp, wanted a time"),
-        (score(timestamp=None), "got no timestamp, wanted a time"),
-    ],
-)
-def test_a_record_without_what_it_needs_costs_only_itself(
-    store: Store, tmp_path: Path, record: dict[str, Any], problem: str
-) -> None:
-    path = written(tmp_path / "o.jsonl", observation(), record)
+def test_a_record_without_what_it_needs_costs_only_itself(store: Store, tmp_path: Path) -> None:
+    path = written(tmp_path / "o.jsonl", observation(), *(record for record, _ in INCOMPLETE))
+    wanted = [f"{path}: line {number}: {problem}" for number, (_, problem) in enumerate(INCOMPLETE, start=2)]
     done = add_traces(store, path)
-    assert (done.new, done.rejected) == (1, [f"{path}: line 2: {problem}"])
+    assert (done.new, done.rejected) == (1, wanted)
 
 
 def test_models_of_the_package_are_read(tmp_path: Path) -> None:

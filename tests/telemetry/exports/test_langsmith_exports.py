@@ -47,25 +47,12 @@ def test_a_run_is_an_observation(tmp_path: Path) -> None:
     assert (found.metadata["plan"], found.metadata["id"]) == ("paid", RUN)
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"parent_run_id": RUN}, {"parent_run_ids": [RUN], "dotted_order": None}, {"trace_id": None}]
-)
-def test_a_run_is_below_its_parent(tmp_path: Path, fields: dict[str, Any]) -> None:
-    added(tmp_path, run(), CHILD_RUN | fields)
+def test_a_run_is_below_its_parent(tmp_path: Path) -> None:
     query = "select c.name, p.name from observations c join observations p on c.parent_id = p.span_id"
-    assert rows(query) == [("call", "answered")]
-    assert one("select count(*) from traces") == (1,)
-
-
-def test_runs_within_a_run_are_read(tmp_path: Path) -> None:
-    child = {name: value for name, value in CHILD_RUN.items() if name not in ("trace_id", "dotted_order")}
-    assert added(tmp_path, run(child_runs=[child])).new == 2
-    assert [view.type for view in the_trace().observations] == ["chain", "generation"]
-
-
-def test_a_run_that_failed_is_an_error(tmp_path: Path) -> None:
-    added(tmp_path, run(error="ValueError('no')", status="error", outputs=None))
-    assert rows("select status, status_message, output from observations") == [("error", "ValueError('no')", None)]
+    for fields in ({}, {"parent_run_id": RUN}, {"parent_run_ids": [RUN], "dotted_order": None}, {"trace_id": None}):
+        added(tmp_path, run(), CHILD_RUN | fields)
+        assert rows(query) == [("call", "answered")]
+        assert one("select count(*) from traces") == (1,)
 
 
 def test_a_bulk_export_holds_objects_as_text(tmp_path: Path) -> None:
@@ -114,21 +101,19 @@ def test_the_means_of_a_run_s_feedback_are_scores(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("record", "problem"),
-    [
-        (run(start_time=None), f"run '{RUN}': got no start_time, wanted one"),
-        (feedback(trace_id=None), "feedback 'quality': got no trace_id, wanted that of its run"),
-        (feedback(created_at=None), "feedback 'quality': got no created_at, wanted a time"),
-        ({"a": 1}, "got a, wanted a run or feedback of LangSmith"),
-    ],
-)
-def test_a_record_without_what_it_needs_costs_only_itself(
-    store: Store, tmp_path: Path, record: dict[str, Any], problem: str
-) -> None:
-    path = written(tmp_path / "r.jsonl", run(), record)
+INCOMPLETE = [
+    (run(start_time=None), f"run '{RUN}': got no start_time, wanted one"),
+    (feedback(trace_id=None), "feedback 'quality': got no trace_id, wanted that of its run"),
+    (feedback(created_at=None), "feedback 'quality': got no created_at, wanted a time"),
+    ({"a": 1}, "got a, wanted a run or feedback of LangSmith"),
+]
+
+
+def test_a_record_without_what_it_needs_costs_only_itself(store: Store, tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", run(), *(record for record, _ in INCOMPLETE))
+    wanted = [f"{path}: line {number}: {problem}" for number, (_, problem) in enumerate(INCOMPLETE, start=2)]
     done = add_traces(store, path)
-    assert (done.new, done.rejected) == (1, [f"{path}: line 2: {problem}"])
+    assert (done.new, done.rejected) == (1, wanted)
 
 
 # what the package records
@@ -191,3 +176,9 @@ def test_runs_that_the_package_records_are_read(tmp_path: Path, endpoint: Endpoi
     assert (call.name, call.arguments, call.result) == ("weather", ARGUMENTS, RESULT)
     first = found.of_type("generation")[0]
     assert (first.model, first.provider, found.observations[0].metadata["plan"]) == ("mock-1", "openai", "paid")
+
+
+def test_runs_within_a_run_are_read(tmp_path: Path) -> None:
+    child = {name: value for name, value in CHILD_RUN.items() if name not in ("trace_id", "dotted_order")}
+    assert added(tmp_path, run(child_runs=[child])).new == 2
+    assert [view.type for view in the_trace().observations] == ["chain", "generation"]

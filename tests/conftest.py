@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,48 @@ def store_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def store(store_root: Path) -> Store:
     """An empty store in a folder."""
     return Store(store_root)
+
+
+@pytest.fixture(scope="session")
+def store_at(store_copies: StoreCopies, view_copies: ViewCopies) -> Callable[[Path], AbstractContextManager[Store]]:
+    """`with store_at(folder) as store`: an empty store that several tests share, made by a fixture of their module.
+
+    In the block, `Store()` and `connect()` use it, and everything is as quick as in a test.
+    """
+
+    @contextmanager
+    def at(folder: Path) -> Iterator[Store]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("EVALFLOWS_STORE", str(folder / "store"))
+            patch.setenv("EVALFLOWS_SPOOL", str(folder / "spool"))
+            patch.setattr(os, "fsync", lambda _: None)
+            patch.setattr(catalog, "_create_views", view_copies.create)
+            patch.setattr(process, "CheckProcess", _ChecksHere)
+            store_copies.make(str(folder / "store"))
+            yield Store(folder / "store")
+
+    return at
+
+
+@pytest.fixture(scope="module")
+def _filled(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    store_at: Callable[[Path], AbstractContextManager[Store]],
+) -> Iterator[tuple[str, Any]]:
+    with store_at(tmp_path_factory.mktemp("filled")) as store:
+        yield store.layout.root, request.module.fill()
+
+
+@pytest.fixture
+def filled(_filled: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the module's function `fill` returned, which is called once; `Store()` is the store that it has filled.
+
+    Tests only read that store.
+    """
+    root, made = _filled
+    monkeypatch.setenv("EVALFLOWS_STORE", root)
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """Who may use the dashboard, and what its pages may do."""
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 from starlette.testclient import TestClient
@@ -13,9 +11,9 @@ from evalflows.store.parquet import Store
 TOKEN = "pass=word & more"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("empty") / "store")
 
 
 def client(store: Store, token: str | None = None, host: str = "127.0.0.1:4280") -> TestClient:

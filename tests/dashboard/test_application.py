@@ -1,9 +1,10 @@
 """The routes of the dashboard, and what is answered when there is no page."""
 
 import re
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
+from labelled import judged
 from production import produce, trace
 from starlette.testclient import TestClient
 
@@ -15,9 +16,9 @@ from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("empty") / "store")
 
 
 def browser(store: Store) -> TestClient:
@@ -36,29 +37,42 @@ def test_an_address_without_a_page_says_so(store: Store) -> None:
     assert "<script>alert" not in answer.text
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "/experiments/nothing",
-        "/decisions/nothing",
-        "/pairwise/nothing",
-        "/judges/nothing",
-        "/review/nothing",
-        "/compare?baseline=nothing&candidate=x",
-        "/production/incidents/nothing",
-        "/production/traces/nothing",
+def test_lists_answer_on_an_empty_store(store: Store) -> None:
+    for address in ("/experiments", "/pairwise", "/decisions", "/judges"):
+        answer = browser(store).get(address)
+        assert answer.status_code == 200 and 'aria-current="page"' in answer.text
+
+
+def test_an_unknown_id_is_not_found_and_the_page_says_what_was_wanted(store: Store) -> None:
+    for address in (
+        *("/experiments/nothing", "/decisions/nothing", "/pairwise/nothing", "/judges/nothing", "/review/nothing"),
+        *("/compare?baseline=nothing&candidate=x", "/production/incidents/nothing", "/production/traces/nothing"),
         "/production/evaluations/nothing",
+    ):
+        answer = browser(store).get(address)
+        assert answer.status_code == 404, address
+        assert "nothing" in answer.text and 'role="alert"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("/experiments?state=gone", "state: got &#39;gone&#39;"),
+        ("/pairwise?page=0", "page: got &#39;0&#39;, wanted a whole number"),
+        ("/pairwise?state=lost", "state: got &#39;lost&#39;, wanted one of running"),
+        ("/decisions?conclusion=MAYBE", "conclusion: got &#39;MAYBE&#39;, wanted one of PASS"),
     ],
 )
-def test_an_unknown_id_is_not_found_and_the_page_says_what_was_wanted(store: Store, address: str) -> None:
+def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str, message: str) -> None:
     answer = browser(store).get(address)
-    assert answer.status_code == 404
-    assert "nothing" in answer.text and 'role="alert"' in answer.text
+    assert (answer.status_code, message in answer.text) == (400, True)
 
 
-@pytest.mark.parametrize("address", ["/experiments?state=gone", "/experiments?page=0", "/decisions?conclusion=MAYBE"])
-def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str) -> None:
-    assert browser(store).get(address).status_code == 400
+def test_the_name_of_a_judge_may_have_slashes() -> None:
+    owner, store = judged("small", {"q0": 1.0}), Store()
+    store.publish("scores", owner, [replace(row, evaluator="tone/of voice?") for row in store.read("scores", owner)])
+    answer = browser(store).get("/judges/tone%2Fof%20voice%3F")
+    assert answer.status_code == 200 and "Judge tone/of voice?" in answer.text
 
 
 def test_a_condition_is_run_only_if_a_form_of_ours_sent_it(store: Store) -> None:

@@ -27,13 +27,6 @@ def test_a_whisker_puts_value_interval_and_mark_at_their_places() -> None:
     assert (dot.get("cx"), line.get("x1"), line.get("x2"), mark.get("x1")) == ("56", "31", "81", "6")
 
 
-def test_without_a_value_nothing_is_drawn_but_the_axis() -> None:
-    root = parsed(whisker(None, None, None, (0, 1), "missing"))
-    assert not of_class(root, "dot")
-    assert not of_class(root, "interval")
-    assert root.get("aria-label") == "missing"
-
-
 def test_titles_are_escaped() -> None:
     drawn = whisker(1, None, None, (0, 2), '<script>"\x1b\u202e')
     assert "<script>" not in drawn
@@ -71,11 +64,6 @@ def test_a_missing_value_and_a_break_interrupt_the_line() -> None:
     assert runs(drawn) == [2, 2]
     assert len(of_class(parsed(drawn), "break")) == 1
     assert runs(sparkline([1, None, 2, 3], "small")) == [2]
-
-
-def test_a_timeline_of_one_time_or_none_is_drawn() -> None:
-    assert len(of_class(parsed(timeline(points(1), "score", "one")), "dot")) == 1
-    assert not of_class(parsed(timeline([], "score", "none")), "dot")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ EXAMPLES = [f"q{place}" for place in range(4)]
 BASE, CANDIDATE = "exp-00-old", "exp-01-new"
 
 
-@pytest.fixture(autouse=True)
-def systems() -> None:
+pytestmark = pytest.mark.usefixtures("filled")
+
+
+def fill() -> None:
     """Two repetitions of two systems, and a later experiment on the same dataset."""
     old = {"right": {one: [1.0, 1.0] for one in EXAMPLES}}
     new = {"right": dict(zip(EXAMPLES, ([0.5, 0.5], [0.0, 0.0], [1.0, 1.0], [None, 1.0]), strict=True))}
@@ -32,21 +34,15 @@ def page(example: str, **values: str) -> Seen:
     return seen(compare_example_page(Site(store=Store(), links=Links()), Query(given)).body)
 
 
-@pytest.mark.slow
 def test_answers_of_all_repetitions_stand_beside_what_was_said_of_them() -> None:
     shown = page("q1")
     for said in ("q1?", "old says a of q1", "says b of q1", "right says 0.0 of q1", "judged by judge-model", "search"):
         assert said in shown.text, said
     assert "▼ regressed right 1.000 → 0.000" in shown.text
+    assert "no verdict on q3" in page("q3").text
     assert "del" in shown.tags and "Repetition 2" in shown.text
 
 
-@pytest.mark.slow
-def test_a_failed_judgement_says_why() -> None:
-    assert "no verdict on q3" in page("q3").text
-
-
-@pytest.mark.slow
 def test_next_and_previous_follow_the_filter_and_the_order() -> None:
     links = {text: parse_qs(urlsplit(address).query) for text, address in page("q0", metric="right").links}
     assert links["previous"]["id"] == ["q1"], "the worst comes first"
@@ -56,11 +52,8 @@ def test_next_and_previous_follow_the_filter_and_the_order() -> None:
     assert "not among the 2 of the list" in page("q2", metric="right", change="regressed").text
 
 
-def test_other_experiments_on_the_dataset_are_its_past() -> None:
+def test_other_experiments_are_its_past_and_within_the_table_it_has_no_neighbours() -> None:
     assert ["later", "later"] in [row[:2] for row in page("q0").rows]
-
-
-def test_within_the_table_it_has_no_neighbours() -> None:
     assert not {"next", "previous"} & {text for text, _ in page("q0", fragment="1").links}
 
 

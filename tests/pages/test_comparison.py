@@ -1,9 +1,7 @@
 """The pages of pairwise comparisons: figures of the records, filters, and hostile answers as text."""
 
-import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from compared import Compared, run_id
@@ -18,16 +16,28 @@ from evalflows.pages.page import Site
 from evalflows.pages.pairs import pair_page
 from evalflows.pages.query import Query
 from evalflows.reports.comparison import comparison_report
-from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
-from evalflows.tasks.finish_comparison import finish_comparison
-from evalflows.tasks.record_votes import record_votes
-from evalflows.tasks.resolve_comparison import check_and_resolve
-from evalflows.tasks.start_comparison import start_comparison
-from evalflows.tasks.win_rates import compute_win_rates
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \u202eevil \x1b[31m"
+
+
+def fill() -> None:
+    """Two experiments judged in both orders on seven examples, each with another outcome."""
+    one = Compared(Store(), examples=[f"q{place}" for place in range(7)], both_orders=True)
+    for place, verdicts in enumerate(
+        (
+            ("left", "left"),
+            ("right", "right"),
+            ("tie", "tie"),
+            ("tie", "left"),
+            ("left", "right"),
+            ("left", "failed"),
+            ("right", "right"),
+        )
+    ):
+        one.judge(f"q{place}", *verdicts)
+    one.write()
 
 
 def page(identity: str = "cmp-1", *pairs: tuple[str, str], links: Links | None = None) -> str:
@@ -39,46 +49,29 @@ def shown_examples(html: str) -> list[str]:
     return re.findall(r"<strong>(.*?)</strong>", html)
 
 
-@pytest.fixture
-def judged() -> Compared:
-    """Two experiments judged in both orders on seven examples, each with another outcome."""
-    one = Compared(Store(), examples=[f"q{place}" for place in range(7)], both_orders=True)
-    said = (
-        ("left", "left"),
-        ("right", "right"),
-        ("tie", "tie"),
-        ("tie", "left"),
-        ("left", "right"),
-        ("left", "failed"),
-    )
-    for place, verdicts in enumerate(said):
-        one.judge(f"q{place}", *verdicts)
-    one.judge("q6", "right", "right")
-    one.write()
-    return one
+judged = pytest.mark.usefixtures("filled")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "examples"),
-    [
-        ("left", ["q0"]),
-        ("right", ["q1", "q6"]),
-        ("tie", ["q2"]),
-        ("half", ["q3"]),
-        ("flipped", ["q4"]),
-        ("missing", ["q5"]),
-        ("", ["q0", "q1", "q2", "q3", "q4", "q5", "q6"]),
-    ],
-)
-def test_pairs_are_filtered_by_their_outcome(judged: Compared, outcome: str, examples: list[str]) -> None:
-    html = page("cmp-1", ("outcome", outcome))
-    assert shown_examples(html) == examples
+@judged
+def test_pairs_are_filtered_by_their_outcome() -> None:
+    for outcome, examples in {
+        "left": ["q0"],
+        "right": ["q1", "q6"],
+        "tie": ["q2"],
+        "half": ["q3"],
+        "flipped": ["q4"],
+        "missing": ["q5"],
+        "": ["q0", "q1", "q2", "q3", "q4", "q5", "q6"],
+    }.items():
+        html = page("cmp-1", ("outcome", outcome))
+        assert shown_examples(html) == examples
     chips = shown_text(html[html.index('aria-label="Outcomes"') :].partition("</ul>")[0])
     for chip in ("all 7", "old better 1", "new better 2", "tie 1", "half tie 1", "flipped 1", "missing 1"):
         assert chip in chips
 
 
-def test_a_pair_shows_both_answers_and_what_was_said_in_each_order(judged: Compared) -> None:
+@judged
+def test_a_pair_shows_both_answers_and_what_was_said_in_each_order() -> None:
     html = page("cmp-1", ("outcome", "flipped"))
     text = shown_text(html)
     assert "old on q4" in text and "new on q4" in text
@@ -88,24 +81,16 @@ def test_a_pair_shows_both_answers_and_what_was_said_in_each_order(judged: Compa
     assert "no verdict: boom" in shown_text(page("cmp-1", ("outcome", "missing")))
 
 
-def test_a_search_finds_answers_inputs_and_comments(judged: Compared) -> None:
+@judged
+def test_a_search_finds_answers_inputs_and_comments() -> None:
     assert shown_examples(page("cmp-1", ("q", "NEW on q3"))) == ["q3"]
     assert shown_examples(page("cmp-1", ("q", "q2?"))) == ["q2"]
     assert shown_examples(page("cmp-1", ("q", "tie, left first"))) == ["q2", "q3"]
     assert "No pair matches" in page("cmp-1", ("q", "100%_\\'"))
 
 
-def test_pages_of_pairs_hold_every_pair_once() -> None:
-    names = [f"q{place:02}" for place in range(45)]
-    one = Compared(Store(), examples=names)
-    for name in names:
-        one.judge(name, "left")
-    one.write()
-    assert [shown for number in "123" for shown in shown_examples(page("cmp-1", ("page", number)))] == names
-    assert "page 2 of 3" in shown_text(page("cmp-1", ("page", "2")))
-
-
-def test_one_pair_has_a_page_with_everything(judged: Compared) -> None:
+@judged
+def test_one_pair_has_a_page_with_everything() -> None:
     runs = [("metric", "preference"), ("left", run_id(0, "q0")), ("right", run_id(1, "q0"))]
     site = Site(store=Store(), links=Links())
     text = shown_text(pair_page(site, Query.of(runs, {"id": "cmp-1"})).body)
@@ -133,11 +118,9 @@ def test_hostile_answers_are_text() -> None:
     assert "<script>alert(1)</script>" in shown_text(html)
 
 
-def test_wrong_parameters_are_one_line(judged: Compared) -> None:
-    for pair, message in (
-        (("outcome", "won"), "outcome: got 'won'"),
-        (("system", "x"), "system: got 'x'"),
-    ):
+@judged
+def test_wrong_parameters_are_one_line() -> None:
+    for pair, message in ((("outcome", "won"), "outcome: got 'won'"), (("system", "x"), "system: got 'x'")):
         with pytest.raises(InputError, match=message):
             page("cmp-1", pair)
     with pytest.raises(InputError, match="comparison 'nothing': not in"):
@@ -172,49 +155,13 @@ def _without_badge(cells: Sequence[str]) -> list[str]:
     return [cell.removesuffix(" weak prior") for cell in cells]
 
 
-def test_identical_systems_differ_in_nothing() -> None:
-    answers = {f"q{place}": "the same" for place in range(10)}
-    ids = [experiment("twin", answers, place=place) for place in range(2)]
-    row = compared(ids, by_text, both_orders=True)
-    html = page(row.comparison_id)
-    assert "<mark>" not in html
-    assert "tie 10" in shown_text(html)
-    assert html.count("no significant difference") >= 1
-
-
-def test_answers_of_failed_runs_say_so() -> None:
-    ids = [experiment("a", {"q0": "FAILED", "q1": "x"}), experiment("b", {"q0": "y", "q1": "z"}, place=1)]
-    row = compared(ids, by_text)
-    text = shown_text(page(row.comparison_id))
-    assert "no answer: no answer to q0" in text
-    assert "No judge was asked, since a run had failed." in text
-
-
-def test_votes_need_no_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_root: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    votes = [
-        {"first": "m/1", "second": "m<2>", "winner": "m/1", "prompt": f"p{n}", "comment": "short"} for n in range(30)
-    ]
-    Path("votes.jsonl").write_text("".join(json.dumps(vote) + "\n" for vote in votes), encoding="utf-8")
-    row = start_comparison.fn(
-        check_and_resolve(ComparisonSpec.model_validate({"votes": "votes.jsonl", "name": "arena"}))
-    )
-    record_votes.fn(row)
-    finish_comparison.fn(row)
-    compute_win_rates.fn(row)
-    html = page("arena")
-    assert "30 votes on 2 systems, 30 prompts" in shown_text(html)
-    assert "m<2>" in shown_text(html) and "m<2>" not in html
-    assert "short" in shown_text(html)
-    assert "/experiments/" not in html
-
-
 def test_a_list_shows_comparisons_newest_first() -> None:
+    site = Site(store=Store(), links=Links())
+    assert "No comparisons yet" in comparisons_page(site, Query.of()).body
     for place, name in enumerate(("first", "second")):
         one = Compared(Store(), comparison_id=f"cmp-{place}", name=name)
         one.judge("q0", "left")
         one.write()
-    site = Site(store=Store(), links=Links())
 
     def names(*pairs: tuple[str, str]) -> list[str]:
         rows = table_rows(comparisons_page(site, Query.of(pairs)).body)
@@ -226,19 +173,8 @@ def test_a_list_shows_comparisons_newest_first() -> None:
     assert names(("state", "running")) == []
 
 
-def test_a_report_of_one_file_has_no_links(judged: Compared) -> None:
+@judged
+def test_a_report_of_one_file_has_no_links() -> None:
     html = page("cmp-1", links=NoLinks())
     assert not re.findall(r"(?:href|action|data-load)=", html)
     assert "old on q4" in shown_text(html)
-
-
-def test_an_empty_store_is_no_error() -> None:
-    site = Site(store=Store(), links=Links())
-    assert "No comparisons yet" in comparisons_page(site, Query.of()).body
-
-
-def test_an_unfinished_comparison_shows_what_is_judged() -> None:
-    one = Compared(Store(), examples=["q0", "q1"], state="running")
-    one.judge("q0", "left")
-    one.write(sealed=False)
-    assert shown_examples(page()) == ["q0"]

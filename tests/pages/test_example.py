@@ -33,8 +33,7 @@ ROWS = [
 EXAMPLE = "q 1/ä"
 
 
-@pytest.fixture
-def identity() -> str:
+def fill() -> str:
     """Two repetitions: one of a million characters, with steps and a spread judge, one that failed in user code."""
     answers = {"q0": ["x", "x"], EXAMPLE: ["y" * 1_000_000, "z"], "q2": ["x", "x"]}
     scores = {"right": {EXAMPLE: [0.25, None]}}
@@ -59,6 +58,11 @@ def identity() -> str:
     return identity
 
 
+@pytest.fixture
+def identity() -> str:
+    return fill()
+
+
 def page(identity: str, example: str = EXAMPLE, **values: str) -> tuple[str, Seen]:
     given = {"experiment": identity, "id": example, **values}
     body = example_page(
@@ -67,18 +71,14 @@ def page(identity: str, example: str = EXAMPLE, **values: str) -> tuple[str, See
     return body, seen(str(body))
 
 
-def test_everything_of_an_example_is_there(identity: str) -> None:
-    _, shown = page(identity)
+def test_everything_of_an_example_is_there_harmless_and_clipped(filled: str) -> None:
+    body, shown = page(filled)
     for text in (
         *("q 1/ä: <script>alert(1)</script>", "42", "hard", "doc", "repetition 1", "repetition 2"),
         *("KeyError: 'x'", "app.py:3 answer", "plan", "search", "no index", "judge-model"),
         *("right says 0.25 of q 1/ä", "judged 5 times, standard deviation 0.125", f"no verdict on {EXAMPLE}"),
     ):
         assert text in shown.text, text
-
-
-def test_it_is_harmless_and_long_texts_are_clipped(identity: str) -> None:
-    body, shown = page(identity)
     assert "<script>" not in body
     assert "\x1b" not in body and "\u202e" not in body
     assert not [address for _, address in shown.links if not address.startswith("/")]
@@ -86,16 +86,16 @@ def test_it_is_harmless_and_long_texts_are_clipped(identity: str) -> None:
     assert len(body) < 2 * ON_PAGE
 
 
-def test_its_neighbours_are_links(identity: str) -> None:
-    body, shown = page(identity)
+def test_its_neighbours_are_links(filled: str) -> None:
+    body, shown = page(filled)
     assert 'rel="prev"' in body and 'rel="next"' in body
     links = dict(shown.links)
     assert links["previous"].endswith("example?id=q0")
     assert links["next"].endswith("example?id=q2")
     assert "2 of 3" in shown.text
-    first, _ = page(identity, "q0")
+    first, _ = page(filled, "q0")
     assert 'rel="prev"' not in first
-    fragment, _ = page(identity, fragment="1")
+    fragment, _ = page(filled, fragment="1")
     assert 'rel="next"' not in fragment
 
 
@@ -116,11 +116,11 @@ def test_its_past_is_by_experiment(identity: str) -> None:
     assert [(cells[0], cells[3]) for cells in past] == [("bot-2", "1.000"), ("bot this one", "0.250 1 missing")]
 
 
-def test_an_unknown_example_is_named(identity: str) -> None:
+def test_an_unknown_example_is_named(filled: str) -> None:
     with pytest.raises(InputError, match="example 'nope': in none of the experiments"):
-        page(identity, "nope")
+        page(filled, "nope")
     with pytest.raises(InputError, match="id: got none"):
-        example_page(Site(store=Store(), links=Links()), Query({"experiment": [identity]}))
+        example_page(Site(store=Store(), links=Links()), Query({"experiment": [filled]}))
 
 
 def test_steps_that_are_no_steps_are_no_fault(identity: str) -> None:

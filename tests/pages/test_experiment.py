@@ -14,7 +14,7 @@ from evalflows.pages.page import Page, Site
 from evalflows.pages.query import Query
 from evalflows.reports.experiment_items import ItemFilter, items_of
 from evalflows.reports.slice_means import slice_means
-from evalflows.reports.value_distributions import BINS, distributions
+from evalflows.reports.value_distributions import distributions
 from evalflows.specs.errors import InputError
 from evalflows.store.parquet import Store
 
@@ -27,11 +27,16 @@ RIGHT = dict(zip(EXAMPLES, [1.0, 0.0, 0.5, None, 1.0, 1.0], strict=True))
 TONE = dict.fromkeys(EXAMPLES[:4], "kind") | {"q4": "rude", "q5": None}
 
 
-@pytest.fixture
-def identity() -> str:
+def fill() -> str:
     """Six answers, the last of which failed; no value of `right` for q3; `tone` has labels."""
     answers: dict[str, Any] = {one: f"answer to {one}" for one in EXAMPLES}
     return answered("bot", answers, {"right": RIGHT, "tone": TONE}, rows=ROWS)
+
+
+@pytest.fixture
+def identity() -> str:
+    """The id of that experiment in a store of the test's own."""
+    return fill()
 
 
 def page(reference: str, site: Site | None = None, **values: str) -> tuple[Page, Seen]:
@@ -44,8 +49,8 @@ def ids(shown: Seen) -> list[str]:
     return [text for text, address in shown.links if "/example?id=" in address and text.startswith("q")]
 
 
-def test_metrics_say_how_many_were_scored_and_how_many_are_missing(identity: str) -> None:
-    made, shown = page(identity)
+def test_metrics_say_how_many_were_scored_and_how_many_are_missing(filled: str) -> None:
+    made, shown = page(filled)
     (right,) = [row for row in shown.rows if row[:1] == ["right"] and len(row) == 6]
     (tone,) = [row for row in shown.rows if row[:1] == ["tone"] and len(row) == 6]
     assert right[1].startswith("0.7")  # the mean of 1, 0, 0.5, 1, 1
@@ -70,30 +75,16 @@ def test_an_experiment_is_found_by_its_name_and_a_run_lists_its_experiments(iden
         page("nope")
 
 
-def test_distributions_count_every_scored_run(identity: str) -> None:
-    found = {one.metric: one for one in distributions(Store(), identity)}
+def test_distributions_count_every_scored_run(filled: str) -> None:
+    found = {one.metric: one for one in distributions(Store(), filled)}
     assert found["right"].counts == [("0", 1), ("0.5", 1), ("1", 3)]
     assert (found["right"].scored, found["right"].missing) == (5, 1)
     assert found["tone"].counts == [("kind", 4), ("rude", 1)]
 
 
-def test_many_values_are_counted_in_intervals_without_gaps() -> None:
-    examples = [f"e{place}" for place in range(21)]
-    values = {one: float(place) for place, one in enumerate(examples)}
-    values["e20"] = 100.0
-    identity = answered(
-        "many", dict.fromkeys(examples, "x"), {"score": values}, rows=[{"id": one, "inputs": one} for one in examples]
-    )
-    (found,) = [one for one in distributions(Store(), identity) if one.metric == "score"]
-    counts = [count for _, count in found.counts]
-    assert (len(counts), sum(counts)) == (BINS, 21)
-    assert counts == [5, 5, 5, 5, *[0] * 15, 1]
-    assert found.counts[0][0] == "0.000 to 5.000"
-
-
-def test_slices_are_splits_and_fields_with_few_values(identity: str) -> None:
-    (row,) = Store().read("experiments", identity)
-    found = {(one.field, one.value): one for one in slice_means(Store(), identity, row.snapshot_id)}
+def test_slices_are_splits_and_fields_with_few_values(filled: str) -> None:
+    (row,) = Store().read("experiments", filled)
+    found = {(one.field, one.value): one for one in slice_means(Store(), filled, row.snapshot_id)}
     assert {key: one.n_examples for key, one in found.items()} == {
         ("split", "easy"): 3,
         ("split", "hard"): 3,
@@ -104,41 +95,36 @@ def test_slices_are_splits_and_fields_with_few_values(identity: str) -> None:
     hard = found["split", "hard"].mean("right")
     assert hard is not None
     assert (hard.mean, hard.n_examples, hard.missing, hard.is_few) == (0.5, 2, 1, True)
-    _, shown = page(identity)
+    _, shown = page(filled)
     assert next(row[:3] for row in shown.rows if row[:1] == ["hard"]) == ["hard", "3", "0.500 n=2, too few, 1 missing"]
 
 
-@pytest.mark.slow
-def test_failures_are_counted_by_kind_with_links_to_examples(identity: str) -> None:
-    _, shown = page(identity)
+def test_failures_are_counted_by_kind_with_links_to_examples(filled: str) -> None:
+    _, shown = page(filled)
     failed = [row for row in shown.rows if len(row) == 5 and "no verdict on q3" in row[3]]
     assert [row[:2] for row in failed] == [["1", "right"]]
     assert failed[0][4] == "q3"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
+def test_examples_are_filtered_and_sorted(filled: str) -> None:
+    (row,) = Store().read("experiments", filled)
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, EXAMPLES),
         ({"metric": "right"}, ["q1", "q2", "q0", "q4", "q5", "q3"]),
         ({"metric": "right", "show": "missing"}, ["q3"]),
         ({"show": "failed"}, []),
         ({"q": "ANSWER TO Q2"}, ["q2"]),
         ({"q": "<b>?</b>", "metric": "right"}, ["q1", "q2", "q0", "q4", "q5", "q3"]),
-    ],
-)
-def test_examples_are_filtered_and_sorted(identity: str, values: dict[str, str], wanted: list[str]) -> None:
-    (row,) = Store().read("experiments", identity)
-    wished = ItemFilter(metric=values.get("metric"), shown=values.get("show", "all"), text=values.get("q"))  # type: ignore[arg-type]
-    found = items_of(Store(), identity, row.snapshot_id, wished, limit=10)
-    assert [one.example_id for one in found.items] == wanted
-    assert found.count == len(wanted)
-    _, shown = page(identity, **values)
-    assert [one for one in ids(shown) if one in wanted][-len(wanted) or len(ids(shown)) :] == wanted
+    ]
+    for values, wanted in cases:
+        wished = ItemFilter(metric=values.get("metric"), shown=values.get("show", "all"), text=values.get("q"))
+        found = items_of(Store(), filled, row.snapshot_id, wished, limit=10)
+        assert [one.example_id for one in found.items] == wanted
+        assert found.count == len(wanted)
+        _, shown = page(filled, **values)
+        assert [one for one in ids(shown) if one in wanted][-len(wanted) or len(ids(shown)) :] == wanted
 
 
-@pytest.mark.slow
 def test_a_failed_and_a_missing_answer_are_no_zeros(identity: str) -> None:
     (row,) = Store().read("experiments", identity)
     outputs = Store().read("outputs", identity)
@@ -152,43 +138,29 @@ def test_a_failed_and_a_missing_answer_are_no_zeros(identity: str) -> None:
     assert row.n_examples == 6
 
 
-def test_a_running_experiment_fills_in(identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (row,) = Store().read("experiments", identity)
-    Store().publish("experiments", identity, [replace(row, state="running")])
-    monkeypatch.setattr("evalflows.store.catalog.held_leases", lambda _: [row.run_group])
-    made, shown = page(identity)
-    assert made.refresh_s == 5
-    assert "running" in shown.text
-
-
-def test_wrong_parameters_are_named(identity: str) -> None:
+def test_wrong_parameters_are_named(filled: str) -> None:
     for name, value in {"metric": "x", "show": "x", "page": "x"}.items():
         with pytest.raises(InputError, match=f"^{name}: got 'x'"):
-            page(identity, **{name: value})
+            page(filled, **{name: value})
 
 
-def test_a_report_of_one_file_has_no_links_and_no_form(identity: str) -> None:
-    _, shown = page(identity, Site(store=Store(), links=NoLinks()))
+def test_a_report_of_one_file_has_no_links_and_no_form(filled: str) -> None:
+    _, shown = page(filled, Site(store=Store(), links=NoLinks()))
     assert not shown.links
     assert "form" not in shown.tags
     assert "answer to q0" in shown.text
 
 
-def test_gate_decisions_and_judge_checks_are_shown(identity: str) -> None:
+def test_gate_decisions_and_approvals_are_shown(identity: str) -> None:
     decision = make_row("decisions", decision_id="dec-1", gate="release", candidate_experiment_id=identity)
     reasons = '[{"rule": "threshold", "metric": "right", "outcome": "met", "text": "right is high"}]'
     store = Store()
     store.publish(
         "decisions", "dec-1", [replace(decision, conclusion="PASS", summary="right is high", reasons=reasons)]
     )
+    row = make_row("baselines", baseline_id="b1", name="product", experiment_id=identity, approved_by="ann")
+    store.publish("baselines", "b1", [row])
     _, shown = page(identity)
     assert ("gate release: bot", "/decisions/dec-1") in shown.links
-    assert "PASS" in shown.text
-
-
-def test_an_approval_is_named_with_who_and_when(identity: str) -> None:
-    row = make_row("baselines", baseline_id="b1", name="product", experiment_id=identity, approved_by="ann")
-    Store().publish("baselines", "b1", [row])
-    _, shown = page(identity)
-    assert "approved by ann" in shown.text
+    assert "PASS" in shown.text and "approved by ann" in shown.text
     assert ("product", "/decisions#baselines") in shown.links

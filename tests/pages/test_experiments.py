@@ -60,9 +60,9 @@ def listed(shown: Seen) -> list[str]:
     return [address for _, address in shown.links if address.startswith("/experiments/exp-")]
 
 
-@pytest.fixture
-def three(store: Store) -> Store:
-    """Three runs of one name; the second ran beside a baseline and was decided, the third has another evaluator."""
+def fill() -> Store:
+    """Three runs; the second ran beside a baseline and was decided."""
+    store = Store()
     experiment(store, 0, 0.5)
     experiment(store, 1, 0.75, tags=["nightly", "a b"], dataset_name="others", cost_usd=1.5)
     experiment(store, 2, 0.25, name="<script>alert(1)</script>", tags=["nightly"], cost_usd=None)
@@ -86,8 +86,8 @@ def three(store: Store) -> Store:
     return store
 
 
-def test_the_newest_come_first_with_means_progress_and_the_newest_decision(three: Store) -> None:
-    made, shown = page(three)
+def test_the_newest_come_first_with_means_progress_and_the_newest_decision(filled: Store) -> None:
+    made, shown = page(filled)
     assert listed(shown) == ["/experiments/exp-02", "/experiments/exp-01", "/experiments/exp-00"]
     assert made.refresh_s is None
     _, _, (_, _, name, state, metrics, _trend, gate, cost, latency, dataset, started), _ = shown.rows
@@ -98,8 +98,8 @@ def test_the_newest_come_first_with_means_progress_and_the_newest_decision(three
     assert "<script>alert" not in made.body
 
 
-def test_a_chosen_metric_has_its_interval_difference_and_verdict(three: Store) -> None:
-    made, shown = page(three, metric="right")
+def test_a_chosen_metric_has_its_interval_difference_and_verdict(filled: Store) -> None:
+    made, shown = page(filled, metric="right")
     head, _, second, first = shown.rows
     assert head[4:8] == ["right", "Interval", "Difference", "Verdict"]
     assert second[4:8] == ["0.750 4 of 5 examples", "", "+0.25 [+0.12, +0.38] against bot", "better"]
@@ -121,9 +121,8 @@ def test_without_a_baseline_the_difference_is_from_the_previous_run_of_the_same_
     ]
 
 
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
+def test_filters(filled: Store) -> None:
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"q": "SCRIPT"}, ["exp-02"]),
         ({"q": "exp-02"}, ["exp-02"]),
         ({"dataset": "others"}, ["exp-01"]),
@@ -133,30 +132,24 @@ def test_without_a_baseline_the_difference_is_from_the_previous_run_of_the_same_
         ({"state": "interrupted"}, []),
         ({"conclusion": "PASS"}, ["exp-01"]),
         ({"conclusion": "FAIL"}, []),
-    ],
-)
-def test_filters(three: Store, values: dict[str, Any], wanted: list[str]) -> None:
-    _, shown = page(three, **values)
-    assert listed(shown) == [f"/experiments/{one}" for one in wanted]
-    assert ("No experiment matches." in shown.text) == (not wanted)
+    ]
+    for values, wanted in cases:
+        _, shown = page(filled, **values)
+        assert listed(shown) == [f"/experiments/{one}" for one in wanted], values
+        assert ("No experiment matches." in shown.text) == (not wanted)
+    for name, value in {"since": "soon", "state": "x", "metric": "x", "page": "0", "conclusion": "?"}.items():
+        with pytest.raises(InputError, match=f"^{name}: got "):
+            page(filled, **{name: value})
 
 
-def test_tags_are_chips_that_add_and_remove_themselves(three: Store) -> None:
-    _, shown = page(three, tag="nightly", q="b")
+def test_tags_are_chips_that_add_and_remove_themselves(filled: Store) -> None:
+    _, shown = page(filled, tag="nightly", q="b")
     chips = {
         text: parse_qs(urlsplit(address).query)
         for text, address in shown.links
         if "tag=" in address or text.startswith("nightly")
     }
     assert chips == {"nightly 2": {"q": ["b"]}, "a b 1": {"q": ["b"], "tag": ["nightly", "a b"]}}
-
-
-@pytest.mark.parametrize(
-    "values", [{"since": "soon"}, {"state": "x"}, {"metric": "x"}, {"page": "0"}, {"conclusion": "?"}]
-)
-def test_wrong_parameters_are_named(three: Store, values: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=f"^{next(iter(values))}: got "):
-        page(three, **values)
 
 
 def test_long_lists_have_pages(store: Store) -> None:
@@ -170,13 +163,8 @@ def test_long_lists_have_pages(store: Store) -> None:
     assert ("next", "/experiments?page=2") in first.links
 
 
-def test_an_empty_store_says_how_to_begin(store: Store) -> None:
-    _, shown = page(store)
-    assert "no experiments in the store" in shown.text
-    assert "evalflows run SPEC" in shown.text
-
-
 def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "evalflows run SPEC" in page(store)[1].text, "an empty store says how to begin"
     monkeypatch.setattr("evalflows.store.catalog.held_leases", lambda _: ["group-00"])
     experiment(store, 0, 0.5, state="running")
     made, shown = page(store)
@@ -184,9 +172,11 @@ def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyP
     assert shown.rows[1][3] == "running 4/5 answered, 1 failed"
 
 
-def test_damaged_files_are_counted(three: Store) -> None:
-    Path(three.layout.sealed("estimates", "exp-01")).write_bytes(b"PAR1 PAR1")
-    _, shown = page(three)
+def test_damaged_files_are_counted(store: Store) -> None:
+    experiment(store, 0, 0.5)
+    experiment(store, 1, 0.5)
+    Path(store.layout.sealed("estimates", "exp-01")).write_bytes(b"PAR1 PAR1")
+    _, shown = page(store)
     assert "1 damaged file is left out" in shown.text
     assert "/experiments/exp-00" in listed(shown)
 
@@ -199,11 +189,7 @@ def test_a_mean_whose_judge_failed_validation_is_marked_wherever_it_is_shown(sto
     of = {"subject_kind": "judge", "subject_id": "right", "name": "controls", "passed": False, "message": "says yes"}
     store.publish("checks", batch, [make_row("checks", check_id="c1", batch_id=batch, **of)])
     site = Site(store=store, links=Links())
-    for made in (
-        page(store)[0],
-        page(store, metric="right")[0],
-        over_time_page(site, Query({})),
-    ):
+    for made in (page(store)[0], page(store, metric="right")[0], over_time_page(site, Query({}))):
         marks = [address for text, address in seen(str(made.body)).links if text == "judge failed validation"]
         assert marks == ["/judges/right"], "of the second experiment only"
     assert identities == ["exp-00", "exp-01"]

@@ -1,15 +1,11 @@
 """Results in a notebook: tables with the figures of the store, plots, and nothing that acts."""
 
-import re
-import subprocess
-import sys
 import zipfile
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
 from full_store import Filler, freeze_questions
+from page_tables import table_rows
 from store_rows import make_row
 
 from evalflows.flows.api.comparison_result import ComparativeResult
@@ -19,84 +15,55 @@ from evalflows.pages.charts import domain
 from evalflows.pages.charts.forest import Estimate, forest
 from evalflows.pages.notebook import shown
 from evalflows.reports.results import results_of
-from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.errors import StorageError
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT
 
-ROOT = Path(__file__).parent.parent.parent
 HOSTILE = "<script>alert(1)</script> \u202ered"
 
 
-class Cells(HTMLParser):
-    """The texts of a table's cells, row by row."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self._in_cell = False
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._in_cell = self._in_cell or tag in ("td", "th")
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_cell = self._in_cell and tag not in ("td", "th")
-
-    def handle_data(self, data: str) -> None:
-        if self._in_cell:
-            self.rows[-1][-1] += data
+ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.fixture
-def kept(store_root: Path) -> Store:
+def fill() -> Store:
+    """Two experiments, a decision and a comparison."""
+    store = Store()
     with zipfile.ZipFile(ROOT / f"tests/store/kept/format_{FORMAT}.zip") as archive:
-        archive.extractall(store_root)
-    return Store()
+        archive.extractall(store.layout.root)
+    return store
 
 
 def ids(store: Store, table: str, column: str) -> list[str]:
     return [row[0] for row in store.query(f"select {column} from source.{table} order by 1")]
 
 
-def test_an_experiment_shows_its_metrics(kept: Store) -> None:
-    for identity in ids(kept, "experiments", "experiment_id"):
-        page = Cells(ExperimentResult(identity)._repr_html_())
-        results = [one for one in results_of(kept, [identity]) if one.has_rows]
-        assert [row[0] for row in page.rows[1:]] == [one.metric for one in results] != []
-        for row, one in zip(page.rows[1:], results, strict=True):
+def test_an_experiment_shows_its_metrics(filled: Store) -> None:
+    for identity in ids(filled, "experiments", "experiment_id"):
+        page = table_rows(ExperimentResult(identity)._repr_html_())
+        results = [one for one in results_of(filled, [identity]) if one.has_rows]
+        assert [row[0] for row in page[1:]] == [one.metric for one in results] != []
+        for row, one in zip(page[1:], results, strict=True):
             assert row[1].split(" ")[0] == (one.mean_text.split(" ")[0] if one.scored else "no")
             assert (row[2], row[3]) == (one.scored_text, str(one.missing))
             if one.baseline:
                 assert one.verdict_text in row[-1]
 
 
-def test_a_difference_and_a_comparison_show_verdicts(kept: Store) -> None:
-    old, new = ids(kept, "experiments", "experiment_id")
+def test_a_difference_and_a_comparison_show_verdicts(filled: Store) -> None:
+    old, new = ids(filled, "experiments", "experiment_id")
     compared = diff(old, new)
-    page = Cells(compared._repr_html_())
-    assert page.rows[0] == ["Metric", "System", "Mean", "Scored", "Missing", "Difference", "p adj.", "Verdict"]
+    page = table_rows(compared._repr_html_())
+    assert page[0] == ["Metric", "System", "Mean", "Scored", "Missing", "Difference", "p adj.", "Verdict"]
     verdicts = {result.verdict_text for result in compared.report.results if result.conclusion}
-    assert verdicts <= {row[-1] for row in page.rows}
-    result = ComparativeResult(ids(kept, "comparison_sets", "comparison_id")[0])
-    rows = Cells(result._repr_html_()).rows[1:]
+    assert verdicts <= {row[-1] for row in page}
+    result = ComparativeResult(ids(filled, "comparison_sets", "comparison_id")[0])
+    rows = table_rows(result._repr_html_())[1:]
     assert [row[4] for row in rows] == [rate.rate_text for rate in result.report.win_rates] != []
     for plot in (compared.plot(), result.plot(), ExperimentResult(old).plot()):
         svg = ElementTree.fromstring(str(plot))
         assert svg.tag == "{http://www.w3.org/2000/svg}svg", "a browser draws it from a file"
         assert svg.get("role") == "img" and svg.findall(".//{*}circle" if "}" in svg.tag else ".//circle")
         assert plot._repr_svg_() == plot._repr_html_() == str(plot)
-
-
-def test_an_experiment_is_loaded_by_name_or_prefix(kept: Store) -> None:
-    old, _ = ids(kept, "experiments", "experiment_id")
-    name = ExperimentResult(old).experiment_name
-    assert {ExperimentResult(one).experiment_id for one in (old, old[:-2], name)} == {old}
-    with pytest.raises(InputError, match="experiment 'nosuch': not in"):
-        ExperimentResult("nosuch")
 
 
 def test_texts_are_escaped() -> None:
@@ -136,11 +103,3 @@ def test_a_frame_has_readable_columns(store_root: Path) -> None:
     assert [rows[0][name] for name in names] == [None, None, None, "no output"]
     assert [rows[1][name] for name in names] == [0.5, 1.0, "as wanted", None]
     assert [row["error"] for row in rows] == ["boom", None]
-
-
-@pytest.mark.slow
-def test_templates_are_loaded_only_when_a_result_is_shown() -> None:
-    loaded = "'jinja2' in sys.modules, 'evalflows.pages' in sys.modules"
-    program = f"import sys, evalflows.flows.api.experiment_result; print({loaded})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"False False\n", done.stdout)

@@ -41,14 +41,8 @@ def run(store: Store, number: int, mean: float | None, version: str = "e1", **fi
     store.publish("estimates", identity, [one for one in rows if one.mean is not None])
 
 
-def page(store: Store, **values: str | list[str]) -> tuple[str, Seen]:
-    query = Query({name: [value] if isinstance(value, str) else value for name, value in values.items()})
-    body = over_time_page(Site(store=store, links=Links()), query).body
-    return body, seen(str(body))
-
-
-@pytest.fixture
-def runs(store: Store) -> Store:
+def fill() -> Store:
+    store = Store()
     run(store, 0, 0.5, git_commit="abcdef0123", git_branch="main", cost_usd=1.5)
     run(store, 1, 0.75)
     run(store, 2, 0.25, version="e2")
@@ -58,8 +52,14 @@ def runs(store: Store) -> Store:
     return store
 
 
-def test_the_table_has_the_figures_of_the_chart_newest_first(runs: Store) -> None:
-    body, shown = page(runs)
+def page(store: Store, **values: str | list[str]) -> tuple[str, Seen]:
+    query = Query({name: [value] if isinstance(value, str) else value for name, value in values.items()})
+    body = over_time_page(Site(store=store, links=Links()), query).body
+    return body, seen(str(body))
+
+
+def test_the_table_has_the_figures_of_the_chart_newest_first(filled: Store) -> None:
+    body, shown = page(filled)
     rows = shown.rows[1:]
     assert [row[0] for row in rows] == [f"2026-01-0{day} 00:00" for day in (5, 4, 3, 2, 1)]
     assert [row[1] for row in rows] == ["0.500", "-", "0.250", "0.750", "0.500"]
@@ -71,30 +71,26 @@ def test_the_table_has_the_figures_of_the_chart_newest_first(runs: Store) -> Non
     assert body.count('class="break"') == 3 * 2, "two changes, in three charts"
 
 
-def test_what_changed_is_named_and_makes_figures_not_comparable(runs: Store) -> None:
-    _, shown = page(runs)
+def test_what_changed_is_named_and_makes_figures_not_comparable(filled: Store) -> None:
+    _, shown = page(filled)
     newest, _, judged_anew, second, first = shown.rows[1:]
     assert judged_anew[3] == "not comparable"
     assert judged_anew[5] == "evaluator"
     assert newest[5] == "target dataset"
     assert (second[5], first[5]) == ("-", "-")
-
-
-def test_points_lead_to_experiments_and_runs_to_their_comparison(runs: Store) -> None:
-    _, shown = page(runs)
     assert ("with the run before", "/compare?baseline=exp-00&candidate=exp-01") in shown.links
     assert "/experiments/exp-04" in {address for _, address in shown.links}
 
 
-def test_a_line_and_a_metric_are_chosen(runs: Store) -> None:
-    _, shown = page(runs, name="other", target="other", metric="latency")
+def test_a_line_and_a_metric_are_chosen(filled: Store) -> None:
+    _, shown = page(filled, name="other", target="other", metric="latency")
     assert [row[1] for row in shown.rows[1:]] == ["0.250"]
-    _, shown = page(runs, name="other", target="bot")
+    _, shown = page(filled, name="other", target="bot")
     assert [row[1] for row in shown.rows[1:]] == ["0.125"], "the form keeps what was chosen before"
 
 
-def test_several_systems_are_drawn_in_one_chart_with_a_legend(runs: Store) -> None:
-    body, shown = page(runs, name=["other", "bot"], metric="right")
+def test_several_systems_are_drawn_in_one_chart_with_a_legend(filled: Store) -> None:
+    body, shown = page(filled, name=["other", "bot"], metric="right")
     legend = body[body.index('class="chips legend"') :]
     assert legend.index("other") < legend.index("bot")
     chart = body[body.index("Chart of right") : body.index("Cost (USD)")]
@@ -104,26 +100,10 @@ def test_several_systems_are_drawn_in_one_chart_with_a_legend(runs: Store) -> No
     assert hidden[:2] == ["other", "bot"], "the form keeps both"
 
 
-def test_the_name_of_a_spec_means_all_its_systems(store: Store) -> None:
-    for number, name in enumerate(("qa-plain", "qa-brief", "else")):
-        run(store, number, 0.25 * number, name=name, target=name, spec=f'{{"name": "{name.partition("-")[0]}"}}')
-    body, _ = page(store, name="qa")
-    assert "right of 2 systems" in body
-    assert "qa-plain" in body[body.index("legend") :] and "else" not in body[body.index("legend") :]
-    assert '<option value="qa" selected' not in body and "all of qa" in body
-
-
-def test_more_systems_than_a_chart_holds_are_counted(store: Store) -> None:
-    for number in range(10):
-        run(store, number, 0.5, name=f"s{number}", target=f"s{number}")
-    body, _ = page(store, name=[f"s{number}" for number in range(10)])
-    assert "right of 8 systems" in body and "without 2 further systems" in body
-
-
-@pytest.mark.parametrize("name", ["name", "target", "metric"])
-def test_what_no_experiment_has_is_named(runs: Store, name: str) -> None:
-    with pytest.raises(InputError, match=f"^{name}: got 'x', wanted one of "):
-        page(runs, **{name: "x"})
+def test_what_no_experiment_has_is_named(filled: Store) -> None:
+    for name in ("name", "target", "metric"):
+        with pytest.raises(InputError, match=f"^{name}: got 'x', wanted one of "):
+            page(filled, **{name: "x"})
 
 
 def test_stores_without_experiments_or_means(store: Store) -> None:

@@ -102,11 +102,7 @@ def test_an_acknowledgement_is_an_event_of_the_incident(store: Store, alarmed: P
 
 
 def test_traces_are_listed_by_a_condition_and_lead_to_a_dataset(store: Store) -> None:
-    produce(
-        store,
-        trace("a", "in a", "out a", version="1.4"),
-        trace("b", "in b", "out b", version="1.5", minute=1),
-    )
+    produce(store, trace("a", "in a", "out a", version="1.4"), trace("b", "in b", "out b", version="1.5", minute=1))
     html = shown(traces_page)
     assert [f"/production/traces/{trace_id(one)}" in html for one in "ab"] == [True, True]
     only = listed("version = '1.4'")

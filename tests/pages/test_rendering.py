@@ -7,7 +7,7 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from evalflows.pages import rendering
-from evalflows.pages.links import Links, NoLinks
+from evalflows.pages.links import Links
 from evalflows.pages.page import Page, Site
 from evalflows.pages.rendering import render, whole_page
 from evalflows.store.parquet import Store
@@ -56,12 +56,6 @@ def test_a_long_text_is_clipped_and_says_by_how_much(site: Site) -> None:
     assert "xxxxxxxxxx<span" in shown
     assert "999,990 more characters" in shown
     assert len(shown) < 1000
-
-
-def test_a_report_has_no_links(site: Site) -> None:
-    alone = Site(store=site.store, links=NoLinks())
-    assert from_text(alone, "{{ parts.link(links.experiment('x'), 'name') }}") == "name"
-    assert from_text(site, "{{ parts.link(links.experiment('x'), 'name') }}") == '<a href="/experiments/x">name</a>'
 
 
 def test_commands_in_messages_are_shown_as_code(site: Site) -> None:

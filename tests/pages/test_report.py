@@ -20,7 +20,6 @@ from evalflows.reports.sendable import ReportedComparison, ReportedDecision, Rep
 from evalflows.store.parquet import Store
 from evalflows.store.parquet_files import FORMAT
 
-ROOT = Path(__file__).parent.parent.parent
 HOSTILE = "<script>alert(1)</script> \u202ered"
 
 
@@ -50,12 +49,15 @@ class Html(HTMLParser):
         return [value for _, attrs in self.tags if (value := attrs.get(attribute)) is not None]
 
 
-@pytest.fixture
-def kept(store_root: Path) -> Store:
-    """A store with two experiments, a decision and a comparison."""
+ROOT = Path(__file__).parent.parent.parent
+
+
+def fill() -> Store:
+    """Two experiments, a decision and a comparison."""
+    store = Store()
     with zipfile.ZipFile(ROOT / f"tests/store/kept/format_{FORMAT}.zip") as archive:
-        archive.extractall(store_root)
-    return Store()
+        archive.extractall(store.layout.root)
+    return store
 
 
 @pytest.fixture
@@ -102,52 +104,34 @@ def test_links_within_a_file_are_to_its_pages_only(site: Site) -> None:
     assert links.page() is None and links.flow_run("run-1") is None
 
 
-def test_what_a_reference_means(kept: Store) -> None:
-    ((decision, candidate, gate),) = kept.query(
+@pytest.mark.slow
+def test_a_report_has_the_pages_of_what_was_asked_about(filled: Store) -> None:
+    ((decision, candidate, gate),) = filled.query(
         "select decision_id, candidate_experiment_id, gate from source.decisions"
     )
-    ((comparison,),) = kept.query("select comparison_id from source.comparison_sets")
-    assert isinstance(reported(kept, decision[:8]), ReportedDecision)
-    assert isinstance(reported(kept, gate), ReportedDecision)
-    assert isinstance(reported(kept, comparison), ReportedComparison)
-    assert reported(kept, candidate) == ReportedExperiments(store=kept, identities=[candidate])
+    ((comparison,),) = filled.query("select comparison_id from source.comparison_sets")
+    assert isinstance(reported(filled, gate), ReportedDecision)
+    for reference, kind, wanted in (
+        (candidate, ReportedExperiments, ("Rules", "Metrics", "Examples")),
+        (decision[:8], ReportedDecision, ("Rules", "Metrics", "Examples")),
+        (comparison, ReportedComparison, ("Win rates", "Pairs")),
+    ):
+        found = reported(filled, reference)
+        assert isinstance(found, kind)
+        page = check_alone(report_on(found))
+        assert {*wanted} <= {*page.texts["h2"]}
+        assert page.values("viewbox"), "plots"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["experiment", "decision", "comparison"])
-def test_a_report_has_the_pages_of_what_was_asked_about(kept: Store, kind: str) -> None:
-    ((decision, candidate),) = kept.query("select decision_id, candidate_experiment_id from source.decisions")
-    ((comparison,),) = kept.query("select comparison_id from source.comparison_sets")
-    of = {"experiment": candidate, "decision": decision, "comparison": comparison}
-    page = check_alone(report_on(reported(kept, of[kind])))
-    titles = page.texts["h2"]
-    wanted = {
-        "experiment": ("Rules", "Metrics", "Examples"),
-        "decision": ("Rules", "Metrics", "Examples"),
-        "comparison": ("Win rates", "Pairs"),
-    }
-    assert {*wanted[kind]} <= {*titles}
-    assert page.values("viewbox"), "plots"
-
-
-@pytest.mark.slow
-def test_lists_are_as_long_as_a_report_may_have_them(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.pages.report.MOST_ROWS", 1)
-    ((candidate,),) = kept.query("select candidate_experiment_id from source.decisions")
-    html = report_on(reported(kept, candidate))
-    check_alone(html)
-    assert "the dashboard shows all of it" in html or "The first 1 by" in html
-
-
-@pytest.mark.slow
-def test_the_command_writes_every_format(kept: Store, tmp_path: Path) -> None:
+def test_the_command_writes_every_format(filled: Store, tmp_path: Path) -> None:
     def asked(*arguments: str, code: int = 0) -> str:
         done = CliRunner().invoke(cli, ["report", *arguments])
         assert done.exit_code == code, done.output
         return done.stdout if code == 0 else done.stderr
 
-    ((decision,),) = kept.query("select decision_id from source.decisions")
-    ((comparison,),) = kept.query("select comparison_id from source.comparison_sets")
+    ((decision,),) = filled.query("select decision_id from source.decisions")
+    ((comparison,),) = filled.query("select comparison_id from source.comparison_sets")
     file = tmp_path / "report.html"
     file.write_text("earlier")
     assert asked(decision, "-o", str(file)) == ""

@@ -52,16 +52,14 @@ def in_random_order(owner: str, names: Sequence[str]) -> list[str]:
     return [name for (name,) in lots if name in names]
 
 
-def test_an_item_page_shows_neither_system_nor_judge() -> None:
+def test_a_page_shows_neither_system_nor_judge_and_a_label_counts_at_once() -> None:
+    start = str(review_start_page(Site(store=Store(), links=Links()), Query.of()).body)
+    assert "No experiments yet" in start
     owner = judged("secret-system", SAID, model="judge-model-x", comment="judge says fine", cost_usd=0.123)
     html = shown(address(owner))
     assert "answer to q" in html
     for hidden in ("secret-system", "target of", "judge-model-x", "judge says", "0.123", owner, run_of(owner, "q0")):
         assert hidden not in html
-
-
-def test_a_label_counts_at_once_and_changes_the_judge() -> None:
-    owner = judged("small", SAID)
     first = in_random_order(owner, [*SAID])[0]
     assert judge_standings(Store()) == []
     assert give(address(owner), "no", comment="It is Lyon.")["is_new"]
@@ -81,31 +79,6 @@ def test_the_question_is_stored_with_each_label_and_another_question_makes_anoth
     stored = asked("select metadata ->> 'question' from labels order by recorded_at")
     assert stored == [("correct",), ("Is it right?",)]
     assert asked("select metadata ->> 'question' from current_labels") == [("Is it right?",)]
-
-
-@pytest.mark.slow
-def test_the_same_label_is_stored_once_and_a_changed_one_counts() -> None:
-    owner = judged("small", SAID)
-    query = address(owner)
-    item = item_of(shown(query))
-    given = [give(query, answer, item)["is_new"] for answer in ("yes", "yes", "no", "no", "yes")]
-    assert given == [True, False, True, False, True]
-    assert asked("select value from labels order by recorded_at") == [(1.0,), (0.0,), (1.0,)], "nothing is lost"
-    assert [row[1] for row in asked(CURRENT)] == [1.0]
-
-
-@pytest.mark.slow
-def test_back_leads_to_the_last_label_and_shows_it() -> None:
-    owner = judged("small", SAID)
-    query = address(owner, order="random")
-    first = item_of(shown(query))
-    give(query, "no", comment="Why not")
-    assert item_of(shown(query)) != first
-    (back,) = re.findall(r'href="([^"]*)" data-key="u"', shown(query))
-    assert f"item={first}" in back
-    again = shown(address(owner, order="random", item=first))
-    assert re.search(r'data-answer="no"[^>]*aria-pressed="true"', again)
-    assert "Why not" in again
 
 
 @pytest.mark.slow
@@ -132,20 +105,6 @@ def test_the_worst_come_first_and_are_no_random_sample() -> None:
     first_of_all = in_random_order(owner, [f"q{i}" for i in range(10)])[0]
     fair = {name for (name,) in asked("select example_id from labels where metadata ->> 'drawn' = 'fair'")}
     assert fair <= {first_of_all}
-
-
-@pytest.mark.slow
-def test_half_are_a_random_sample_and_half_those_the_judge_is_unsure_of() -> None:
-    said = {f"q{i}": 0.5 if i < 3 else 1.0 for i in range(12)}
-    owner = judged("unsure", said, data_type="NUMERIC")
-    query = address(owner, low="0", high="10")
-    order, seen = in_random_order(owner, [*said]), []
-    for _ in range(4):
-        seen.append(answers(shown(query))[0].removeprefix("answer to "))
-        give(query, "1")
-    assert seen[0] == order[0]
-    unsure = [name for name in order[1:] if said[name] == 0.5]
-    assert seen[1] == unsure[0]
 
 
 def test_skipped_items_come_again_only_if_asked_for() -> None:
@@ -202,14 +161,6 @@ def test_a_scale_has_keys_and_its_bounds() -> None:
         give(query, "6")
 
 
-def test_a_metric_without_a_judge_can_be_labelled_too() -> None:
-    owner = experiment("plain", {"q0": "a", "q1": "b"})
-    with pytest.raises(InputError, match="metric: got 'kind', which no judge has"):
-        shown(address(owner, "kind"))
-    give(address(owner, "kind", kind="yes_no"), "yes")
-    assert asked("select metric, value from labels") == [("kind", 1.0)]
-
-
 @pytest.mark.slow
 def test_several_people_are_shown_where_they_disagree() -> None:
     owner = judged("small", SAID)
@@ -245,8 +196,3 @@ def test_wrong_addresses_are_refused_in_one_line() -> None:
     ):
         with pytest.raises(InputError, match=message):
             shown(query)
-
-
-def test_the_start_page_of_an_empty_store_says_so() -> None:
-    html = str(review_start_page(Site(store=Store(), links=Links()), Query.of()).body)
-    assert "No experiments yet" in html

@@ -46,14 +46,6 @@ def fold(store: Store, journal: Journal) -> None:
     Folding(store, journal)._fold()
 
 
-def test_rows_are_in_the_store_while_the_receiver_runs(client: Client, store: Store, folder: Path) -> None:
-    client.post(body_of("a"))
-    wait_until(lambda: names(store) == ["a"])
-    wait_until(lambda: not list(folder.glob("*.journal")))
-    client.post(body_of("a", "b"))
-    wait_until(lambda: names(store) == ["a", "b"])
-
-
 def test_what_a_dead_receiver_left_is_stored_by_the_next(
     store: Store, folder: Path, served: Callable[..., Any]
 ) -> None:
@@ -89,7 +81,7 @@ def test_rows_that_were_written_but_not_removed_from_the_journal_are_not_doubled
     assert names(store) == ["a"]
 
 
-@pytest.mark.parametrize("kept", range(1, 40))
+@pytest.mark.parametrize("kept", [1, 7, 8, 20, 39])
 def test_a_torn_end_was_answered_to_nobody(kept: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = Journal(folder)
     journal.write([ENTRY, ENTRY])
@@ -266,10 +258,13 @@ def test_entries_that_wait_together_are_synced_together(folder: Path, monkeypatc
 # processes
 
 
-@pytest.mark.slow
-def test_killed_under_load_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    kept = kill_repeatedly(tmp_path / "killed", 5, Load(Batches(64)), [0.3, 1.2, 0.7, 2.0, 0.1])
-    assert kept.answered > 1000
+@pytest.mark.parametrize(
+    "after_s",
+    [pytest.param([0.3, 0.7], marks=pytest.mark.slow), pytest.param([0.3, 1.2, 0.7, 2.0, 0.1], marks=pytest.mark.soak)],
+)
+def test_killed_under_load_it_loses_and_doubles_nothing(tmp_path: Path, after_s: list[float]) -> None:
+    kept = kill_repeatedly(tmp_path / "killed", len(after_s), Load(Batches(64)), after_s)
+    assert kept.answered > 100
     assert (kept.lost, kept.doubled) == (0, 0)
     assert kept.answered <= kept.stored <= kept.sent
 
@@ -277,7 +272,7 @@ def test_killed_under_load_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_receivers_share_a_store(tmp_path: Path) -> None:
     store, load = tmp_path / "shared", Load(Batches(64), clients=1)
-    with receiving(store) as first, receiving(store) as second, load.on(first.url, 20_000), load.on(second.url, 20_000):
+    with receiving(store) as first, receiving(store) as second, load.on(first.url, 5_000), load.on(second.url, 5_000):
         pass
     with receiving(store):
         pass
@@ -287,13 +282,12 @@ def test_two_receivers_share_a_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_receiver_finishes_what_it_accepted(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_stopped_receiver_finishes_what_it_accepted(tmp_path: Path) -> None:
     store, load = tmp_path / "stopped", Load(Batches(64))
     running = start(store)
     with load.on(running.url):
         time.sleep(0.7)
-        running.process.send_signal(number)
+        running.process.send_signal(signal.SIGTERM)
         output, _ = running.process.communicate(timeout=60)
     assert (running.process.returncode, output.splitlines()[-1]) == (
         0,
@@ -302,14 +296,3 @@ def test_a_stopped_receiver_finishes_what_it_accepted(number: signal.Signals, tm
     stored = {name for (name,) in Store(store).query("select span_id from source.observations")}
     assert load.answered and {*load.answered} <= stored <= {*load.sent}
     assert not Path(f"{store}-spool", RECEIVED).exists()
-
-
-def test_its_folder_may_hold_an_empty_journal_of_a_dead_one(
-    store: Store, folder: Path, served: Callable[..., Any]
-) -> None:
-    folder.mkdir(parents=True)
-    (folder / "0123456789abcdef.journal").write_bytes(b"")
-    with served() as client:
-        assert client.post(body_of("a")).status_code == 200
-    assert names(store) == ["a"]
-    assert not folder.exists()

@@ -15,8 +15,6 @@ from evalflows.store.parquet import Store
 from evalflows.telemetry.reading import trace_view
 from evalflows.telemetry.views import TraceView
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sending_program.__file__)
 TOKEN = "a-secret"
@@ -54,7 +52,13 @@ def trace_of(name: str, running: Running, store_root: Path) -> TraceView:
     return trace_view(rows)
 
 
-@pytest.mark.parametrize("name", ["genai-openai", "openllmetry", "openinference", "pydantic-ai", "langfuse"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("genai-openai", "langfuse")),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("openllmetry", "openinference", "pydantic-ai")),
+    ],
+)
 def test_a_program_sends_what_it_did(name: str, running: Running, store_root: Path) -> None:
     trace = trace_of(name, running, store_root)
     called = {"args": [], "kwargs": {"question": QUESTION}}
@@ -72,6 +76,7 @@ def test_a_program_sends_what_it_did(name: str, running: Running, store_root: Pa
         assert (trace.service, trace.version) == ("weather-bot", "1.4")
 
 
+@pytest.mark.soak
 def test_langfuse_with_another_key_is_refused(running: Running, store_root: Path) -> None:
     environment = {
         "LANGFUSE_BASE_URL": running.url,

@@ -4,7 +4,6 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -36,9 +35,11 @@ def any_store(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.fixture(scope="module")
-def catalog(empty_root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def catalog(
+    tmp_path_factory: pytest.TempPathFactory, store_at: Callable[..., Any]
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """The views of an empty store, to read from."""
-    with connect(empty_root) as connection:
+    with store_at(tmp_path_factory.mktemp("empty")) as store, connect(store.layout.root) as connection:
         yield connection
 
 

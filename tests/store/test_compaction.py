@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from evalflows.store.compaction import FAN, Compaction
 from evalflows.store.last_recorded import last_recorded
 from evalflows.store.observations import seal_past_days, write_observations
 from evalflows.store.parquet import Store
-from evalflows.store.records import now
 from evalflows.store.trace_records import ObservationRow
 
 DAY = "2026-01-01"
@@ -58,15 +55,6 @@ def test_parts_of_one_size_become_one(any_store: Store, parts: list[tuple[str, s
     assert any_store.query("select span_id, recorded_at from source.observations order by all") == recorded
 
 
-def test_few_parts_are_left_alone(store: Store, observation: Observation) -> None:
-    for number in range(FAN - 1):
-        write_observations(store, [observation(f"s{number}")])
-    merging = Compaction(store)
-    merging.step()
-    merging.finish()
-    assert files(store) == FAN - 1
-
-
 @pytest.mark.usefixtures("parts")
 @pytest.mark.slow
 def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,29 +64,6 @@ def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch:
     monkeypatch.setattr(time, "monotonic", lambda: later + 1)
     merging.step()
     assert files(any_store) == 1
-
-
-@pytest.mark.slow
-def test_a_crash_before_the_parts_are_removed_does_no_harm(any_store: Store, parts: list[tuple[str, str]]) -> None:
-    Compaction(any_store).step()
-    assert any_store.query(ROWS) == parts
-    another = Compaction(any_store)
-    another.step()
-    another.finish()
-    assert any_store.query(ROWS) == parts
-
-
-@pytest.mark.slow
-def test_a_day_may_be_sealed_before_its_replaced_parts_are_removed(
-    any_store: Store, parts: list[tuple[str, str]], observation: Observation
-) -> None:
-    merging = Compaction(any_store)
-    merging.step()
-    seal_past_days(any_store, "2026-01-02")
-    merging.finish()
-    assert any_store.query(ROWS) == parts
-    write_observations(any_store, [observation("s0", name="late")])
-    assert any_store.query(ROWS)[0] == ("s0", "late")
 
 
 def test_many_parts_are_rewritten_a_few_times_only(
@@ -122,17 +87,6 @@ def test_many_parts_are_rewritten_a_few_times_only(
     assert files(store) < FAN
     assert sum(written) < 8 * FAN
     assert len(store.query(ROWS)) == 4 * FAN
-
-
-def test_a_query_is_not_repeated_because_spans_arrived(store: Store, observation: Observation) -> None:
-    read: list[int] = []
-
-    def reading() -> int:
-        read.append(len(store.query(ROWS)))
-        write_observations(store, [observation(f"s{len(read)}")])
-        return read[-1]
-
-    assert (store.steady(reading), read) == (0, [0])
 
 
 def test_a_query_is_repeated_if_a_day_was_sealed_meanwhile(store: Store, observation: Observation) -> None:
@@ -176,10 +130,6 @@ def test_a_query_is_given_up_in_one_line_if_files_never_rest(
 # when the newest was recorded
 
 
-def test_an_empty_store_has_no_newest_row(any_store: Store) -> None:
-    assert last_recorded(any_store, "observations") is None
-
-
 @pytest.mark.slow
 @pytest.mark.slow
 def test_the_newest_row_is_found_in_open_and_sealed_days(any_store: Store, observation: Observation) -> None:
@@ -191,21 +141,3 @@ def test_the_newest_row_is_found_in_open_and_sealed_days(any_store: Store, obser
     assert [(last_recorded(any_store, "observations"),)] == any_store.query(newest)
     write_observations(any_store, [observation("late", day="2025-12-31")])
     assert [(last_recorded(any_store, "observations"),)] == any_store.query(newest)
-
-
-def test_rows_are_recorded_after_all_before_also_if_the_clock_was_set_back(
-    store: Store, observation: Observation
-) -> None:
-    ahead = now() + timedelta(days=1)
-    store.append("observations", DAY, "p", [replace(observation("s0"), recorded_at=ahead)])
-    write_observations(store, [observation("s1")])
-    assert last_recorded(store, "observations") == ahead + timedelta(microseconds=1)
-
-
-def test_a_damaged_file_has_no_newest_row(store: Store, observation: Observation) -> None:
-    write_observations(store, [observation("s0")])
-    before = last_recorded(store, "observations")
-    write_observations(store, [observation("s1", day="2026-01-02")])
-    (path,) = store.open_parts("observations", "2026-01-02")
-    Path(path).write_bytes(b"PAR1 and nothing else")
-    assert last_recorded(store, "observations") == before

@@ -1,9 +1,11 @@
-"""The views of comparisons: what orders say together, what is missing, and whose names stand beside it."""
+"""The views of comparisons: what orders say together, what is missing, win rates, ratings and biases."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,26 @@ from compared import START, Compared, run_id
 
 from evalflows.store.catalog import ask_arrow
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExampleRow
+from evalflows.store.records import CheckRow, ExampleRow, RatingRow, VerdictRow, to_json
 
 Make = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, store_at: Make) -> Iterator[Store]:
+    """A store with a comparison of each kind; tests only read it."""
+    with store_at(tmp_path_factory.mktemp("compared")) as store:
+        begun = Compared(store, examples=EXAMPLES, comparison_id="one order")
+        for example, one in zip(EXAMPLES, ONE_ORDER, strict=False):
+            begun.judge(example, *one)
+        begun.write(sealed=False)
+        of_rules = {f"by {rule}": rule for rule in RULES}
+        for name, rule in {"both orders": "strict", **of_rules}.items():
+            both = Compared(store, examples=EXAMPLES, both_orders=True, order_rule=rule, comparison_id=name)
+            for example, said in zip(EXAMPLES, BOTH_ORDERS, strict=True):
+                both.judge(example, *said)
+            both.write()
+        yield store
 
 
 def rows(store: Store, query: str) -> list[dict[str, Any]]:
@@ -40,150 +59,112 @@ ONE_ORDER = {
 }
 HALF = ("scored", "half", "tie", 0.5)
 FLIPPED, MISSING = ("scored", "flipped", "tie", 0.5), ("missing", None, None, None)
-BOTH_ORDERS = {
+BOTH_ORDERS: dict[tuple[str | None, str | None], Any] = {
     ("left", "left"): ("scored", "left", "old", 1.0),
     ("right", "right"): ("scored", "right", "new", 0.0),
     ("tie", "tie"): ("scored", "tie", "tie", 0.5),
     ("right unasked", "right unasked"): ("scored", "right", "new", 0.0),
     ("left", "right"): FLIPPED,
     ("right", "left"): FLIPPED,
+    ("left", "tie"): HALF,
     ("tie", "left"): HALF,
+    ("tie", "right"): HALF,
     ("right", "tie"): HALF,
     ("left", "failed"): MISSING,
     ("failed", "left"): MISSING,
-    ("not_attempted", "right"): MISSING,
+    ("left", "not_attempted"): MISSING,
     ("failed", "not_attempted"): MISSING,
+    ("not_attempted", "failed"): MISSING,
     ("left", None): MISSING,
     (None, "left"): MISSING,
+    (None, "failed"): MISSING,
     ("not_applicable", "left"): ("not_applicable", None, None, None),
-    ("failed", "not_applicable"): ("missing", None, None, None),
+    ("failed", "not_applicable"): MISSING,
+    ("not_applicable", "failed"): MISSING,
     ("not_applicable", "not_applicable"): ("not_applicable", None, None, None),
     ("left_out", "left_out"): ("left_out", None, None, None),
 }
+EXAMPLES = [f"q{place:02}" for place in range(len(BOTH_ORDERS))]
+RULES: dict[str | None, Any] = {  # points and winners of left and tie, tie and right, right and left, right and right
+    "sum": ((1.0, 0.0, 0.5, 0.0), ("old", "new", "tie", "new")),
+    "mean": ((0.75, 0.25, 0.5, 0.0), ("old", "new", "tie", "new")),
+    None: ((0.5, 0.5, 0.5, 0.0), ("tie", "tie", "tie", "new")),
+}
 
 
-@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "open"])
-@pytest.mark.parametrize("planned", [1, 2])
-def test_what_the_orders_of_a_pair_say_together(store: Store, planned: int, sealed: bool) -> None:
-    cases: dict[Any, Any] = ONE_ORDER if planned == 1 else BOTH_ORDERS
-    compared = Compared(store, examples=[f"q{place}" for place in range(len(cases))], both_orders=planned == 2)
-    for place, said in enumerate(cases):
-        compared.judge(f"q{place}", *said)
-    compared.write(sealed=sealed)
-    found = rows(store, "select status, outcome, winner, left_points from pair_outcomes order by position")
-    assert dict(zip(cases, (tuple(row.values()) for row in found), strict=True)) == cases
+def outcomes(store: Store, columns: str, comparison: str = "both orders") -> dict[Any, tuple[Any, ...]]:
+    """These columns, by what was said in the orders."""
+    found = rows(store, f"select {columns} from pair_outcomes where comparison_id = '{comparison}' order by position")
+    said: Any = ONE_ORDER if comparison == "one order" else BOTH_ORDERS
+    return dict(zip(said, (tuple(row.values()) for row in found), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("rule", "points", "winners"),
-    [
-        ("strict", (0.5, 0.5, 0.5), ("tie", "tie", "tie")),
-        ("sum", (1.0, 0.0, 0.5), ("old", "new", "tie")),
-        ("mean", (0.75, 0.25, 0.5), ("old", "new", "tie")),
-        (None, (0.5, 0.5, 0.5), ("tie", "tie", "tie")),
-    ],
-)
-def test_the_rule_says_what_a_tie_in_one_order_counts(
-    store: Store, rule: str | None, points: tuple[float, ...], winners: tuple[str, ...]
-) -> None:
-    compared = Compared(store, examples=["q0", "q1", "q2", "q3"], both_orders=True, order_rule=rule)
-    for example, said in zip(compared.examples, [("left", "tie"), ("tie", "right"), ("right", "left")], strict=False):
-        compared.judge(example, *said)
-    compared.judge("q3", "right", "right")
-    compared.write()
-    found = rows(store, "select left_points, winner, consistency from pair_outcomes order by position")
-    assert tuple(row["left_points"] for row in found) == (*points, 0.0)
-    assert tuple(row["winner"] for row in found) == (*winners, "new")
-    assert [row["consistency"] for row in found] == ["half", "half", "flipped", "consistent"]
+def test_orders_of_a_pair_have_one_outcome(compared: Store) -> None:
+    columns = "status, outcome, winner, left_points"
+    assert outcomes(compared, columns) == BOTH_ORDERS
+    assert outcomes(compared, columns, "one order") == ONE_ORDER
 
 
-@pytest.mark.parametrize(
-    ("said", "orders", "shown_first"),
-    [(("left", "left"), 2, "both"), (("left", None), 1, "left"), ((None, "left"), 1, "right")],
-)
-def test_which_orders_there_are(store: Store, said: tuple[str | None, ...], orders: int, shown_first: str) -> None:
-    compared = Compared(store, both_orders=True)
-    compared.judge("q0", *said)
-    compared.write()
-    assert only(store, "orders, shown_first") == {"orders": orders, "shown_first": shown_first}
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_says_what_a_tie_in_one_order_counts(compared: Store, rule: str | None) -> None:
+    found = outcomes(compared, "left_points, winner, consistency", f"by {rule}")
+    pairs = [found["left", "tie"], found["tie", "right"], found["right", "left"], found["right", "right"]]
+    points, winners, consistency = zip(*pairs, strict=True)
+    assert (points, winners) == RULES[rule]
+    assert consistency == ("half", "half", "flipped", "consistent")
 
 
-@pytest.mark.parametrize(
-    ("said", "error"),
-    [
-        (("failed", "not_attempted"), "boom"),
-        (("not_attempted", "failed"), "over budget"),
-        (("left", "failed"), "boom"),
-        (("left", None), "no judgement with the answer of new shown first"),
-        ((None, "tie"), "no judgement with the answer of old shown first"),
-        ((None, "failed"), "boom"),
-        (("left", "right"), None),
-        (("not_applicable", "failed"), "boom"),
-    ],
-)
-def test_what_is_missing_says_why(store: Store, said: tuple[str | None, ...], error: str | None) -> None:
-    compared = Compared(store, both_orders=True)
-    compared.judge("q0", *said)
-    compared.write()
-    assert only(store, "error") == {"error": error}
+def test_missing_orders_are_counted_and_explained(compared: Store) -> None:
+    orders = outcomes(compared, "orders, shown_first")
+    assert [orders[said] for said in (("left", "left"), ("left", None), (None, "left"))] == [
+        (2, "both"),
+        (1, "left"),
+        (1, "right"),
+    ]
+    errors = outcomes(compared, "error")
+    for said, error in {
+        ("failed", "not_attempted"): "boom",
+        ("not_attempted", "failed"): "over budget",
+        ("left", "failed"): "boom",
+        ("left", None): "no judgement with the answer of new shown first",
+        (None, "left"): "no judgement with the answer of old shown first",
+        (None, "failed"): "boom",
+        ("left", "right"): None,
+        ("not_applicable", "failed"): "boom",
+    }.items():
+        assert errors[said] == (error,), said
 
 
-@pytest.mark.parametrize(
-    ("said", "comment", "other"),
-    [
-        (("left", "right"), "left, left first", "right, right first"),
-        (("left", None), "left, left first", None),
-        ((None, "right"), "right, right first", None),
-    ],
-)
-def test_the_comment_of_the_order_with_the_left_answer_first_goes_first(
-    store: Store, said: tuple[str | None, ...], comment: str, other: str | None
-) -> None:
-    compared = Compared(store, both_orders=True)
-    compared.judge("q0", *said)
-    compared.write()
-    assert only(store, "comment, other_comment") == {"comment": comment, "other_comment": other}
+def test_the_comment_of_the_order_with_the_left_answer_first_goes_first(compared: Store) -> None:
+    found = outcomes(compared, "comment, other_comment")
+    assert found["left", "right"] == ("left, left first", "right, right first")
+    assert (found["left", None], found[None, "left"]) == (("left, left first", None), ("left, right first", None))
 
 
-def test_a_comment_that_lacks_is_not_that_of_the_other_order(store: Store) -> None:
-    compared = Compared(store, both_orders=True)
-    compared.judge("q0", "left", "left")
-    compared.judgements[0] = replace(compared.judgements[0], comment=None)
-    compared.write()
-    assert only(store, "comment, other_comment") == {"comment": None, "other_comment": "left, right first"}
+def test_a_cost_is_unknown_if_one_order_has_none(compared: Store) -> None:
+    found = outcomes(compared, "cost_usd, calls")
+    assert found["left", "left"] == (0.5, 2)
+    assert (found["left", "not_attempted"], found["left", "failed"]) == ((0.25, 1), (None, 2))
 
 
-def test_scores_and_agreement_are_means_over_the_orders(store: Store) -> None:
-    compared = Compared(store, both_orders=True)
+def test_scores_and_agreement_are_means_over_both_orders(store: Store) -> None:
+    compared = Compared(store, examples=["q0", "q1"], both_orders=True)
     compared.judge("q0", "left", "left", judge_model="a judge")
-    first, second = compared.judgements
+    compared.judge("q1", "left", None, left_score=1.0, right_score=0.0)
+    first, second, third = compared.judgements
     compared.judgements = [
-        replace(first, left_score=1.0, right_score=0.5, agreement=1.0),
+        replace(first, left_score=1.0, right_score=0.5, agreement=1.0, comment=None),
         replace(second, left_score=0.5, right_score=0.0, agreement=0.5),
+        third,
     ]
     compared.write()
-    found = only(store, "left_score, right_score, agreement, judge_model")
-    assert found == {"left_score": 0.75, "right_score": 0.25, "agreement": 0.75, "judge_model": "a judge"}
-
-
-def test_a_score_of_one_order_alone_is_none(store: Store) -> None:
-    compared = Compared(store, both_orders=True)
-    compared.judge("q0", "left", None, left_score=1.0, right_score=0.0)
-    compared.write()
-    assert only(store, "left_score, right_score") == {"left_score": None, "right_score": None}
-
-
-@pytest.mark.parametrize(
-    ("said", "cost", "calls"),
-    [(("left", "left"), 0.5, 2), (("left", "not_attempted"), 0.25, 1), (("left", "failed"), None, 2)],
-)
-def test_a_cost_is_unknown_where_that_of_one_order_is(
-    store: Store, said: tuple[str, ...], cost: float | None, calls: int
-) -> None:
-    compared = Compared(store, both_orders=True)
-    compared.judge("q0", *said)
-    compared.write()
-    assert only(store, "cost_usd, calls") == {"cost_usd": cost, "calls": calls}
+    both, one = rows(
+        store, "select left_score, right_score, agreement, judge_model from pair_outcomes order by position"
+    )
+    assert both == {"left_score": 0.75, "right_score": 0.25, "agreement": 0.75, "judge_model": "a judge"}
+    assert (one["left_score"], one["right_score"]) == (None, None)
+    comments = rows(store, "select comment, other_comment from pair_outcomes order by position")
+    assert comments[0] == {"comment": None, "other_comment": "left, right first"}
 
 
 def test_a_later_attempt_replaces_a_failed_one(store: Store) -> None:
@@ -232,20 +213,6 @@ def test_the_question_is_as_the_experiment_named_first_has_it(store: Store) -> N
     assert found == {"position": 7, "inputs": '{"question":"first"}', **other}
 
 
-def test_a_pair_whose_run_was_never_made_is_there_as_missing(store: Store) -> None:
-    compared = Compared(store)
-    del compared.outputs[run_id(1, "q0")]
-    compared.judge("q0", "not_attempted")
-    compared.write()
-    found = only(store, "status, left_output_status, right_output_status, right_outputs")
-    assert found == {
-        "status": "missing",
-        "left_output_status": "ok",
-        "right_output_status": None,
-        "right_outputs": None,
-    }
-
-
 def test_pairs_metrics_repetitions_and_versions_stay_apart(store: Store) -> None:
     compared = Compared(store, ["a", "b", "c"], ["q0", "q1"], repetitions=2, both_orders=True)
     for pair in ((0, 1), (0, 2), (1, 2)):
@@ -265,15 +232,6 @@ def test_pairs_metrics_repetitions_and_versions_stay_apart(store: Store) -> None
     assert {(row["outcome"], row["orders"]) for row in found} == {("left", 2)}
     (second,) = rows(store, "select outcome, orders from pair_outcomes where evaluator_version = 'v2'")
     assert second == {"outcome": "right", "orders": 2}
-
-
-def test_two_comparisons_of_the_same_runs_stay_apart(store: Store) -> None:
-    for comparison, said in (("cmp-1", "left"), ("cmp-2", "right")):
-        compared = Compared(store, comparison_id=comparison)
-        compared.judge("q0", said)
-        compared.write()
-    found = rows(store, "select comparison_id, outcome, orders from pair_outcomes order by 1")
-    assert [tuple(row.values()) for row in found] == [("cmp-1", "left", 1), ("cmp-2", "right", 1)]
 
 
 # comparison_overview
@@ -326,40 +284,26 @@ def test_what_was_planned(store: Store, of_set: dict[str, Any], planned: int) ->
     assert found == {"planned": planned, "missing": planned, **nothing}
 
 
-@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "open"])
-def test_every_judgement_that_was_planned_counts_as_what_it_is(store: Store, sealed: bool) -> None:
-    compared = Compared(store, examples=[f"q{place}" for place in range(len(BOTH_ORDERS))], both_orders=True)
-    for place, said in enumerate(BOTH_ORDERS):
-        compared.judge(f"q{place}", *said)
-    compared.write(sealed=sealed)
-    found = only(store, "planned, judged, decided_without_judge, missing, ties, half, flipped", "comparison_overview")
+def test_every_judgement_that_was_planned_counts_as_what_it_is(compared: Store) -> None:
+    columns = "planned, judged, decided_without_judge, missing, ties, half, flipped"
+    found = {
+        row.pop("comparison_id"): row
+        for row in rows(compared, f"select comparison_id, {columns} from comparison_overview")
+    }
     said = [one for orders in BOTH_ORDERS for one in orders]
     unasked = sum(one in ("right unasked", "left_out") for one in said)
     missing = sum(one in ("failed", "not_attempted", None) for one in said)
-    assert found == {
+    assert found["both orders"] == {
         "planned": len(said),
         "judged": len(said) - unasked - missing,
         "missing": missing,
         "decided_without_judge": unasked,
         "ties": 1,
-        "half": 2,
+        "half": 4,
         "flipped": 2,
     }
-    (even,) = rows(
-        store,
-        """select count(*) filter (outcome = 'tie') as ties, count(*) filter (outcome = 'flipped') as flipped
-           from pair_outcomes""",
-    )
-    assert even == {"ties": found["ties"], "flipped": found["flipped"]}
-
-
-def test_a_tie_of_one_order_counts_where_one_was_planned(store: Store) -> None:
-    compared = Compared(store, examples=["q0", "q1"])
-    compared.judge("q0", "tie")
-    compared.judge("q1", "tie unasked")
-    compared.write()
-    found = only(store, "judged, decided_without_judge, missing, ties, flipped", "comparison_overview")
-    assert found == {"judged": 1, "decided_without_judge": 1, "missing": 0, "ties": 2, "flipped": 0}
+    of_one = found["one order"]
+    assert (of_one["judged"], of_one["decided_without_judge"], of_one["ties"], of_one["flipped"]) == (4, 2, 1, 0)
 
 
 def test_several_metrics_of_one_evaluator_are_one_judgement(store: Store) -> None:
@@ -373,10 +317,195 @@ def test_several_metrics_of_one_evaluator_are_one_judgement(store: Store) -> Non
     assert found == {"planned": 4, "judged": 2, "missing": 2}
 
 
-def test_a_comparison_of_unknown_cost_has_none(store: Store) -> None:
-    Compared(store, calls=2, cost_usd=None).write()
-    assert only(store, "calls, cost_usd, baseline", "comparison_overview") == {
-        "calls": 2,
-        "cost_usd": None,
-        "baseline": None,
+# win_rates
+
+
+COUNTS = {"wins": 5, "losses": 3, "ties": 2, "half": 1, "flipped": 1, "missing": 4, "left_out": 6}
+COUNTS |= {"decided_without_judge": 2}
+DISCRETE = {"discrete_standard_error": 0.1, "discrete_low": 0.25, "discrete_high": 0.75}
+
+
+@pytest.fixture
+def written(store: Store) -> Store:
+    """A store with one comparison of two experiments."""
+    Compared(store).write()
+    return store
+
+
+def verdict(make: Make, **fields: Any) -> VerdictRow:
+    of = {"run_group": "cmp-1", "comparison_id": "cmp-1", "metric": "preference", "method": "paired"}
+    between = {"candidate_experiment_id": "exp-01", "baseline_experiment_id": "exp-00"}
+    row: VerdictRow = make(
+        "verdicts", **{**of, **between, "settings": to_json(COUNTS | DISCRETE | {"discrete": 0.5}), **fields}
+    )
+    return row
+
+
+def test_a_win_rate_is_half_of_one_and_the_difference(written: Store, make: Make) -> None:
+    numbers = {
+        "candidate_mean": 0.6,
+        "difference": 0.2,
+        "ci_low": -0.5,
+        "ci_high": 0.75,
+        "confidence_level": 0.9,
+        "p_value": 0.04,
+        "standard_error": 0.2,
     }
+    said = {"n_pairs": 10, "n_clusters": 9, "conclusion": "better", "reason": "so", "reason_code": None, "warning": "w"}
+    adjusted = {"p_adjusted": 0.08, "adjustment": "holm"}
+    written.publish("verdicts", "cmp-1", [verdict(make, **numbers, **said, **adjusted)])
+    found = only(written, "*", "win_rates")
+    rates = {
+        "win_rate": 0.6,
+        "win_rate_low": 0.25,
+        "win_rate_high": 0.875,
+        "confidence_level": 0.9,
+        "p_value": 0.04,
+        "standard_error": 0.1,
+        **adjusted,
+    }
+    assert found == {
+        "comparison_id": "cmp-1",
+        "comparison": "old and new",
+        "metric": "preference",
+        "method": "paired",
+        "candidate_experiment_id": "exp-01",
+        "baseline_experiment_id": "exp-00",
+        "candidate": "new",
+        "baseline": "old",
+        "slice": "all",
+        "length_controlled": False,
+        **rates,
+        **COUNTS,
+        **DISCRETE,
+        "discrete_win_rate": 0.5,
+        **said,
+    }
+
+
+def test_only_verdicts_of_comparisons_are_win_rates_by_slice(written: Store, make: Make) -> None:
+    given = [
+        verdict(make, verdict_id=f"{slice_}-{controlled}", slice=slice_, length_controlled=controlled, settings=None)
+        for slice_ in (None, "test")
+        for controlled in (False, True)
+    ]
+    written.publish("verdicts", "cmp-1", given)
+    of_gate = verdict(make, verdict_id="a", decision_id="dec-1", run_group="group-1")
+    of_experiment = verdict(make, verdict_id="b", comparison_id=None, run_group="group-1")
+    written.publish("verdicts", "group-1", [of_gate, of_experiment])
+    found = rows(written, "select slice, length_controlled, win_rate, win_rate_low, wins from win_rates order by all")
+    assert [tuple(row.values())[:2] for row in found] == [
+        ("all", False),
+        ("all", True),
+        ("test", False),
+        ("test", True),
+    ]
+    assert {value for row in found for value in [*row.values()][2:]} == {None}, "without an interval or counts"
+
+
+# leaderboard
+
+
+def rating(make: Make, **fields: Any) -> RatingRow:
+    of = {"comparison_id": "cmp-1", "metric": "preference", "experiment_id": "exp-01", "method": "bradley-terry"}
+    row: RatingRow = make("ratings", **{**of, **fields})
+    return row
+
+
+def test_a_leaderboard_has_names_beside_ratings(written: Store, make: Make) -> None:
+    numbers = {
+        "rank": 1,
+        "rank_low": 1,
+        "rank_high": 2,
+        "rating": 1100.0,
+        "standard_error": 25.0,
+        "ci_low": 1050.0,
+        "ci_high": 1150.0,
+        "confidence_level": 0.95,
+        "reason": None,
+        "reason_code": None,
+    }
+    won = {"win_rate": 0.75, "win_rate_low": 0.5, "win_rate_high": 0.9, "wins": 3, "losses": 1, "ties": 2, "missing": 5}
+    won["win_rate_standard_error"] = 0.1
+    settings = to_json({"method": "the method", "guarded": False})
+    written.publish("ratings", "cmp-1", [rating(make, **numbers, **won, settings=settings)])
+    assert only(written, "*", "leaderboard") == {
+        "comparison_id": "cmp-1",
+        "comparison": "old and new",
+        "metric": "preference",
+        "experiment_id": "exp-01",
+        "experiment": "new",
+        "target": "target of new",
+        "slice": "all",
+        "datasets": ["questions"],
+        "method": "the method",
+        "guarded": False,
+        "guard_reason": None,
+        **numbers,
+        **won,
+    }
+
+
+# judge_biases
+
+
+def check(make: Make, name: str, **fields: Any) -> CheckRow:
+    of = {"check_id": name, "batch_id": "cmp-1", "subject_kind": "judge", "subject_id": "preference", "name": name}
+    row: CheckRow = make("checks", **{**of, **fields})
+    return row
+
+
+def test_the_biases_of_a_judge(written: Store, make: Make) -> None:
+    observed = to_json({"share": 0.75, "standard_error": 0.1, "low": 0.5, "high": 1, "method": "m"})
+    checks = [
+        check(make, "position_preference", passed=False, n_checked=8, observed=observed, message="prefers the first"),
+        check(make, "self_consistency", observed=to_json({"share": None}), message="asked once"),
+    ]
+    written.publish("checks", "cmp-1", checks)
+    first, second = rows(written, "from judge_biases order by bias")
+    assert first == {
+        "comparison_id": "cmp-1",
+        "comparison": "old and new",
+        "metric": "preference",
+        "bias": "position_preference",
+        "passed": False,
+        "n": 8,
+        "share": 0.75,
+        "kappa": None,
+        "standard_error": 0.1,
+        "low": 0.5,
+        "high": 1.0,
+        "method": "m",
+        "message": "prefers the first",
+        "reason_code": None,
+    }
+    assert {name: second[name] for name in ("passed", "n", "share", "low", "high", "message")} == {
+        **dict.fromkeys(("passed", "n", "share", "low", "high")),
+        "message": "asked once",
+    }
+
+
+def test_checks_of_data_and_of_other_judges_are_no_biases(written: Store, make: Make) -> None:
+    written.publish("checks", "cmp-1", [check(make, "not_null", subject_kind="snapshot")])
+    written.publish("checks", "controls", [check(make, "controls", batch_id="controls")])
+    assert rows(written, "from judge_biases") == []
+
+
+# Queries of the docs about comparisons
+
+
+DOCS = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+COMPARISONS = DOCS.partition("## Comparisons\n")[2].partition("\n## ")[0]
+QUERIES = re.findall(r"```sql\n(.*?)```", COMPARISONS, flags=re.S)
+
+
+def test_queries_of_the_docs_find_something(store: Store, make: Make) -> None:
+    compared = Compared(store, examples=["q0", "q1"], both_orders=True)
+    compared.answer(0, "q0", "a longer answer than that of the other")
+    compared.judge("q0", "left", "left")
+    compared.judge("q1", "left", "right")
+    compared.write()
+    store.publish("ratings", "cmp-1", [rating(make)])
+    store.publish("checks", "cmp-1", [check(make, "flip_share", passed=False)])
+    for query in QUERIES:
+        assert len(rows(store, query)) == 1, query

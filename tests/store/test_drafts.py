@@ -6,7 +6,7 @@ import pytest
 
 from evalflows.specs.errors import InputError
 from evalflows.store import examples
-from evalflows.store.drafts import draft, repeated_places
+from evalflows.store.drafts import draft
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import to_examples
 
@@ -28,11 +28,6 @@ def test_examples_come_back_with_new_ids_where_they_were_renamed() -> None:
     wanted = [f"new-e{number}" if number in (0, 5) else f"e{number}" for number in range(8)]
     assert [*made.ids] == [example.example_id for example in made] == wanted
     assert [*made] == [replace(one, example_id=name) for one, name in zip(rows, wanted, strict=True)]
-
-
-def test_repeated_places_are_all_of_texts_that_occur_more_than_once() -> None:
-    assert repeated_places(["a", "b", "a", "c", "b", "d"]) == [0, 1, 2, 4]
-    assert repeated_places(["a", "b"]) == repeated_places([]) == []
 
 
 def test_repeated_rows_without_ids_are_examples_of_their_own() -> None:

@@ -9,9 +9,9 @@ import pytest
 from evalflows.store import examples as module
 from evalflows.store import parquet_files
 from evalflows.store.drafts import draft
-from evalflows.store.examples import Examples, in_blocks, size_of
+from evalflows.store.examples import Examples
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExampleRow, to_json
+from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import freeze, load_snapshot, snapshot_id, to_examples
 
 
@@ -60,18 +60,6 @@ def test_a_file_in_another_order_is_read_in_that_of_the_positions(store: Store) 
     store.publish("examples", "snap-1", given)
     store.publish("snapshots", "snap-1", [])
     assert [*load_snapshot(store, "snap-1").ids] == [f"e{i}" for i in reversed(range(6))]
-
-
-def test_blocks_hold_what_fits_and_at_least_one_item(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK_BYTES", 10)
-    assert [*in_blocks([4, 5, 3, 30, 1], lambda item: item)] == [[4, 5, 3], [30], [1]]
-    assert [*in_blocks([], len)] == []
-
-
-def test_the_size_counts_all_texts() -> None:
-    row = {"inputs": {"q": "ab"}, "reference_outputs": {"a": "c"}, "metadata": {"m": 1}, "attachments": {"x": "y"}}
-    (example,) = to_examples([(1, row)], "rows")
-    assert size_of(example) == sum(len(to_json(value)) for value in row.values())
 
 
 def test_the_snapshots_id_does_not_depend_on_the_order_where_lines_begin_alike() -> None:

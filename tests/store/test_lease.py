@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import set_clock_back
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.leases import object_lease, one_writer
@@ -87,10 +86,9 @@ def test_a_held_lease_is_refused_in_one_line_and_free_afterwards(any_store: Stor
                 pass
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_it_is_given_back_after_an_error(any_store: Store, error: type[BaseException]) -> None:
-    with pytest.raises(error), leased(any_store, NAME, WORK, wait=False):
-        raise error
+def test_it_is_given_back_after_an_error(any_store: Store) -> None:
+    with pytest.raises(KeyboardInterrupt), leased(any_store, NAME, WORK, wait=False):
+        raise KeyboardInterrupt
     with leased(any_store, NAME, WORK, wait=False):
         pass
     assert not list(Path(any_store.layout.root).glob("leases/*"))
@@ -104,7 +102,7 @@ def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.C
         with leased(any_store, NAME, WORK, wait=True):
             inside.append(me)
             most.append(len(inside))
-            time.sleep(0.15)
+            time.sleep(0.05)
             inside.remove(me)
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
@@ -116,15 +114,12 @@ def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.C
     assert "evalflows: experiment 'faq': waiting for" in capsys.readouterr().err
 
 
-def test_another_process_is_named(store: Store, holding: subprocess.Popen[bytes]) -> None:
+@pytest.mark.parametrize("holding", ["", "fork"], indirect=True)
+def test_another_process_is_named_and_killed_leaves_nothing(store: Store, holding: subprocess.Popen[bytes]) -> None:
+    """Even if a process that it forked lives on."""
     line = rf"process {holding.pid} on .* wait until it has ended or stop it \(`kill {holding.pid}`\), then try again"
     with pytest.raises(InputError, match=line), leased(store, NAME, WORK, wait=False):
         pytest.fail("two had it")
-
-
-@pytest.mark.parametrize("holding", ["", "fork"], indirect=True)
-def test_a_killed_process_leaves_nothing_to_clean_up(store: Store, holding: subprocess.Popen[bytes]) -> None:
-    """Even if a process that it forked lives on."""
     holding.kill()
     holding.wait()
     with leased(store, NAME, WORK, wait=False):
@@ -134,12 +129,6 @@ def test_a_killed_process_leaves_nothing_to_clean_up(store: Store, holding: subp
 def test_a_name_stays_in_its_folder(any_store: Store) -> None:
     with pytest.raises(InputError, match="wanted an id"), leased(any_store, "../x", WORK, wait=False):
         pytest.fail("no id")
-
-
-def test_a_read_only_store_is_named(store: Store) -> None:
-    Path(store.layout.root, "leases").write_text("a file in the way")
-    with pytest.raises(StorageError, match=r"leases.*: (File exists|Not a directory)"):
-        leased(store, NAME, WORK, wait=False).__enter__()
 
 
 # Object stores
@@ -184,13 +173,6 @@ def test_the_lease_of_a_process_of_this_machine_that_has_ended_is_free(
         process.wait()
 
 
-def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:
-    with leased(objects, NAME, WORK, wait=False):
-        time.sleep(0.7)
-        with pytest.raises(InputError, match="in use"), leased(objects, NAME, WORK, wait=False):
-            pytest.fail("two had it")
-
-
 def test_a_holder_whose_clock_is_behind_keeps_its_lease(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     left_behind(objects)
     stop = threading.Event()
@@ -207,15 +189,6 @@ def test_a_holder_whose_clock_is_behind_keeps_its_lease(objects: Store, monkeypa
     finally:
         stop.set()
         thread.join()
-
-
-def test_a_clock_that_is_set_back_does_not_lose_the_lease(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with leased(objects, NAME, WORK, wait=False) as lease:
-        set_clock_back(monkeypatch)
-        time.sleep(0.1)
-        lease.check()
-        with pytest.raises(InputError, match="in use"), leased(objects, NAME, WORK, wait=False):
-            pytest.fail("two had it")
 
 
 def test_who_loses_the_lease_stops(objects: Store) -> None:
@@ -255,3 +228,10 @@ def test_of_several_that_create_it_at_once_one_has_it(
     for thread in threads:
         thread.join()
     assert sorted(has) == [0, 0, 1]
+
+
+def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:
+    with leased(objects, NAME, WORK, wait=False):
+        time.sleep(0.6)
+        with pytest.raises(InputError, match="in use"), leased(objects, NAME, WORK, wait=False):
+            pytest.fail("two had it")

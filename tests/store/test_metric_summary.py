@@ -2,87 +2,78 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-import duckdb
-import pytest
-from catalog_views import rows
-from full_store import Filler
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from evalflows.store.catalog import connect, select
+import pytest
+from full_store import Filler, Make
+
+from evalflows.store.catalog import ask
 from evalflows.store.parquet import Store
 
-STATUSES = ("scored", "failed", "not_attempted", "not_applicable", "sampled_out")
+COUNTS = {"scored": 4, "failed": 3, "not_attempted": 2, "not_applicable": 2, "sampled_out": 1}
 
 
-@pytest.fixture
-def mixed(store: Store, filler: Filler) -> duckdb.DuckDBPyConnection:
-    """One metric with every status: 4 scored (mean 0.5), 3 failed, 2 not attempted, 2 not applicable, 1 sampled out."""
-    filler.experiment("exp-1", "snap", 12, 1)
-    counts = {"scored": 4, "failed": 3, "not_attempted": 2, "not_applicable": 2, "sampled_out": 1}
-    statuses = [status for status in STATUSES for _ in range(counts[status])]
-    for i, status in enumerate(statuses):
-        value = {"value": (0.0, 0.0, 1.0, 1.0)[i]} if status == "scored" else {"value": None}
-        filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, "exact", status=status, **value))
-    return connect(store.layout.root)
+@pytest.fixture(scope="module")
+def summed(tmp_path_factory: pytest.TempPathFactory, make: Make, store_at: Callable[..., Any]) -> Iterator[Store]:
+    """Metrics of one experiment, of one kind each; tests only read them."""
+    with store_at(tmp_path_factory.mktemp("summed")) as store:
+        filler = Filler(store, make)
+        filler.experiment("exp-1", "snap", 12, 1)
+        scores = []
+
+        def score(metric: str, place: int, **fields: Any) -> None:
+            given = {"status": "scored", "value": None if "status" in fields else 1.0}
+            scores.append(filler.score("exp-1", f"q{place}", 0, metric, **given | fields))
+
+        statuses = [status for status, count in COUNTS.items() for _ in range(count)]
+        for place, status in enumerate(statuses):
+            if status == "scored":
+                score("every status", place, value=float(place > 1))
+            else:
+                score("every status", place, status=status)
+        score("numbers and labels", 0, value=1.0)
+        score("numbers and labels", 1, value=0.0)
+        score("numbers and labels", 2, value=None, label="unclear")
+        score("labels", 0, value=None, label="unclear")
+        score("failed", 0, status="failed")
+        score("failed", 1, status="failed")
+        for metric, costs in (("known cost", (0.25, 0.5)), ("unknown cost", (0.25, None))):
+            for place, cost in enumerate(costs):
+                score(metric, place, cost_usd=cost, calls=2)
+        score("versions", 0, value=0.0, evaluator_version="v1")
+        score("versions", 0, value=1.0, evaluator_version="v2")
+        score("subjects", 0)
+        score("subjects", 1, value=0.0, turn=1)
+        score("subjects", 2, value=0.0, subject_kind="session")
+        filler.scores("exp-1", *scores)
+        yield store
 
 
-def test_every_row_is_counted_by_its_status(mixed: duckdb.DuckDBPyConnection) -> None:
-    (found,) = rows(mixed, "select scored, missing, not_applicable, sampled_out from metric_summary")
-    assert found == {"scored": 4, "missing": 5, "not_applicable": 2, "sampled_out": 1}
-    assert sum(found.values()) == rows(mixed, "select count(*) as n from scores")[0]["n"]
+def summary(store: Store, metric: str, columns: str) -> list[tuple[Any, ...]]:
+    return ask(store, (f"select {columns} from metric_summary where metric = $1 order by evaluator_version", [metric]))[
+        0
+    ]
 
 
-def test_missing_values_do_not_count_as_zero(mixed: duckdb.DuckDBPyConnection) -> None:
-    (found,) = rows(mixed, "select mean, sd from metric_summary")
-    assert found["mean"] == 0.5
-    assert found["sd"] == pytest.approx((1 / 3) ** 0.5)
+def test_rows_are_counted_by_status_and_missing_values_are_no_zeros(summed: Store) -> None:
+    ((mean, sd, *counts),) = summary(summed, "every status", "mean, sd, scored, missing, not_applicable, sampled_out")
+    assert (mean, sd) == (0.5, pytest.approx((1 / 3) ** 0.5))
+    assert counts == [4, 5, 2, 1]
+    assert summary(summed, "failed", "mean, scored, missing") == [(None, 0, 2)]
 
 
-def test_labels_beside_numbers_do_not_count_as_scored(store: Store, filler: Filler) -> None:
-    filler.experiment("exp-1", "snap", 4, 1)
-    for i, said in enumerate(({"value": 1.0}, {"value": 0.0}, {"value": None, "label": "unclear"})):
-        for metric in ("mixed", "labels") if "label" in said else ("mixed",):
-            filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, metric, status="scored", **said))
-    with connect(store.layout.root) as catalog:
-        found = select(catalog, "select metric, mean, scored, not_applicable from metric_summary order by 1").fetchall()
-    assert found == [("labels", None, 1, 0), ("mixed", 0.5, 2, 1)]
+def test_labels_beside_numbers_do_not_count_as_scored(summed: Store) -> None:
+    columns = "mean, scored, not_applicable"
+    assert summary(summed, "numbers and labels", columns) == [(0.5, 2, 1)]
+    assert summary(summed, "labels", columns) == [(None, 1, 0)]
 
 
-def test_a_metric_without_scored_values_has_no_mean(store: Store, filler: Filler) -> None:
-    filler.experiment("exp-1", "snap", 2, 1)
-    for i in range(2):
-        filler.scores("exp-1", filler.score("exp-1", f"q{i}", 0, "exact", status="failed", value=None))
-    with connect(store.layout.root) as catalog:
-        (found,) = rows(catalog, "select mean, scored, missing from metric_summary")
-    assert found == {"mean": None, "scored": 0, "missing": 2}
+def test_a_cost_with_an_unknown_part_is_unknown(summed: Store) -> None:
+    assert summary(summed, "known cost", "cost_usd, calls") == [(0.75, 4)]
+    assert summary(summed, "unknown cost", "cost_usd, calls") == [(None, 4)]
 
 
-def test_a_cost_with_an_unknown_part_is_unknown(store: Store, filler: Filler) -> None:
-    filler.experiment("exp-1", "snap", 2, 1)
-    for metric, costs in (("known", (0.25, 0.5)), ("unknown", (0.25, None))):
-        for i, cost in enumerate(costs):
-            filler.scores(
-                "exp-1", filler.score("exp-1", f"q{i}", 0, metric, status="scored", value=1.0, cost_usd=cost, calls=2)
-            )
-    with connect(store.layout.root) as catalog:
-        found = select(catalog, "select metric, cost_usd, calls from metric_summary order by metric").fetchall()
-    assert found == [("known", 0.75, 4), ("unknown", None, 4)]
-
-
-def test_versions_of_an_evaluator_are_summarized_separately(store: Store, filler: Filler) -> None:
-    filler.experiment("exp-1", "snap", 1, 1)
-    for version, value in (("v1", 0.0), ("v2", 1.0)):
-        filler.scores(
-            "exp-1", filler.score("exp-1", "q0", 0, "exact", status="scored", value=value, evaluator_version=version)
-        )
-    with connect(store.layout.root) as catalog:
-        found = select(catalog, "select evaluator_version, mean from metric_summary order by 1").fetchall()
-    assert found == [("v1", 0.0), ("v2", 1.0)]
-
-
-def test_only_judgements_of_whole_runs_are_averaged(store: Store, filler: Filler) -> None:
-    filler.experiment("exp-1", "snap", 1, 1)
-    filler.scores("exp-1", filler.score("exp-1", "q0", 0, "exact", status="scored", value=1.0))
-    filler.scores("exp-1", filler.score("exp-1", "q1", 0, "exact", status="scored", value=0.0, turn=1))
-    filler.scores("exp-1", filler.score("exp-1", "q2", 0, "exact", status="scored", value=0.0, subject_kind="session"))
-    with connect(store.layout.root) as catalog:
-        assert rows(catalog, "select mean, scored from metric_summary") == [{"mean": 1.0, "scored": 1}]
+def test_versions_are_apart_and_only_whole_runs_are_averaged(summed: Store) -> None:
+    assert summary(summed, "versions", "evaluator_version, mean") == [("v1", 0.0), ("v2", 1.0)]
+    assert summary(summed, "subjects", "mean, scored") == [(1.0, 1)]

@@ -2,15 +2,13 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
-import pytest
 from catalog_rows import one, rows
 from made_traces import BEGAN, observation, traces, write
 
 from evalflows.store.last_recorded import last_recorded
-from evalflows.store.observations import SHORT, day_of, seal_past_days, split_attributes
+from evalflows.store.observations import SHORT, day_of, split_attributes
 from evalflows.store.parquet import Store
 
 
@@ -18,14 +16,6 @@ def test_a_span_that_arrives_twice_is_one_row_and_the_latest_counts(store: Store
     write(store, traces(3))
     write(store, traces(3, output="mended"))
     assert rows("select trace_id, output from observations order by 1") == [(f"t{n}", "mended") for n in range(3)]
-
-
-def test_copies_in_one_write_and_in_sealed_days_are_one_row(store: Store) -> None:
-    write(store, traces(2) + traces(2))
-    seal_past_days(store, "2026-03-03")
-    write(store, traces(2))
-    seal_past_days(store, "2026-03-03")
-    assert one("select count(*) from observations") == (2,)
 
 
 def test_each_write_is_recorded_later_than_the_one_before(store: Store) -> None:
@@ -37,48 +27,25 @@ def test_each_write_is_recorded_later_than_the_one_before(store: Store) -> None:
     assert first is not None and second is not None and first < second < datetime(2100, 1, 1, tzinfo=UTC)
 
 
-def test_an_empty_store_has_no_last_recording(store: Store) -> None:
-    assert last_recorded(store, "observations") is None
-    write(store, [])
-    assert last_recorded(store, "observations") is None
+def test_a_day_is_that_of_utc_and_within_bounds() -> None:
+    moments = [datetime(2026, 3, 2, 23, 59, tzinfo=UTC), datetime.fromisoformat("2026-03-03T01:00:00+02:00")]
+    assert [day_of(moment) for moment in moments] == ["2026-03-02"] * 2
+    assert [day_of(datetime(year, 1, 1, tzinfo=UTC)) for year in (1601, 9999)] == ["1970-01-01", "2100-01-01"]
 
 
-@pytest.mark.parametrize(
-    ("moment", "day"),
-    [
-        (datetime(2026, 3, 2, 23, 59, tzinfo=UTC), "2026-03-02"),
-        (datetime.fromisoformat("2026-03-03T01:00:00+02:00"), "2026-03-02"),
-        (datetime(1601, 1, 1, tzinfo=UTC), "1970-01-01"),
-        (datetime(9999, 1, 1, tzinfo=UTC), "2100-01-01"),
-    ],
-)
-def test_a_day_is_that_of_utc_and_within_bounds(moment: datetime, day: str) -> None:
-    assert day_of(moment) == day
-
-
-@pytest.mark.parametrize(
-    ("value", "is_long"),
-    [("x" * SHORT, False), ("x" * (SHORT + 1), True), (["x" * SHORT], True), (1, False), (["x"], False), (None, False)],
-)
-def test_long_attributes_are_kept_apart(value: Any, is_long: bool) -> None:
-    short, contents = split_attributes({"a": value, "b": 1})
-    assert json.loads(short) == ({"b": 1} if is_long else {"a": value, "b": 1})
-    assert (contents is None) == (not is_long)
-    assert contents is None or json.loads(contents) == {"a": value}
+def test_long_attributes_are_kept_apart() -> None:
+    for value in ("x" * SHORT, 1, ["x"], None):
+        short, contents = split_attributes({"a": value, "b": 1})
+        assert (json.loads(short), contents) == ({"a": value, "b": 1}, None)
+    for value in ("x" * (SHORT + 1), ["x" * SHORT]):
+        short, contents = split_attributes({"a": value, "b": 1})
+        assert (json.loads(short), json.loads(contents or "")) == ({"b": 1}, {"a": value})
 
 
 def test_text_that_is_no_utf8_is_mended(store: Store) -> None:
     write(store, [observation("t0", output="half \ud83d of a pair \x00")])
     (output,) = one("select output from observations")
     assert output.startswith("half ")
-
-
-def test_a_late_span_joins_its_trace_on_another_day(store: Store) -> None:
-    write(store, [observation("t0", began=BEGAN + timedelta(hours=14))])
-    late = observation("t0", "child", parent="root", type="llm", began=BEGAN + timedelta(hours=16))
-    write(store, [late])
-    assert rows("select distinct day from source.observations order by 1") == [("2026-03-02",), ("2026-03-03",)]
-    assert rows("select trace_id, observations from traces") == [("t0", 2)]
 
 
 def test_views_name_attributes_and_sum_over_model_calls(store: Store) -> None:

@@ -68,19 +68,14 @@ def test_a_changed_file_counts_at_once(store: Store, marts: Path) -> None:
     ("name", "text", "problem"),
     [
         ("scores.sql", GOOD, "got the name 'scores', wanted another"),
-        ("results.sql", GOOD, "got the name 'results', wanted another"),
         ("changes_between.sql", GOOD, "got the name 'changes_between', wanted another"),
         ("my-mart.sql", GOOD, "got the name 'my-mart', wanted a-z, 0-9 and _ only"),
-        ("Mine.sql", GOOD, "got the name 'Mine'"),
         ("mine.sql", "select 1 as a", "got 'select 1 as a' as its first line, wanted '-- one row per"),
-        ("mine.sql", "", "got '' as its first line"),
         ("mine.sql", "-- one row per b\nselect 1 as a", "got 'one row per b', wanted columns that it selects"),
         ("mine.sql", "-- one row per a\nselect a from nowhere", "nowhere does not exist"),
         ("mine.sql", "-- one row per a\nselec 1 as a", "syntax error"),
-        ("mine.sql", "-- one row per a\n", "got nothing, wanted one query"),
         ("mine.sql", "-- one row per a\nselect 1 as a; select 2", "got SELECT, SELECT, wanted one query"),
         ("mine.sql", "-- one row per a\nselect 1 as a; drop view main.results", "got SELECT, DROP, wanted one query"),
-        ("mine.sql", "-- one row per a\ncreate table t as select 1 as a", "got CREATE, wanted one query"),
         ("mine.sql", "-- one row per a\nselect a from mine", "got a circle, mine reads mine, wanted none"),
     ],
 )
@@ -88,24 +83,10 @@ def test_what_cannot_be_a_mart_is_one_line_with_its_path(
     store: Store, marts: Path, name: str, text: str, problem: str
 ) -> None:
     path = write(marts, name, text)
-    for restricted in (False, True):
-        with pytest.raises(InputError) as caught:
-            connect(restricted=restricted)
-        assert str(caught.value).startswith(f"{path}: ")
-        assert problem in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_text_in_another_encoding_is_one_line(store: Store, marts: Path) -> None:
-    (marts / "mine.sql").write_bytes(b"-- one row per a\nselect '\xff' as a")
-    with pytest.raises(InputError, match=r"mine\.sql: .*wanted UTF-8") as caught:
+    with pytest.raises(InputError) as caught:
         connect()
-    assert "\n" not in str(caught.value)
-
-
-def test_a_missing_folder_is_one_line(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVALFLOWS_MARTS", str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match=r"^EVALFLOWS_MARTS=.*nowhere.*wanted a folder of \.sql files"):
-        connect()
+    assert str(caught.value).startswith(f"{path}: ")
+    assert problem in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_broken_mart_does_not_end_queries_of_others(store: Store, marts: Path) -> None:

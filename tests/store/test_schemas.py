@@ -7,18 +7,17 @@ A file that was written once is read for good. Where a change is meant, write th
 
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.store.parquet import Store
-from evalflows.store.records import ExperimentRow, Json, OutputRow, ScoreRow, new_id
+from evalflows.store.records import ExperimentRow, new_id
 from evalflows.store.schemas import EXPERIMENT_TABLES, TABLES, schema_of, to_arrow, to_rows
 
 PINNED = Path(__file__).with_name("schemas.txt")
@@ -50,24 +49,6 @@ def test_the_stored_format_is_the_pinned_one() -> None:
     )
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_has_its_key_and_its_time_among_its_columns_never_null(table: str) -> None:
-    schema = schema_of(TABLES[table].record)
-    for name in (*TABLES[table].key, "recorded_at"):
-        assert not schema.field(name).nullable, name
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_has_its_owner_among_its_columns(table: str) -> None:
-    assert TABLES[table].owner in schema_of(TABLES[table].record).names
-
-
-@pytest.mark.parametrize("table", [table for table in TABLES.values() if table.settled], ids=lambda table: table.name)
-def test_settled_statuses_are_some_of_the_records(table: Any) -> None:
-    statuses = get_args(get_type_hints(table.record)["status"])
-    assert set(table.settled) < set(statuses)
-
-
 def test_an_experiment_is_sealed_with_its_own_row_last() -> None:
     assert EXPERIMENT_TABLES[-1] == "experiments"
     owned = {name for name, table in TABLES.items() if table.owner == "experiment_id"}
@@ -84,14 +65,6 @@ def test_a_column_may_be_null_just_where_its_field_may_be_none(table: str) -> No
     schema = schema_of(record)
     assert schema.names == [f.name for f in fields(record)]
     assert {f.name for f in schema if f.nullable} == {n for n, hint in hints.items() if type(None) in get_args(hint)}
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_what_may_be_none_is_none_unless_it_is_given(table: str) -> None:
-    record = TABLES[table].record
-    nullable = {field.name for field in schema_of(record) if field.nullable}
-    assert all(f.default is None for f in fields(record) if f.name in nullable)
-    assert all(f.default is not MISSING or f.name not in nullable for f in fields(record))
 
 
 UTC_TIMES = st.datetimes(datetime(1900, 1, 1), datetime(2262, 1, 1), timezones=st.just(UTC))
@@ -119,18 +92,6 @@ def rows_of(record: type) -> st.SearchStrategy[Any]:
     return st.builds(record, **{name: values_of(hint) for name, hint in get_type_hints(record).items()})
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(rows_of(ScoreRow), max_size=4))
-def test_scores_come_back_from_arrow_as_they_were(rows: list[ScoreRow]) -> None:
-    assert to_rows("scores", to_arrow("scores", rows)) == rows
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(rows_of(OutputRow), max_size=4))
-def test_outputs_come_back_from_arrow_as_they_were(rows: list[OutputRow]) -> None:
-    assert to_rows("outputs", to_arrow("outputs", rows)) == rows
-
-
 @pytest.mark.parametrize("table", TABLES)
 @settings(deadline=None, max_examples=8)
 @given(data=st.data())
@@ -155,39 +116,6 @@ def test_a_time_of_another_zone_is_kept_as_the_same_moment(make: Make) -> None:
     (row,) = to_rows("outputs", to_arrow("outputs", [make("outputs", started_at=at)]))
     assert row.started_at == at
     assert row.started_at.utcoffset() == timedelta(0)
-
-
-def test_no_rows_are_a_table_with_the_schema() -> None:
-    data = to_arrow("outputs", [])
-    assert data.num_rows == 0
-    assert data.schema.equals(schema_of(OutputRow), check_metadata=True)
-    assert to_rows("outputs", data) == []
-
-
-def test_rows_may_come_one_by_one(make: Make) -> None:
-    assert to_arrow("outputs", (make("outputs", run_id=str(i)) for i in range(3))).num_rows == 3
-
-
-def test_columns_may_lie_in_another_order(make: Make) -> None:
-    row = make("outputs", run_id="a")
-    data = to_arrow("outputs", [row])
-    assert to_rows("outputs", data.select(data.schema.names[::-1])) == [row]
-
-
-def test_a_row_of_another_record_is_refused_by_name(make: Make) -> None:
-    with pytest.raises(TypeError, match="outputs: got ScoreRow, wanted OutputRow"):
-        to_arrow("outputs", [make("outputs"), make("scores")])
-
-
-def test_a_value_of_another_type_is_refused(make: Make) -> None:
-    with pytest.raises((TypeError, pa.ArrowInvalid)):
-        to_arrow("outputs", [make("outputs", latency_s="fast")])
-
-
-def test_json_columns_bear_it_in_their_metadata() -> None:
-    hints = get_type_hints(OutputRow, include_extras=True)
-    wanted = [name for name, hint in hints.items() if hint == Json or Json in get_args(hint)]
-    assert [field.name for field in schema_of(OutputRow) if field.metadata] == wanted == ["outputs", "steps"]
 
 
 if __name__ == "__main__":

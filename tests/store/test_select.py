@@ -26,9 +26,9 @@ READS = (
 )
 
 
-@pytest.mark.parametrize("query", READS)
-def test_a_single_read_query_is_run(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
-    assert select(catalog, query).columns
+def test_a_single_read_query_is_run(catalog: duckdb.DuckDBPyConnection) -> None:
+    for query in READS:
+        assert select(catalog, query).columns, query
 
 
 REFUSED = (
@@ -65,58 +65,34 @@ REFUSED = (
     "checkpoint",
     "vacuum",
     "prepare p as select 1",
+    "explain analyze copy (select 1) to 'SOMEWHERE' (format parquet)",
+    "EXPLAIN  ANALYZE\ncreate table t as select 1",
+    "explain (analyze, format json) create table t as select 1",
+    "explain analyze drop view scores",
+    "explain (analyze) drop view scores",
+    "explain /* a comment */ analyze drop view scores",
+    "/* a comment */ explain analyze drop view scores",
+    "explain analyze",
+    "select 'x'::int",
+    "select error('no')",
 )
 
 
-@pytest.mark.parametrize("query", REFUSED)
-def test_anything_but_a_single_read_query_is_an_input_error(
-    empty_root: Path, catalog: duckdb.DuckDBPyConnection, tmp_path: Path, query: str
+def test_anything_but_a_single_read_query_is_refused_in_one_line(
+    catalog: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    before = set(empty_root.rglob("*"))
-    assert_refused(catalog, query, tmp_path / "somewhere")
-    assert set(empty_root.rglob("*")) == before
-    assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "explain analyze copy (select 1) to 'SOMEWHERE' (format parquet)",
-        "EXPLAIN  ANALYZE\ncreate table t as select 1",
-        "explain (analyze, format json) create table t as select 1",
-        "explain analyze drop view scores",
-        "explain (analyze) drop view scores",
-        "explain /* a comment */ analyze drop view scores",
-        "/* a comment */ explain analyze drop view scores",
-        "explain analyze (format json) create table t as select 1",
-        "explain analyze",
-    ],
-)
-def test_explain_analyze_cannot_change_anything(empty_root: Path, tmp_path: Path, query: str) -> None:
-    with connect(empty_root) as catalog:
-        assert_refused(catalog, query, tmp_path / "somewhere")
-        assert catalog.execute("select count(*) from scores").fetchall() == [(0,)]
-
-
-def assert_refused(catalog: duckdb.DuckDBPyConnection, query: str, somewhere: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        select(catalog, query.replace("SOMEWHERE", str(somewhere)))
-    assert str(caught.value).startswith("sql: ")
-    assert "\n" not in str(caught.value)
-    assert not somewhere.exists()
+    for query in REFUSED:
+        with pytest.raises(InputError) as caught:
+            select(catalog, query.replace("SOMEWHERE", str(tmp_path / "somewhere")))
+        assert str(caught.value).startswith("sql: ") and "\n" not in str(caught.value), query
+        assert not (tmp_path / "somewhere").exists(), query
+        assert catalog.execute("select count(*) from scores").fetchall() == [(0,)], query
 
 
 def test_the_error_names_the_statements_and_the_wanted_kind(catalog: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(InputError) as caught:
         select(catalog, "select 1; drop view scores")
     assert str(caught.value) == "sql: got SELECT, DROP, wanted one query (select, from, with, describe, explain)"
-
-
-@pytest.mark.parametrize("query", ["select 'x'::int", "select error('no')", "select json('{')"])
-def test_a_query_that_fails_during_execution_is_an_input_error(catalog: duckdb.DuckDBPyConnection, query: str) -> None:
-    with pytest.raises(InputError) as caught:
-        select(catalog, query)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("root", ["nonsense://bucket/evals", "FILE", "FILE/below"])

@@ -10,22 +10,6 @@ from evalflows.store import spilled_lines
 from evalflows.store.spilled_lines import SpilledLines, SpilledRows
 
 
-@given(st.lists(st.binary()))
-def test_lines_come_back_by_number(given_lines: list[bytes]) -> None:
-    lines = SpilledLines()
-    assert [lines.append(line) for line in given_lines] == list(range(len(given_lines)))
-    assert len(lines) == len(given_lines)
-    assert [lines[number] for number in reversed(range(len(lines)))] == given_lines[::-1]
-
-
-def test_many_lines_go_to_disk() -> None:
-    lines, line = SpilledLines(), b"x" * (1 << 20)
-    for _ in range(spilled_lines.IN_MEMORY // len(line) + 2):
-        lines.append(line)
-    assert lines._file._rolled  # type: ignore[attr-defined]  # a file on disk by now
-    assert lines[0] == lines[len(lines) - 1] == line
-
-
 def test_threads_read_and_write_at_once() -> None:
     lines = SpilledLines()
     texts = [f"{number}-" * (number % 50) for number in range(2000)]

@@ -46,19 +46,6 @@ def test_what_a_killed_process_left_is_removed(store: Store, place: Path) -> Non
     assert files(place) == set()
 
 
-@pytest.mark.slow
-def test_what_another_database_uses_stays(store: Store, place: Path) -> None:
-    with store.connect() as second:
-        with store.connect() as first:
-            for connection in (first, second):
-                connection.execute("set memory_limit = '64MB'")
-                connection.execute(SPILL)
-            both = files(place)
-        assert set() < files(place) < both
-        assert second.execute("select count(distinct a) from t").fetchone() == (MANY,)
-    assert files(place) == set()
-
-
 def test_the_folder_is_private_and_another_ones_is_not_used(store: Store, place: Path) -> None:
     own, others = place / f"evalflows-duckdb-{os.getuid()}", place / "others"
     others.mkdir()

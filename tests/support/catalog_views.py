@@ -5,12 +5,10 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 from typing import Any
 
 import duckdb
-import pytest
 
 from evalflows.store.catalog import select, view_files
 
 VIEWS = view_files()
-every_view = pytest.mark.parametrize("path", VIEWS, ids=lambda path: path.stem)
 
 
 def rows(catalog: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:

@@ -34,11 +34,7 @@ def left(source: Source, attributes: dict[str, Any], contents: dict[str, Any] | 
             {"output": {"a": "words"}, "usageDetails": {"input": 3, "note": "words"}, "userId": "u", "tags": ["u"]},
             {"output": "(gone)", "usageDetails": {"input": 3}},
         ),
-        (
-            "langfuse",
-            {"usage": '{"input": 3, "note": "words"}', "metadata": {"customer": 42}},
-            {"usage": {"input": 3}},
-        ),
+        ("langfuse", {"usage": '{"input": 3, "note": "words"}', "metadata": {"customer": 42}}, {"usage": {"input": 3}}),
         (
             "langsmith",
             {"outputs": {"model": "m", "text": "words"}, "extra": {"metadata": {"ls_provider": "p", "user_id": "u"}}},

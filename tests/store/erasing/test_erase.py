@@ -1,10 +1,8 @@
 """Texts are erased everywhere, figures stay."""
 
 import io
-import time
 from contextlib import nullcontext
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import personal
@@ -28,14 +26,13 @@ from evalflows.store.erasing.erase import earlier, erase, finish, would_erase
 from evalflows.store.erasing.plan import keep_plan, new_plan, plans
 from evalflows.store.erasing.refused import refuse_erased
 from evalflows.store.erasing.selection import Selection
-from evalflows.store.ingest.datasets import load_dataset, merge_examples
+from evalflows.store.ingest.datasets import load_dataset
 from evalflows.store.leases import object_lease
 from evalflows.store.leases.lease import leased
 from evalflows.store.packing import pack
 from evalflows.store.parquet import Store
 from evalflows.store.queries.shared_examples import shared_examples
-from evalflows.store.queries.trace_items import LATEST, Window, item_keys
-from evalflows.store.records import from_json, to_json
+from evalflows.store.records import to_json
 from evalflows.store.snapshots import freeze, load_snapshot, to_examples
 from evalflows.store.spool import Spool, spool_folder
 from evalflows.targets.recorded import NoRecordedAnswerError
@@ -69,7 +66,7 @@ def roots(store_root: Path) -> tuple[Path, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("state", ["sealed", "open", "packed"])
+@pytest.mark.parametrize("state", ["open", "packed"])
 def test_an_examples_texts_are_gone_from_every_file_and_figures_stay(
     store: Store, roots: tuple[Path, ...], state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,68 +105,54 @@ def test_an_examples_texts_are_gone_from_every_file_and_figures_stay(
     assert examine(store).is_sound
 
 
-def test_erasing_again_changes_nothing_and_says_when_it_was(store: Store) -> None:
-    personal.fill(store)
-    first = erase(store, ERNA, None)
-    before = {path: path.stat().st_mtime_ns for path in Path(store.layout.root).rglob("rows.parquet")}
-    again = erase(store, ERNA, None)
+def test_erasing_again_changes_nothing_and_says_when_it_was(sealed: Store) -> None:
+    first = erase(sealed, ERNA, None)
+    before = {path: path.stat().st_mtime_ns for path in Path(sealed.layout.root).rglob("rows.parquet")}
+    again = erase(sealed, ERNA, None)
     assert (again.erasure_id, dict(again.rows)) == (None, {})
-    assert {path: path.stat().st_mtime_ns for path in Path(store.layout.root).rglob("rows.parquet")} == before
-    found = earlier(store, ERNA)
+    assert {path: path.stat().st_mtime_ns for path in Path(sealed.layout.root).rglob("rows.parquet")} == before
+    found = earlier(sealed, ERNA)
     assert found is not None and found[0] == first.erasure_id
-    assert earlier(store, Selection(examples=["otto"], dataset="faq")) is None
+    assert earlier(sealed, Selection(examples=["otto"], dataset="faq")) is None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("k", [0, 2])
 def test_an_interrupted_erasure_is_finished_by_the_next(
-    store: Store, roots: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+    sealed: Store, roots: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
-    personal.fill(store)
-    tables, selection = figures(store), Selection(where={"customer_id": "0"})
-    write, k, broken = evalflows.store.erasing.files.write_file, 0, 0
-    while True:
-        written = [0]
+    tables, selection = figures(sealed), Selection(where={"customer_id": "0"})
+    write, written = evalflows.store.erasing.files.write_file, list[int]()
 
-        def fail(*arguments: Any, written: list[int] = written, k: int = k, **options: Any) -> None:
-            if written[0] == k:
-                raise OSError(28, "No space left on device")
-            written[0] += 1
-            write(*arguments, **options)
+    def fail(*arguments: Any, **options: Any) -> None:
+        if len(written) == k:
+            raise OSError(28, "No space left on device")
+        written.append(1)
+        write(*arguments, **options)
 
-        monkeypatch.setattr(evalflows.store.erasing.files, "write_file", fail)
-        try:
-            erase(store, selection, None)
-            break
-        except StorageError as error:
-            assert "No space left" in str(error)
-            broken += 1
-            assert len(plans(store)) == 1 and files_with(SECRET, *roots)
-            assert any("plan of an erasure" in finding.problem for finding in examine(store).findings)
-        k += 1
-        if broken > 20:
-            pytest.fail("no end")
-        monkeypatch.setattr(evalflows.store.erasing.files, "write_file", write)
-        if broken == 1:
-            k = 1
-    assert broken >= 2
-    assert files_with(SECRET, *roots) == [] and plans(store) == []
-    after = figures(store)
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
+        patch.setattr(evalflows.store.erasing.files, "write_file", fail)
+        erase(sealed, selection, None)
+    assert len(plans(sealed)) == 1 and files_with(SECRET, *roots)
+    assert any("plan of an erasure" in finding.problem for finding in examine(sealed).findings)
+    erase(sealed, selection, None)
+    assert files_with(SECRET, *roots) == [] and plans(sealed) == []
+    after = figures(sealed)
     assert len(after.pop("erasures")) == 1
     assert after == {table: rows for table, rows in tables.items() if table != "erasures"}
 
 
 @pytest.mark.slow
-def test_a_user_and_what_was_made_of_the_traces_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill_production(store)
-    tables, views = figures(store), marts(store)
+def test_a_user_and_what_was_made_of_the_traces_is_erased(production: Store, roots: tuple[Path, ...]) -> None:
+    tables, views = figures(production), marts(production)
     assert files_with(USER, *roots)
-    done = erase(store, Selection(users=[USER]), None)
+    done = erase(production, Selection(users=[USER]), None)
     assert (files_with(SECRET, *roots), files_with(USER, *roots)) == ([], [])
     assert dict(done.rows) == {"calls": 1, "observations": 3, "scores": 1}
-    after = figures(store)
+    after = figures(production)
     assert {**after, "erasures": []} == tables
-    assert marts(store) == views
-    with connect(store.layout.root) as catalog:
+    assert marts(production) == views
+    with connect(production.layout.root) as catalog:
         rows = catalog.sql(
             "select input, user_id, tokens_in, cost_usd, session_id, version from traces order by 5, started_at"
         ).fetchall()
@@ -181,22 +164,11 @@ def test_a_user_and_what_was_made_of_the_traces_is_erased(store: Store, roots: t
     ]
 
 
-def test_erased_traces_are_judged_no_more_and_become_no_examples(store: Store) -> None:
-    personal.fill_production(store)
-    window = Window(moment="recorded_at", until=LATEST)
-    assert len(item_keys(store, "traces", None, window, 10)) == 3
-    erase(store, Selection(sessions=["erna"]), None)
-    for scope in ("traces", "observations", "sessions"):
-        (key,) = item_keys(store, scope, None, window, 10)
-        assert key.trace_ids == (trace_id("c"),)
-
-
-def test_examples_made_of_an_erased_trace_are_erased(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill_production(store)
+def test_examples_made_of_an_erased_trace_are_erased(production: Store, roots: tuple[Path, ...]) -> None:
     for number, origin in enumerate(({"trace_id": trace_id("a")}, {"trace_ids": [trace_id("b"), trace_id("c")]})):
         row = {"id": f"e{number}", "inputs": {"question": SECRET}, "metadata": origin}
-        freeze(store, to_examples([(1, row)], "rows"), name=f"of-{number}", source="production")
-    done = erase(store, Selection(users=[USER]), None)
+        freeze(production, to_examples([(1, row)], "rows"), name=f"of-{number}", source="production")
+    done = erase(production, Selection(users=[USER]), None)
     assert done.rows["examples"] == 2 and files_with(SECRET, *roots) == []
 
 
@@ -211,15 +183,6 @@ def test_copies_of_an_example_are_erased_and_still_the_same_inputs(store: Store,
     rows = [make_row("experiments", snapshot_id=snapshot) for snapshot in snapshots]
     assert shared_examples(store, rows[:2]).examples.ids == ["1"]
     assert not shared_examples(store, [rows[0], rows[2]]).examples
-
-
-def test_a_grown_dataset_leaves_erased_examples_out_and_rows_cannot_pretend(store: Store) -> None:
-    snapshot = personal.fill(store)
-    erase(store, ERNA, None)
-    old = load_snapshot(store, snapshot)
-    assert [*merge_examples(old, [], "here").ids] == ["otto"]
-    with pytest.raises(InputError, match="here:1: got an erased example"):
-        to_examples([(1, {"id": "x", "inputs": from_json(old[0].inputs)})], "here")
 
 
 def test_what_was_erased_is_refused_where_models_would_get_it(store: Store) -> None:
@@ -258,107 +221,72 @@ def test_the_row_groups_of_examples_stay(store: Store, monkeypatch: pytest.Monke
     assert [is_erased(row.inputs) for row in running.select([5, 6])] == [False, True]
 
 
-def test_a_reviewer_becomes_a_pseudonym_and_labels_stay(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill(store)
-    erase(store, Selection(reviewers=[REVIEWER]), None)
+def test_a_reviewer_becomes_a_pseudonym_and_labels_stay(sealed: Store, roots: tuple[Path, ...]) -> None:
+    erase(sealed, Selection(reviewers=[REVIEWER]), None)
     assert files_with(REVIEWER, *roots) == []
-    rows = store.query("select distinct labeller, value, comment from source.labels")
+    rows = sealed.query("select distinct labeller, value, comment from source.labels")
     ((name, value, comment),) = rows
     assert name.startswith("person-") and value == 1.0 and comment.startswith("(erased ")
 
 
-def test_a_users_own_feedback_loses_the_id(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill_production(store)
+def test_a_users_own_feedback_loses_the_id(production: Store, roots: tuple[Path, ...]) -> None:
     label = {"subject_kind": "trace", "subject_id": trace_id("c"), "labeller": USER, "comment": SECRET, "value": 1.0}
-    store.publish("labels", "feedback", [make_row("labels", batch_id="feedback", **label)])
-    assert erase(store, Selection(users=[USER]), None).rows["labels"] == 1
+    production.publish("labels", "feedback", [make_row("labels", batch_id="feedback", **label)])
+    assert erase(production, Selection(users=[USER]), None).rows["labels"] == 1
     assert (files_with(USER, *roots), files_with(SECRET, *roots)) == ([], [])
 
 
-def test_erased_answers_are_not_replayed(store: Store) -> None:
-    personal.fill(store)
-    erase(store, ERNA, None)
-    target = recording_of(RecordedTarget(kind="recorded", experiment="exp-1"), store)
+def test_erased_answers_are_not_replayed(sealed: Store) -> None:
+    erase(sealed, ERNA, None)
+    target = recording_of(RecordedTarget(kind="recorded", experiment="exp-1"), sealed)
     assert target.call({"example_id": "otto", "repetition": 0}).outputs == {"answer": f"{OTHER} is answered"}
     with pytest.raises(NoRecordedAnswerError, match="has no answer"):
         target.call({"example_id": "erna", "repetition": 0})
 
 
-def test_fields_of_metadata_stay_if_asked_for(store: Store) -> None:
-    personal.fill(store)
-    erase(store, Selection(examples=["erna"], kept=["language"]), None)
-    rows = store.query("select metadata ->> 'language', metadata ->> 'note' from source.examples order by example_id")
+def test_fields_of_metadata_stay_if_asked_for(sealed: Store) -> None:
+    erase(sealed, Selection(examples=["erna"], kept=["language"]), None)
+    rows = sealed.query("select metadata ->> 'language', metadata ->> 'note' from source.examples order by example_id")
     assert rows == [("de", None), ("de", OTHER)]
 
 
-def test_what_a_killed_process_left_in_the_spool_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill(store, sealed=False)
-    row = store.read("outputs", "exp-1")[0]
-    with pytest.MonkeyPatch.context() as patch, Spool(store, "exp-1", "left") as spool:
+def test_what_a_killed_process_left_in_the_spool_is_erased(unsealed: Store, roots: tuple[Path, ...]) -> None:
+    row = unsealed.read("outputs", "exp-1")[0]
+    with pytest.MonkeyPatch.context() as patch, Spool(unsealed, "exp-1", "left") as spool:
         spool.add("outputs", row)
-        (path,) = spool_folder(store).glob("exp-1/*.jsonl")
+        (path,) = spool_folder(unsealed).glob("exp-1/*.jsonl")
         content = path.read_bytes()
         patch.setattr(Store, "append", lambda *_: None)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     path.with_suffix(".damaged").write_text(f"torn {SECRET}")
     assert SECRET in content.decode()
-    done = erase(store, ERNA, None)
+    done = erase(unsealed, ERNA, None)
     assert done.set_aside == 1 and files_with(SECRET, *roots) == []
 
 
-def test_what_is_running_is_refused_and_nothing_is_erased(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill(store)
+def test_what_is_running_is_refused_and_nothing_is_erased(sealed: Store, roots: tuple[Path, ...]) -> None:
     before = files_with(SECRET, *roots)
     for name in ("group-0", "cmp-1"):
-        with leased(store, name, "a run", wait=False), pytest.raises(InputError, match="in use by process"):
-            erase(store, ERNA, None)
-    assert files_with(SECRET, *roots) == before and plans(store) == []
+        with leased(sealed, name, "a run", wait=False), pytest.raises(InputError, match="in use by process"):
+            erase(sealed, ERNA, None)
+    assert files_with(SECRET, *roots) == before and plans(sealed) == []
 
 
-def test_a_damaged_file_is_named_and_nothing_erased(store: Store, roots: tuple[Path, ...]) -> None:
-    personal.fill(store)
-    path = Path(store.layout.sealed("outputs", "exp-2"))
+def test_a_damaged_file_is_named_and_nothing_erased(sealed: Store, roots: tuple[Path, ...]) -> None:
+    path = Path(sealed.layout.sealed("outputs", "exp-2"))
     content = bytearray(path.read_bytes())
     content[20] ^= 1
     path.write_bytes(content)
     before = path.parent.parent.stat().st_mtime_ns
-    for attempt in (erase, lambda store, selection, _: would_erase(store, selection)):
+    for attempt in (erase, lambda sealed, selection, _: would_erase(sealed, selection)):
         with pytest.raises(StorageError, match="damaged: its content") as raised:
-            attempt(Store(store.layout.root), ERNA, None)
+            attempt(Store(sealed.layout.root), ERNA, None)
         assert str(path) in str(raised.value)
-    assert path.parent.parent.stat().st_mtime_ns == before and plans(store) == []
-    assert store.query("select count(*) from source.erasures") == [(0,)]
+    assert path.parent.parent.stat().st_mtime_ns == before and plans(sealed) == []
+    assert sealed.query("select count(*) from source.erasures") == [(0,)]
     path.unlink()
-    assert erase(Store(store.layout.root), ERNA, None).rows["scores"] == 2
-
-
-@pytest.mark.slow
-def test_a_reader_beside_it_fails_nowhere(store: Store) -> None:
-    personal.fill(store)
-    ended, read, errors = Event(), [0], list[BaseException]()
-
-    def loop() -> None:
-        while not ended.is_set():
-            try:
-                rows = store.query("select count(*), sum(value) from source.scores")
-                texts = store.query("select count(*) from source.outputs where outputs is not null")
-                assert rows == [(4, 2.0)] and texts == [(4,)]
-                read[0] += 1
-            except BaseException as error:
-                errors.append(error)
-                return
-
-    thread = Thread(target=loop)
-    thread.start()
-    try:
-        for name in personal.EXAMPLES:
-            erase(Store(store.layout.root), Selection(examples=[name]), None)
-            time.sleep(0.05)
-    finally:
-        ended.set()
-        thread.join()
-    assert errors == [] and read[0] > 0
+    assert erase(Store(sealed.layout.root), ERNA, None).rows["scores"] == 2
 
 
 @pytest.mark.slow

@@ -18,8 +18,10 @@ from evalflows.store.parquet import Store
 COMMAND = (sys.executable, "-m", "evalflows.cli.main", "forget", "--where", "customer_id=0", "--user", USER, "--yes")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize(
+    "delay_s",
+    [pytest.param(0.05, marks=pytest.mark.slow), *(pytest.param(s, marks=pytest.mark.soak) for s in (0.0, 0.1, 0.2))],
+)
 def test_a_killed_erasure_is_finished(store: Store, store_root: Path, delay_s: float) -> None:
     personal.fill(store)
     personal.fill_production(store)

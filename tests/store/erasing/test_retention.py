@@ -5,11 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import personal
 import pytest
 from personal import OTHER, SECRET, figures, files_with
 from production import BEGAN, trace
-from pydantic import ValidationError
 
 import evalflows.store.packing
 import evalflows.store.records
@@ -49,51 +47,45 @@ def add(store: Store, make: Make) -> Callable[..., None]:
     return add
 
 
-def test_texts_of_old_traces_are_erased_and_those_of_new_ones_and_figures_stay(store: Store, store_root: Path) -> None:
-    personal.fill_production(store)
-    write_observations(store, [trace("new", f"{OTHER} today", "x", began=now())])
-    tables, days = figures(store), (now() - BEGAN).days
+def test_texts_of_old_traces_are_erased_and_those_of_new_ones_and_figures_stay(
+    production: Store, store_root: Path
+) -> None:
+    write_observations(production, [trace("new", f"{OTHER} today", "x", began=now())])
+    tables, days = figures(production), (now() - BEGAN).days
     spec = RetentionSpec(trace_texts_days=days + 1)
-    assert [dict(one.rows) for one in retain(store, spec, None)] == [{}]
+    assert [dict(one.rows) for one in retain(production, spec, None)] == [{}]
     spec = RetentionSpec(trace_texts_days=days - 1)
-    (would,) = would_retain(store, spec)
-    (done,) = retain(store, spec, "me")
+    (would,) = would_retain(production, spec)
+    (done,) = retain(production, spec, "me")
     assert dict(would.rows) == dict(done.rows) == {"calls": 2, "observations": 4, "scores": 2}
     assert files_with(SECRET, store_root) == []
     assert files_with(f"{OTHER} today", store_root) != []
-    assert {**figures(store), "erasures": []} == tables
-    assert dict(retain(store, spec, None)[0].rows) == {}
-    rows = store.query("select kind, selector_hash, erased_by from source.erasures")
+    assert {**figures(production), "erasures": []} == tables
+    assert dict(retain(production, spec, None)[0].rows) == {}
+    rows = production.query("select kind, selector_hash, erased_by from source.erasures")
     assert rows == [("rule", f"trace_texts_days: {days - 1}", "me")]
 
 
 def test_traces_that_are_being_judged_wait_for_the_next_time(
-    store: Store, store_root: Path, capsys: pytest.CaptureFixture[str]
+    production: Store, store_root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    personal.fill_production(store)
-    with leased(store, evaluation_id("watch"), "judging", wait=False):
-        assert dict(retain(store, RetentionSpec(trace_texts_days=1), None)[0].rows) == {}
+    with leased(production, evaluation_id("watch"), "judging", wait=False):
+        assert dict(retain(production, RetentionSpec(trace_texts_days=1), None)[0].rows) == {}
     assert "trace_texts_days: 1: waits for the next time" in capsys.readouterr().err
-    assert retain(store, RetentionSpec(trace_texts_days=1), None)[0].rows["observations"] == 4
+    assert retain(production, RetentionSpec(trace_texts_days=1), None)[0].rows["observations"] == 4
     assert files_with(SECRET, store_root) == []
 
 
-def test_examples_made_of_old_traces_stay(store: Store, store_root: Path) -> None:
-    personal.fill(store)
-    before = files_with(SECRET, store_root / "examples")
-    retain(store, RetentionSpec(trace_texts_days=1), None)
-    assert files_with(SECRET, store_root / "examples") == before != []
-
-
-def test_messages_of_old_calls_are_erased_but_not_of_what_is_running(store: Store) -> None:
-    personal.fill(store)
+def test_messages_of_old_calls_are_erased_but_not_of_what_is_running(sealed: Store) -> None:
     spec = RetentionSpec(call_texts_days=1)
-    with leased(store, "group-0", "a run", wait=False):
-        (done,) = retain(store, spec, None)
+    with leased(sealed, "group-0", "a run", wait=False):
+        (done,) = retain(sealed, spec, None)
     assert dict(done.rows) == {"calls": 4 + 2}
-    (done,) = retain(store, spec, None)
+    (done,) = retain(sealed, spec, None)
     assert dict(done.rows) == {"calls": 4}
-    assert store.query("select count(*), count(*) filter (reusable), sum(cost_usd) from source.calls") == [(10, 0, 1.0)]
+    assert sealed.query("select count(*), count(*) filter (reusable), sum(cost_usd) from source.calls") == [
+        (10, 0, 1.0)
+    ]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -157,8 +149,3 @@ def test_what_runs_and_the_newest_of_each_name_stay(store: Store, add: Callable[
         assert retain(store, spec, None)[0].experiments == ["exp-1"]
     assert retain(store, spec, None)[0].experiments == ["exp-0"]
     assert kept(store) == ["exp-2", "exp-3"]
-
-
-def test_a_spec_without_a_rule_is_refused() -> None:
-    with pytest.raises(ValidationError, match="wanted trace_texts_days"):
-        RetentionSpec(keep_last=1)

@@ -12,8 +12,6 @@ from evalflows.store.catalog import connect, grain, view_files
 from evalflows.store.exports.duckdb_file import export_tables, export_views
 from evalflows.store.parquet import Store
 
-pytestmark = pytest.mark.slow
-
 PLAIN = """
 def plain(value):
     return f"{value:.9g}" if isinstance(value, float) else str(value)
@@ -81,7 +79,9 @@ def listed(rows: Any) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("version", ["1.1.3", "1.5.5"])
+@pytest.mark.parametrize(
+    "version", [pytest.param("1.1.3", marks=pytest.mark.slow), pytest.param("1.5.5", marks=pytest.mark.soak)]
+)
 def test_an_older_duckdb_gives_the_rows_of_the_store(
     filled: Store, files: dict[str, Path], tmp_path: Path, version: str
 ) -> None:
@@ -96,6 +96,7 @@ def test_an_older_duckdb_gives_the_rows_of_the_store(
             assert rows == here, f"{kind}: {query}"
 
 
+@pytest.mark.soak
 def test_sqlalchemy_reflects_and_queries(filled: Store, files: dict[str, Path], tmp_path: Path) -> None:
     python = environment(tmp_path / "environment", "duckdb-sqlalchemy", "duckdb<2")
     with connect(filled.layout.root) as catalog:

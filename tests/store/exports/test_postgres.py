@@ -56,11 +56,13 @@ def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, r
     assert all(is_written for _, is_written in written.values())
     with connect(filled.layout.root) as catalog:
         for name, (count, _) in written.items():
-            assert (
-                catalog.execute(f"select count(*) from {name}").fetchall()
-                == run(f"select count(*) from {name}")
-                == [(count,)]
-            )
+            wanted = catalog.execute(f"from {name}").fetchall()
+            assert count == len(wanted)
+            if name in ("results", "gate_rules", "metric_summary", "trace_windows"):
+                found = comparable(run(f"select * from {name}"))
+                assert sorted(map(repr, found)) == sorted(map(repr, comparable(wanted))), name
+            else:
+                assert run(f"select count(*) from {name}") == [(count,)], name
     assert not any(is_written for _, is_written in export(filled, postgres_url).values())
 
 
@@ -79,15 +81,6 @@ def test_tables_of_views_that_are_gone_are_removed_and_no_others(
     assert export(store, postgres_url) == {"labels": (0, False)}
     left = {name for (name,) in run(tables)}
     assert left == {"labels", "limits", "mine", "on_limits", "evalflows_export"}, "limits is needed by a view"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["results", "gate_rules", "metric_summary", "trace_windows"])
-def test_a_table_has_the_figures_of_the_view(filled: Store, postgres_url: str, run: Run, name: str) -> None:
-    export(filled, postgres_url, name)
-    with connect(filled.layout.root) as catalog:
-        wanted = catalog.execute(f"from {name}").fetchall()
-    assert sorted(map(repr, comparable(run(f"select * from {name}")))) == sorted(map(repr, comparable(wanted)))
 
 
 def test_tables_have_types_keys_and_comments(filled: Store, postgres_url: str, run: Run) -> None:
@@ -146,31 +139,6 @@ def test_a_table_keeps_the_rows_that_are_the_same(store: Store, make: Any, postg
 
 
 @pytest.mark.slow
-def test_rows_without_a_key_are_replaced(store: Store, make: Any, postgres_url: str, run: Run) -> None:
-    filler = Filler(store, make)
-    filler.experiment("exp-1", "snap-1", 1, 1)
-    filler.scores("exp-1", filler.score("exp-1", "q0", 0, "m", status="scored", label=exported.LONG))
-    export(store, postgres_url, "label_shares")
-    filler.scores("exp-1", filler.score("exp-1", "q1", 0, "m", status="scored", label="short"))
-    export(store, postgres_url, "label_shares")
-    assert run("select length(label), n from label_shares order by 1") == [(5, 1), (1_000_000, 1)]
-    assert run("select conname from pg_constraint where conrelid = 'label_shares'::regclass") == []
-
-
-@pytest.mark.slow
-def test_a_table_with_other_columns_is_made_anew(store: Store, postgres_url: str, run: Run) -> None:
-    export(store, postgres_url, "labels", "experiments")
-    run("alter table labels add column old text")
-    run("update evalflows_export set state = 'of an older version'")
-    assert export(store, postgres_url, "labels")["labels"] == (0, True)
-    assert run("select true from information_schema.columns where table_name = 'labels' and column_name = 'old'") == []
-    run("create view mine as select * from experiments")
-    run("alter table experiments add column old text")
-    with pytest.raises(InputError, match=r"postgres: cannot drop table .* because other objects depend on it"):
-        export(store, postgres_url, "experiments")
-
-
-@pytest.mark.slow
 def test_readers_see_the_rows_from_before_until_the_export_has_ended(
     store: Store, make: Any, postgres_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,12 +174,6 @@ def test_a_schema_of_something_else_is_left_alone(store: Store, tmp_path: Path, 
         export(Store(tmp_path / "another"), postgres_url, "labels")
 
 
-@pytest.mark.parametrize("name", ["", "x" * 64, "a\x00b"])
-def test_a_schema_has_a_name_that_postgres_can_hold(store: Store, postgres_url: str, name: str) -> None:
-    with pytest.raises(InputError, match="wanted a name of 1 to 63 bytes"):
-        export_postgres(store, postgres_url, name, ["labels"])
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -229,10 +191,3 @@ def test_the_password_is_never_printed(store: Store, postgres_url: str, old: str
     assert reason in done.stderr.splitlines()[-1]
     for secret in (PASSWORD, ESCAPED_PASSWORD, "secret", "sec", "word @"):
         assert secret not in done.output.replace("section", "")
-
-
-@pytest.mark.slow
-def test_the_command_says_what_it_did(store: Store, postgres_url: str, run: Run) -> None:
-    arguments = ["export", "postgres", postgres_url, "--schema", SCHEMA, "--only", "labels", "--only", "experiments"]
-    assert CliRunner().invoke(cli, arguments).output == f"schema {SCHEMA}: 2 tables written (0 rows), 0 unchanged\n"
-    assert CliRunner().invoke(cli, arguments).output == f"schema {SCHEMA}: 0 tables written, 2 unchanged\n"

@@ -1,22 +1,18 @@
 """Conversations as examples: by turn, and whole."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import pytest
 
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
-from evalflows.specs.reference import refer
 from evalflows.store.ingest.datasets import load_dataset
 from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import load_snapshot, snapshot_id
 
 Row = dict[str, Any]
-CONVERSATIONS = Path(__file__).parent.parent.parent.parent / "data" / "datasets" / "conversations.jsonl"
 
 
 def talk(*texts: str) -> list[dict[str, str]]:
@@ -59,15 +55,9 @@ def test_each_turn_of_the_assistants_is_an_example_with_what_came_before_it(stor
 
 def test_its_id_says_the_conversation_and_the_turn_and_the_conversation_is_the_cluster(store: Store) -> None:
     found = load(store, "next", ROW, ROW | {"id": 7})
-    assert [example.example_id for example in found] == [
-        *("conv-01#1", "conv-01#2", "conv-01#3", "7#1", "7#2", "7#3"),
-    ]
+    assert [example.example_id for example in found] == [*("conv-01#1", "conv-01#2", "conv-01#3", "7#1", "7#2", "7#3")]
     assert [example.cluster for example in found] == ["conv-01"] * 3 + ["7"] * 3
     assert {(example.metadata, example.split) for example in found} == {('{"topic":"x"}', "test")}
-
-
-def test_a_cluster_of_the_rows_own_is_kept(store: Store) -> None:
-    assert {example.cluster for example in load(store, "next", ROW | {"cluster": "parcel"})} == {"parcel"}
 
 
 def test_without_ids_the_turns_of_a_conversation_stay_together_and_apart_from_others(store: Store) -> None:
@@ -107,35 +97,6 @@ def test_a_turn_with_tools_is_its_messages(store: Store) -> None:
     assert (inputs(second), reference(second)) == ([*talk("u1"), *turn, *talk("u2")], {"output": "a2"})
 
 
-def test_other_fields_of_the_inputs_come_along_and_a_list_alone_is_the_messages(store: Store) -> None:
-    first, *_ = load(store, "next", ROW | {"inputs": {"messages": TALK, "persona": "Ann"}})
-    assert json.loads(first.inputs) == {"messages": TALK[:2], "persona": "Ann"}
-    listed = load(store, "next", {"id": "conv-01", "input": TALK, "metadata": {"topic": "x"}, "split": "test"})
-    assert snapshot_id(listed) == snapshot_id(load(store, "next", ROW))
-
-
-def test_columns_say_where_the_messages_are(store: Store) -> None:
-    row = {"chat": TALK, "number": 3, "agent": "Ann"}
-    found = load(store, "next", row, columns={"inputs": {"messages": "chat"}, "id": "number"})
-    assert [example.example_id for example in found] == ["3#1", "3#2", "3#3"]
-    assert {example.metadata for example in found} == {'{"agent":"Ann"}'}
-
-
-def test_the_shipped_conversations_can_be_taken_turn_by_turn(store: Store) -> None:
-    rows = [json.loads(line) for line in CONVERSATIONS.read_text(encoding="utf-8").splitlines()]
-    turns = sum(message["role"] == "assistant" for row in rows for message in row["inputs"]["messages"])
-    spec = DatasetSpec(path=str(CONVERSATIONS), turns="next")
-    found = load_dataset(store, spec).selected
-    assert len(found) == turns + len(rows)  # each of them ends with the user
-    assert all(inputs(example)[-1]["role"] == "user" for example in found)
-    last = {
-        example.example_id: reference(example)
-        for example in found
-        if inputs(example) in [row["inputs"]["messages"] for row in rows]
-    }
-    assert sorted(map(json.dumps, last.values())) == sorted(json.dumps(row["reference_outputs"]) for row in rows)
-
-
 # whole
 
 
@@ -145,33 +106,11 @@ def test_a_whole_conversation_is_its_opening_and_what_followed(store: Store) -> 
     assert only.cluster is None
 
 
-def test_without_turns_a_row_is_an_example_as_it_is(store: Store) -> None:
-    (only,) = load_dataset(store, DatasetSpec(rows=[ROW])).selected
-    assert (only.example_id, inputs(only), reference(only)) == ("conv-01", TALK, None)
-
-
 # both
 
 
-def test_what_was_made_of_conversations_is_kept_as_any_dataset(store: Store) -> None:
-    loaded = load_dataset(store, DatasetSpec.model_validate({"rows": [ROW], "turns": "next", "name": "talks"}))
-    kept = load_snapshot(store, loaded.keep(store))
-    assert [example.example_id for example in kept] == ["conv-01#1", "conv-01#2", "conv-01#3"]
-
-
-def test_a_function_may_yield_conversations(store: Store) -> None:
-    def rows() -> list[Row]:
-        return [ROW]
-
-    function: Callable[..., Any] = rows
-    found = load_dataset(store, DatasetSpec(function=refer(function), turns="next")).selected
-    assert snapshot_id(found) == snapshot_id(load(store, "next", ROW))
-
-
-@pytest.mark.parametrize("turns", ["next", "whole"])
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
+def test_a_row_that_holds_no_conversation_is_told_with_its_number(store: Store) -> None:
+    cases: list[tuple[Row, str]] = [
         ({"inputs": {"question": "Why?"}}, "turns: got question, wanted 'messages' in the inputs"),
         ({"question": "Why?"}, "turns: got question, wanted 'messages' in the inputs"),
         ({"inputs": "Why?"}, "turns: messages: got str, wanted a list of {role, content}"),
@@ -180,25 +119,6 @@ def test_a_function_may_yield_conversations(store: Store) -> None:
         ({"inputs": {"messages": [SYSTEM]}}, "turns: messages: got no"),
         ({"inputs": {"messages": TALK}, "outputs": "x"}, "turns: got a reference and a conversation"),
         ({"inputs": {"messages": TALK}, "input": TALK}, "got both 'inputs' and 'input', wanted one of them"),
-    ],
-)
-def test_a_row_that_holds_no_conversation_is_told_with_its_number(
-    store: Store, turns: str, row: Row, says: str
-) -> None:
-    assert problem(store, turns, ROW, row).startswith(f"dataset row:2: {says}")
-
-
-def test_a_conversation_in_which_only_the_assistant_speaks_has_no_next_turn(store: Store) -> None:
-    row = {"inputs": {"messages": [{"role": "assistant", "content": "Hello?"}]}}
-    assert problem(store, "next", row) == (
-        "dataset row:1: turns: messages: got no message of the user before the assistant's, wanted at least one"
-    )
-
-
-def test_an_id_given_twice_is_refused_as_ever(store: Store) -> None:
-    assert problem(store, "next", ROW, ROW) == "dataset row:2: duplicate id 'conv-01#1', first in row 1"
-
-
-def test_what_json_cannot_hold_is_told_with_its_number(store: Store) -> None:
-    row = {"inputs": {"messages": [*talk("u1", "a1"), {"role": "user", "content": "u", "at": object()}]}}
-    assert problem(store, "next", row).startswith("dataset row:1: ")
+    ]
+    for turns, (row, says) in product(("next", "whole"), cases):
+        assert problem(store, turns, ROW, row).startswith(f"dataset row:2: {says}")

@@ -1,16 +1,20 @@
-"""Datasets from files: columns, formats, names and errors."""
+"""Datasets from files and functions: columns, formats, tables, and errors."""
 
+import gc
 import json
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
-from loaded_datasets import Row, load, numbered, problem
+from loaded_datasets import Row, examples, inputs, load, numbered, problem
 
-from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError
 from evalflows.specs.reference import refer
-from evalflows.store.ingest.datasets import load_dataset
 from evalflows.store.parquet import Store
+from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import snapshot_id
 
 CSV = b'number,question,reply,topic\n1,"Why, oh why?",So.,sky\n2,"Who\nknows?",,\n'
@@ -46,10 +50,7 @@ def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> N
     rows = [{"inputs": {"q": "Why?", "n": [1, 2]}, "metadata": {"topic": "é"}, "split": "test"}, {"inputs": {"q": "x"}}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (tmp_path / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-    cells = [
-        '"{""q"": ""Why?"", ""n"": [1, 2]}","{""topic"": ""é""}",test',
-        '"{""q"": ""x""}",,',
-    ]
+    cells = ['"{""q"": ""Why?"", ""n"": [1, 2]}","{""topic"": ""é""}",test', '"{""q"": ""x""}",,']
     (tmp_path / "rows.csv").write_text("\r\n".join(["inputs,metadata,split", *cells]), encoding="utf-8-sig")
     found = [snapshot_id(load(store, path=str(tmp_path / f"rows.{suffix}"))) for suffix in ("jsonl", "json", "csv")]
     assert set(found) == {snapshot_id(load(store, rows=rows))}
@@ -80,39 +81,104 @@ def test_errors_in_a_file_name_the_line(
     assert problem(store, path=str(path), columns=columns).replace(str(path), "FILE").startswith(said)
 
 
+def from_function(store: Store, function: Callable[..., Any], **spec: Any) -> list[ExampleRow]:
+    return load(store, function=refer(function), **spec)
+
+
+def function_problem(store: Store, function: Callable[..., Any], **spec: Any) -> str:
+    """Return the one-line error for a function, with its reference replaced by FUNCTION."""
+    return problem(store, function=refer(function), **spec).replace(repr(refer(function)), "FUNCTION")
+
+
+def test_a_function_may_yield_rows_or_return_them(store: Store) -> None:
+    class Mine(dict[str, Any]):
+        pass
+
+    def yields() -> Iterator[Row]:
+        yield from numbered(3)
+
+    wanted = snapshot_id(examples(*numbered(3)))
+    for function in (yields, lambda: numbered(3), lambda: tuple(numbered(3)), lambda: map(Mine, numbered(3))):
+        assert snapshot_id(from_function(store, function)) == wanted
+
+
+def test_a_function_may_be_named_by_its_module(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows_of_mine.py").write_text("def rows():\n    yield {'inputs': 'Why?'}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert inputs(load(store, function="rows_of_mine:rows")) == [{"input": "Why?"}]
+    assert problem(store, function="rows_of_mine:lines") == "'rows_of_mine:lines': 'rows_of_mine' has no 'lines'"
+    assert problem(store, function="no_such_rows:rows").startswith("'no_such_rows:rows': cannot import 'no_such_rows'")
+
+
 @pytest.mark.parametrize(
-    ("spec", "name", "source"),
+    ("cells", "wanted"),
     [
-        ({}, "faq", "FAQ"),
-        ({"name": "ours"}, "ours", "FAQ"),
+        (["So.", "No."], ["So.", "No."]),
+        (pd.array([1, None], dtype="Int64"), [1, None]),
+        (pd.Categorical(["sky", "sea"]), ["sky", "sea"]),
+        ([["a"], {"b": 1}], [["a"], {"b": 1}]),
+        (["So.", None], ["So.", None]),
+        ([1, None], [1, None]),
+        (pd.to_datetime(["2026-01-02", None]), ["2026-01-02T00:00:00", None]),
+        ([np.array([1, 2]), None], [[1, 2], None]),
     ],
+    ids=["text", "Int64", "category", "object", "text missing", "number missing", "time", "array"],
 )
-def test_a_dataset_takes_its_name_from_the_file_by_default(
-    store: Store, faq: Path, spec: dict[str, str], name: str, source: str
-) -> None:
-    found = load_dataset(store, DatasetSpec.model_validate({"path": str(faq), "columns": COLUMNS} | spec))
-    assert (found.name, found.source.replace(str(faq), "FAQ")) == (name, source)
+def test_pandas_cells_are_read_like_parquet_cells(store: Store, cells: Any, wanted: list[Any]) -> None:
+    table = pd.DataFrame({"question": ["Why?", "Who?"], "cell": cells})
+    found = from_function(store, lambda: table, columns={"inputs": "question"})
+    assert [json.loads(example.metadata or "")["cell"] for example in found] == wanted
 
 
-def test_datasets_from_rows_and_functions_have_no_default_name(store: Store) -> None:
-    def some() -> list[Row]:
-        return numbered(1)
-
-    for spec, source in (({"rows": numbered(1)}, "rows"), ({"function": refer(some)}, refer(some))):
-        found = load_dataset(store, DatasetSpec.model_validate(spec))
-        assert (found.name, found.source) == (None, source)
+def test_numpy_arrays_become_lists(store: Store) -> None:
+    found = from_function(store, lambda: [{"inputs": {"a": np.array([[1, 2]]), "b": np.float32(0.5), "c": np.True_}}])
+    assert inputs(found) == [{"a": [[1, 2]], "b": 0.5, "c": True}]
 
 
-def test_an_environment_variable_in_the_path_is_resolved_for_the_name(
-    store: Store, faq: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAQ", str(faq))
-    assert load_dataset(store, DatasetSpec.model_validate({"path": "${FAQ}", "columns": COLUMNS})).name == "faq"
+def raises() -> Iterator[Row]:
+    yield {"inputs": 1}
+    raise ValueError("two\nlines")
 
 
-@pytest.mark.parametrize("field", ["id", "split", "cluster"])
-def test_text_that_utf8_cannot_encode_is_refused_with_its_line(store: Store, tmp_path: Path, field: str) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(f'{{"inputs": 1, "{field}": "\\ud83d"}}', encoding="utf-8")
-    with pytest.raises(InputError, match=r"rows\.jsonl:1: "):
-        load_dataset(store, DatasetSpec(path=str(path))).keep(store)
+def asks(path: str) -> list[Row]:
+    return [{"inputs": path}]
+
+
+def test_errors_in_a_function_name_the_function(store: Store) -> None:
+    cases: list[tuple[Callable[..., Any], str]] = [
+        (raises, ": ValueError: two lines"),
+        (asks, ": TypeError: asks() missing 1 required positional argument: 'path'"),
+        (lambda: None, ": TypeError: 'NoneType' object is not iterable"),
+        (lambda: [{"inputs": 1}, 7], ": row 2: got int, wanted a mapping"),
+        (lambda: [("inputs", 1)], ": row 1: got tuple, wanted a mapping"),
+        (lambda: {"inputs": 1}, ": row 1: got str, wanted a mapping"),
+        (lambda: pd.Series([1]), ": row 1: got int, wanted a mapping"),
+        (lambda: pd.DataFrame(), ", row: got no rows, wanted at least one example"),
+        (lambda: [{"inputs": 1}, {"input": {}}], ", row:2: no inputs: got input"),
+        (lambda: [{"inputs": {1, 2}}], ": row 1: inputs: got set, wanted text"),
+        (lambda: [{"inputs": b"x"}], ": row 1: inputs: got bytes, wanted text"),
+    ]
+    for function, said in cases:
+        assert function_problem(store, function).startswith(f"function FUNCTION{said}")
+
+
+async def awaited() -> list[Row]:
+    return numbered(1)
+
+
+async def async_yields() -> Any:
+    yield {"inputs": 1}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'awaited' was never awaited")
+@pytest.mark.parametrize("function", [awaited, async_yields])
+def test_an_async_function_is_refused(store: Store, function: Callable[..., Any]) -> None:
+    assert "got an async function, wanted a sync function that yields rows" in function_problem(store, function)
+
+
+def test_a_refused_async_function_leaves_no_warning(store: Store) -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        function_problem(store, awaited)
+        gc.collect()
+    assert [str(one.message) for one in warned if "never awaited" in str(one.message)] == []

@@ -1,14 +1,58 @@
-"""Reading rows from files of every format: names, paths and compression."""
+"""Reading rows from files of every format: values, compression, and one-line errors."""
 
+import csv
+import datetime as dt
 import gzip
+import io
 import json
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from row_files import ROWS, as_parquet, problem, rows, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
 from evalflows.store.ingest.file_formats import read_rows, stem
+
+BOM = b"\xef\xbb\xbf"
+ROWS = [{"a": 1, "b": "x"}, {"a": None, "b": "é\n2"}]
+
+
+def write(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_rows(path)]
+
+
+def numbers(path: Path) -> list[int]:
+    return [number for number, _ in read_rows(path)]
+
+
+def problem(path: str | Path) -> str:
+    """Return the one-line error of reading a file, with its path replaced by FILE."""
+    with pytest.raises(InputError) as caught:
+        list(read_rows(path))
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.startswith(str(path))
+    return text.replace(str(path), "FILE")
+
+
+def as_parquet(*content: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([*content]), sink)
+    return sink.getvalue()
+
 
 # Any file
 
@@ -32,21 +76,10 @@ def test_csv_is_recognized_by_its_suffix(tmp_path: Path, name: str) -> None:
     assert rows(write(tmp_path, name, b'a,b\n1,x\n,"\xc3\xa9\n2"\n')) == [{"a": "1", "b": "x"}, ROWS[1]]
 
 
-@pytest.mark.parametrize(
-    ("name", "got"),
-    [
-        ("rows", "no suffix"),
-        ("rows.txt", ".txt"),
-        ("rows.xlsx", ".xlsx"),
-        ("rows.csv.zip", ".zip"),
-        ("rows.gz", "no suffix"),
-        ("rows.txt.gz", ".txt"),
-        (".csv", "no suffix"),
-    ],
-)
-def test_other_suffixes_are_refused_with_the_known_ones_listed(tmp_path: Path, name: str, got: str) -> None:
-    said = problem(write(tmp_path, name, b"a\n1\n"))
-    assert said == f"FILE: got {got}, wanted one of .jsonl, .ndjson, .json, .csv, .parquet"
+def test_other_suffixes_are_refused_with_the_known_ones_listed(tmp_path: Path) -> None:
+    for name, got in {"rows": "no suffix", "rows.txt": ".txt", "rows.csv.zip": ".zip", "rows.gz": "no suffix"}.items():
+        said = problem(write(tmp_path, name, b"a\n1\n"))
+        assert said == f"FILE: got {got}, wanted one of .jsonl, .ndjson, .json, .csv, .parquet"
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.csv", "rows.parquet", "rows.csv.gz"])
@@ -56,12 +89,6 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path, name: str) -> N
     assert problem(tmp_path / name) == "FILE: cannot be read: Is a directory"
 
 
-def test_a_path_may_contain_an_environment_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "rows.csv", b"a\n1\n")
-    monkeypatch.setenv("DATA", str(tmp_path))
-    assert [row for _, row in read_rows("${DATA}/rows.csv")] == [{"a": "1"}]
-
-
 def test_an_unset_variable_is_named_and_values_of_set_ones_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
     monkeypatch.delenv("UNSET", raising=False)
@@ -69,40 +96,12 @@ def test_an_unset_variable_is_named_and_values_of_set_ones_are_not_shown(monkeyp
     assert problem("/none/${SECRET}.csv") == "FILE: cannot be read: No such file or directory"
 
 
-def test_an_invalid_path_is_refused() -> None:
-    assert "FILE" in problem("a\0b.csv")
-
-
-def test_rows_are_read_one_at_a_time(tmp_path: Path) -> None:
-    for name, content in (("rows.jsonl", b'{"a": 1}\n{'), ("rows.csv", b"a\n1\n2,3\n")):
-        found = read_rows(write(tmp_path, name, content))
-        assert next(found)[1] in ({"a": 1}, {"a": "1"})
-        with pytest.raises(InputError):
-            next(found)
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("faq.csv", "faq"),
-        ("data/faq.v2.parquet", "faq.v2"),
-        ("/x/faq.jsonl.gz", "faq"),
-        ("faq", "faq"),
-        ("faq.gz", "faq"),
-        ("${DATA}/faq.csv", "faq"),
-    ],
-)
-def test_the_stem_is_the_file_name_without_its_suffixes(path: str, name: str) -> None:
-    assert stem(path) == name
+def test_the_stem_is_the_file_name_without_its_suffixes() -> None:
+    assert [stem(path) for path in ("faq.csv", "/x/faq.jsonl.gz", "faq", "faq.gz", "${DATA}/faq.csv")] == ["faq"] * 5
+    assert stem("data/faq.v2.parquet") == "faq.v2"
 
 
 # Compression
-
-
-def test_a_gz_file_that_is_not_compressed_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl.gz"
-    path.write_bytes(b'{"a": 1}\n')
-    assert problem(path).startswith("FILE: cannot be read: Not a gzipped file")
 
 
 def packed_noise() -> bytes:
@@ -117,14 +116,261 @@ def test_a_truncated_gzip_file_is_refused(tmp_path: Path, suffix: str, kept: int
     assert problem(path).startswith("FILE: cannot be read: ")
 
 
-def test_a_gzip_file_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl.gz"
-    path.write_bytes(packed_noise()[:-8] + bytes(8))
-    assert problem(path).startswith("FILE: cannot be read: CRC check failed")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"q,a\nWhy?,So.\n",
+        b"q,a\r\nWhy?,So.\r\n",
+        b"q,a\rWhy?,So.\r",
+        BOM + b"q,a\r\nWhy?,So.",
+        BOM + b'"q","a"\n"Why?","So."\n',
+        b"q,a\n\n\nWhy?,So.\n\n",
+    ],
+)
+def test_csv_may_have_a_byte_order_mark_and_any_line_ending(tmp_path: Path, content: bytes) -> None:
+    assert rows(write(tmp_path, "rows.csv", content)) == [{"q": "Why?", "a": "So."}]
 
 
-def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl.gz"
-    packed = packed_noise()
-    path.write_bytes(packed[:10] + b"\x07" + packed[11:])  # a kind of block that there is not
-    assert problem(path).startswith("FILE: cannot be read: ")
+@given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8", exclude_characters="\0"))] * 2), min_size=1))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_csv_written_by_python_is_read_back(tmp_path: Path, content: list[tuple[str, str]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([("q", "a"), *content])
+    found = rows(write(tmp_path, "rows.csv", text.getvalue().encode()))
+    assert found == [{"q": q or None, "a": a or None} for q, a in content]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"q,a", b"q,a\n", BOM + b"q,a\r\n\r\n", BOM])
+def test_a_file_without_rows_has_none(tmp_path: Path, content: bytes) -> None:
+    assert rows(write(tmp_path, "rows.csv", content)) == []
+
+
+def test_a_row_is_numbered_by_its_last_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "rows.csv", b'q\nWhy?\n\n"one\ntwo"\nlast\n')
+    assert numbers(path) == [2, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"q,a\n1,2\n1\n", "FILE:3: got 1 cells, wanted 2"),
+        (b"q,a\n1,2,3\n", "FILE:2: got 3 cells, wanted 2"),
+        (b"q,a\n1,2,\n", "FILE:2: got 3 cells, wanted 2"),
+        (b"q,a\n1,2\n ,\n,\n \n", "FILE:5: got 1 cells, wanted 2"),
+        (b"q,a,q\n1,2,3\n", "FILE: got two columns of the same name: q, a, q"),
+        (b"q,,\n1,2,3\n", "FILE: got two columns of the same name: q, ,"),
+        (b'q,a\n"Why?,So.\n', "FILE:"),
+        (b'q,a\n"Why"?,So.\n', "FILE:"),
+        (b"q\ncaf\xe9\n", "FILE:2: not UTF-8: "),
+        ("q,a\n1,2\n".encode("utf-16"), "FILE:1: not UTF-8: "),
+    ],
+    ids=lambda value: str(value[:30]),
+)
+def test_csv_errors_name_the_line(tmp_path: Path, content: bytes, said: str) -> None:
+    assert problem(write(tmp_path, "rows.csv", content)).startswith(said)
+
+
+def test_an_invalid_byte_is_reported_with_its_own_place(tmp_path: Path) -> None:
+    line = b"x" * 99 + b"\n"
+    said = problem(write(tmp_path, "rows.csv", b"q\n" + line * 200 + b"caf\xe9\n"))
+    assert "FILE:202: not UTF-8" in said or "at byte 20005" in said
+
+
+STRUCTURED = ["inputs", "reference_outputs", "outputs", "expected_output", "metadata", "attachments"]
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+@pytest.mark.parametrize("value", [{"q": "Why?", "n": [1, None]}, [], {}, [{"role": "user"}]])
+def test_a_cell_of_a_structured_column_may_contain_json(tmp_path: Path, name: str, value: object) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerows([[name, "other"], [f"\n {json.dumps(value)} ", json.dumps(value)]])
+    path = write(tmp_path, "rows.csv", text.getvalue().encode())
+    assert rows(path) == [{name: value, "other": json.dumps(value)}]
+
+
+def test_any_other_cell_of_a_structured_column_is_text(tmp_path: Path) -> None:
+    for text in ("Why?", "7", "null", "'[1]'"):
+        assert rows(write(tmp_path, "rows.csv", f"inputs\n{text}\n".encode())) == [{"inputs": text}]
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("{'q': 1}", "FILE:3: inputs: not JSON: Expecting property name enclosed in double quotes at character 2"),
+        ("[1", "FILE:3: inputs: not JSON: "),
+        ('{""q"": NaN}', "FILE:3: inputs: not JSON: NaN is not a JSON value"),
+        ("{}{}", "FILE:3: inputs: not JSON: Extra data at character 3"),
+        ("[citation needed]", "FILE:3: inputs: not JSON: "),
+        ("[" * 20_000, "FILE:3: inputs: not JSON: nested too deeply"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_cell_with_invalid_json_is_refused_with_its_line(tmp_path: Path, cell: str, said: str) -> None:
+    path = write(tmp_path, "rows.csv", f'inputs,b\nx,1\n"{cell}",2\n'.encode())
+    assert problem(path).startswith(said)
+
+
+def test_the_lines_of_jsonl_are_numbered_with_empty_ones(tmp_path: Path) -> None:
+    text = '{"a": "one\\u2028two"}\n\n   \n{"a": "three\u0085four"}'
+    found = [*read_rows(write(tmp_path, "rows.jsonl", text.encode()))]
+    assert found == [(1, {"a": "one\u2028two"}), (4, {"a": "three\u0085four"})]
+
+
+def test_rows_before_a_broken_line_are_read(tmp_path: Path) -> None:
+    found = read_rows(write(tmp_path, "rows.jsonl", b'{"a": 1}\n\n{"a":\n'))
+    assert next(found) == (1, {"a": 1})
+    with pytest.raises(InputError, match=":3: not JSON: "):
+        next(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"a": [NaN]}', "FILE:2: not JSON: NaN is not a JSON value"),
+        (b'{"a": -Infinity}', "FILE:2: not JSON: -Infinity is not a JSON value"),
+        (b"[1, 2]", "FILE:2: got list, wanted an object"),
+        (b"null", "FILE:2: got NoneType, wanted an object"),
+        (b'{"a": ' + b"[" * 100_000, "FILE:2: "),
+        (b'{"a": "caf\xe9"}', "FILE"),
+    ],
+    ids=lambda value: str(value[:30]),
+)
+def test_errors_of_jsonl_name_the_line(tmp_path: Path, line: bytes, said: str) -> None:
+    path = write(tmp_path, "rows.jsonl", b'{"a": 1}\n' + line + b"\n")
+    assert problem(path).startswith(said)
+    if b"\xe9" in line:
+        assert "not UTF-8" in problem(path)
+
+
+def test_an_invalid_byte_of_jsonl_is_reported_with_its_own_place(tmp_path: Path) -> None:
+    line = b'{"a": "' + b"x" * 90 + b'"}\n'  # 100 bytes
+    said = problem(write(tmp_path, "rows.jsonl", line * 200 + b'{"a": "caf\xe9"}\n'))
+    assert "FILE:201: not UTF-8" in said or "at byte 20010" in said
+
+
+def test_jsonl_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    path = write(tmp_path, "rows.jsonl", BOM + b'{"a": 1}\r\n\r\n{"a": 2}\r\n')
+    assert [*read_rows(path)] == [(1, {"a": 1}), (3, {"a": 2})]
+
+
+@pytest.mark.parametrize("content", [b"[]", b" \n [ ] \n", b"", b"\n", b"  "])
+def test_an_empty_list_and_an_empty_file_have_no_rows(tmp_path: Path, content: bytes) -> None:
+    assert rows(write(tmp_path, "rows.json", content)) == []
+
+
+@pytest.mark.parametrize("content", [b'{"a": 1}\n{"a": 2}\n', b'{"a": 1}\r\n\r\n{"a": 2}', BOM + b'{"a": 1}\n{"a": 2}'])
+def test_a_json_file_may_contain_jsonl(tmp_path: Path, content: bytes) -> None:
+    assert rows(write(tmp_path, "rows.json", content)) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'[{"a": 1}, 2]', "FILE:2: got int, wanted an object"),
+        (b"[null]", "FILE:1: got NoneType, wanted an object"),
+        (b'[{"a": 1},]', "FILE: not JSON: "),
+        (b'[\n{"a": 1}\n{"a": 2}]', "FILE: not JSON: Expecting ',' delimiter at line 3, character 1"),
+        (b'[{"a": 1}', "FILE: not JSON: "),
+        (b'[{"a": 1},\n {"b" 2}]', "FILE: not JSON: Expecting ':' delimiter at line 2, character 7"),
+        (b'[{"a" 1}]', "FILE: not JSON: Expecting ':' delimiter at character 7"),
+        (b'[{"a": NaN}]', "FILE: not JSON: NaN is not a JSON value"),
+        (b'[{"a": "caf\xe9"}]', "FILE: not UTF-8: "),
+        (b"[" * 100_000, "FILE: not JSON: nested too deeply"),
+        (b'{"rows": [{"a": 1}\n', "FILE:1: not JSON: "),
+        (b'"text"', "FILE:1: got str, wanted an object"),
+        ('[{"a": 1}]'.encode("utf-16"), "FILE:1: not UTF-8: "),
+    ],
+    ids=lambda value: str(value[:30]),
+)
+def test_json_errors_name_the_place(tmp_path: Path, content: bytes, said: str) -> None:
+    assert problem(write(tmp_path, "rows.json", content)).startswith(said)
+
+
+def column(folder: Path, values: pa.Array) -> list[Any]:
+    """Return the values read from a Parquet file with one column."""
+    path = folder / "rows.parquet"
+    pq.write_table(pa.table({"a": values}), path)
+    return [row["a"] for row in rows(path)]
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (pa.array([1, None, 2**63 - 1]), [1, None, 2**63 - 1]),
+        (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+        (pa.array([1.5, float("nan"), None, -0.0]), [1.5, None, None, -0.0]),
+        (pa.array(np.array([1.5], dtype=np.float16)), [1.5]),
+        (pa.array([True, None]), [True, None]),
+        (pa.array(["a", "", None, "é\n"]), ["a", "", None, "é\n"]),
+        (pa.array(["a"], pa.large_string()), ["a"]),
+        (pa.array(["a"], pa.string_view()), ["a"]),
+        (pa.array(["a", "b", None, "a"]).dictionary_encode(), ["a", "b", None, "a"]),
+        (pa.nulls(2), [None, None]),
+        (pa.array([Decimal("1.50"), None]), [1.5, None]),
+        (pa.array([dt.date(2026, 1, 2)]), ["2026-01-02"]),
+        (pa.array([dt.datetime(2026, 1, 2, 3, 4, 5)]), ["2026-01-02T03:04:05"]),
+        (pa.array([dt.datetime(2026, 1, 2, tzinfo=dt.UTC)]), ["2026-01-02T00:00:00+00:00"]),
+        (pa.array([1], pa.timestamp("ns")), ["1970-01-01T00:00:00.000000001"]),
+        (pa.array([None], pa.timestamp("ns", "Europe/Zurich")), [None]),
+        (pa.array([{"x": [{"y": float("nan"), "z": dt.date(2026, 1, 2)}]}]), [{"x": [{"y": None, "z": "2026-01-02"}]}]),
+        (pa.array([{"x": 1}, None]), [{"x": 1}, None]),
+        (pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())), [{"k": 1}, {}, None]),
+        (pa.array([[], None, ["a", None]]), [[], None, ["a", None]]),
+        (pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2)), [[1.0, 2.0]]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_parquet_values_are_read_as_json_values(tmp_path: Path, values: pa.Array, wanted: list[Any]) -> None:
+    found = column(tmp_path, values)
+    assert found == wanted
+    assert json.loads(json.dumps(found, allow_nan=False)) == wanted
+
+
+def test_integral_decimals_become_integers(tmp_path: Path) -> None:
+    values = pa.array([Decimal(2**60), Decimal(2**60 + 1)], pa.decimal128(38, 0))
+    assert column(tmp_path, values) == [2**60, 2**60 + 1]
+
+
+@pytest.mark.parametrize("values", [pa.array([None, b"x"]), pa.array([None, [b"x"]]), pa.array([None, {"x": b"x"}])])
+def test_bytes_are_refused_with_row_and_column(tmp_path: Path, values: pa.Array) -> None:
+    pq.write_table(pa.table({"a": values}), tmp_path / "rows.parquet")
+    said = "FILE:2: a: got bytes, wanted text, a number, a list or a mapping"
+    assert problem(tmp_path / "rows.parquet") == said
+
+
+def test_rows_are_numbered_across_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": list(range(7))}), path, row_group_size=2)
+    assert [*read_rows(path)] == [(number, {"a": number - 1}) for number in range(1, 8)]
+
+
+def test_the_pandas_index_is_not_read_as_a_column(tmp_path: Path) -> None:
+    table = pd.DataFrame({"inputs": ["c", "a", "b"]}).sort_values("inputs")
+    table.to_parquet(tmp_path / "rows.parquet")
+    assert rows(tmp_path / "rows.parquet") == [{"inputs": "a"}, {"inputs": "b"}, {"inputs": "c"}]
+
+
+def test_two_columns_with_the_same_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["mine"]), pa.array(["yours"])], names=["a", "a"])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert "got two columns of the same name" in problem(tmp_path / "rows.parquet")
+
+
+def damaged(content: bytes) -> bytes:
+    return content[:10] + b"\xff" * 20 + content[30:]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PAR1", b"a,b\n1,2\n", as_parquet(*ROWS)[:-20], as_parquet(*ROWS)[20:], damaged(as_parquet(*ROWS))],
+    ids=["empty", "begun", "csv", "cut off", "beheaded", "damaged"],
+)
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
+    said = problem(write(tmp_path, "rows.parquet", content))
+    assert said.startswith(("FILE: not Parquet: ", "FILE: cannot be read: "))
+
+
+def test_parquet_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    buffers = [None, pa.py_buffer(np.array([0, 1], dtype=np.int32).tobytes()), pa.py_buffer(b"\xff")]
+    pq.write_table(pa.table({"a": pa.Array.from_buffers(pa.string(), 1, buffers)}), tmp_path / "rows.parquet")
+    assert "UTF-8" in problem(tmp_path / "rows.parquet")

@@ -33,13 +33,6 @@ def test_labels_of_several_people_at_once_are_all_kept(owner: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_windows_of_one_person_lose_nothing(owner: str) -> None:
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda name: add_label(Store(), "ann", row(owner, name, "ann")), NAMES))
-    assert [name for (name,) in asked("select example_id from current_labels order by all")] == sorted(NAMES)
-
-
-@pytest.mark.slow
 def test_small_parts_are_merged_as_they_come(owner: str) -> None:
     store = Store()
     for name in NAMES:

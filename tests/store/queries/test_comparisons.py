@@ -10,7 +10,6 @@ from compared import Compared
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.parquet import Store
 from evalflows.store.queries.comparisons import (
-    cached_judgements,
     complete_comparisons,
     item_metrics,
     judgement_id,
@@ -58,14 +57,6 @@ def test_what_was_paid_are_its_own_calls(store: Store, make: Make) -> None:
     assert paid(store, "cmp-9") == (0, 0.0, 0)
 
 
-def test_answers_from_the_ledger_are_counted(store: Store) -> None:
-    one = of(store)
-    one.judge("q0", "left", calls_cached=2)
-    one.judge("q1", "left", "left", calls_cached=1)
-    one.write(sealed=False)
-    assert (cached_judgements(store, "cmp-1"), cached_judgements(store, "cmp-2")) == (4, 0)
-
-
 # What another attempt may bring
 
 
@@ -104,14 +95,6 @@ def test_nothing_lacks_where_all_was_tried_or_has_no_answer_to_compare(store: St
     assert lacking_judgements(store, one.set_row, ["preference"], 4) == "not done: 1 of 4 by preference"
 
 
-def test_two_metrics_of_one_evaluator_are_one_judgement(store: Store) -> None:
-    one = of(store)
-    for metric in ("tone", "style"):
-        one.judge("q0", "left", metric=metric, evaluator="judge")
-    one.write(sealed=False)
-    assert lacking_judgements(store, one.set_row, ["judge"], 2) == "not done: 1 of 2 by judge"
-
-
 def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(store: Store) -> None:
     one = of(store, "q0", "q1", "q2", "q3")
     for example, why in (("q0", "HTTP 500: down"), ("q1", "HTTP 500: down"), ("q2", "no route")):
@@ -126,16 +109,6 @@ def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(s
 
 
 # Completed
-
-
-def test_an_evaluator_that_gives_one_metric_by_its_own_name_is_left_as_it_is(store: Store) -> None:
-    one = of(store)
-    one.judge("q0", "left", "failed")
-    one.write(sealed=False)
-    before = rows(store)
-    complete_comparisons(store, "cmp-1")
-    assert rows(store) == before
-    assert not store.is_sealed("comparisons", "cmp-1"), "nothing was written"
 
 
 def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_once(store: Store) -> None:
@@ -188,16 +161,6 @@ def test_a_pair_that_failed_first_and_was_judged_later_has_no_row_of_the_failure
     one.write(sealed=False)
     complete_comparisons(store, "cmp-1")
     assert {key: row.status for key, row in rows(store).items()} == {("tone", "q0", "left"): "scored"}
-
-
-def test_of_several_failures_the_last_one_is_kept(store: Store) -> None:
-    one = of(store)
-    one.judge("q0", "left", metric="tone", evaluator="judge")
-    one.judge("q1", "failed", metric="judge", error="first", recorded_at=START)
-    one.judge("q1", "failed", metric="tone", evaluator="judge", error="last", recorded_at=START + timedelta(hours=1))
-    one.write(sealed=False)
-    complete_comparisons(store, "cmp-1")
-    assert rows(store)["tone", "q1", "left"].error == "last"
 
 
 @pytest.mark.parametrize("other", range(6))

@@ -14,10 +14,3 @@ def test_the_state_follows_the_rows_of_these_owners(store: Store, make: Any) -> 
     assert owner_states(store, ["exp-1"]) == added != before
     store.seal("exp-1", ["outputs"])
     assert owner_states(store, ["exp-1"]) != added
-
-
-def test_tables_count_as_a_whole(store: Store, make: Any) -> None:
-    before = owner_states(store, [], ["baselines"])
-    store.publish("baselines", "b", [make("baselines", baseline_id="b", experiment_id="exp-9")])
-    assert owner_states(store, [], ["baselines"]) != before
-    assert owner_states(store, []) == frozenset()

@@ -23,11 +23,6 @@ def ids(found: Shared) -> list[str]:
     return [example.example_id for example in found.examples]
 
 
-def test_of_one_snapshot_all_are_shared_in_its_order() -> None:
-    found = shared(asked(0, "c", "a", "b"), asked(1, "c", "a", "b"))
-    assert (ids(found), found.absent, found.changed, found.left_out) == (["c", "a", "b"], 0, 0, 0)
-
-
 def test_those_that_one_does_not_have_are_absent_whichever_it_is() -> None:
     few, many = asked(0, "a", "b"), asked(1, "a", "b", "c", "d")
     for order in ((few, many), (many, few)):
@@ -52,17 +47,3 @@ def test_what_else_has_changed_of_an_example_does_not_count(only: dict[str, Any]
     assert (ids(found), found.left_out) == (["a", "b"], 0)
     first = found.examples[0]
     assert (first.reference_outputs, first.metadata, first.split) == (None, None, None), "as the first one froze it"
-
-
-def test_inputs_of_the_same_fields_in_another_order_are_the_same() -> None:
-    one, other = ({"x": 1, "y": 2}, {"y": 2, "x": 1})
-    found = shared(
-        asked(0, "a", rows=[{"id": "a", "inputs": one}]),
-        asked(1, "a", rows=[{"id": "a", "inputs": other, "metadata": {"another": "snapshot"}}]),
-    )
-    assert ids(found) == ["a"]
-
-
-def test_where_nothing_is_shared_all_are_counted() -> None:
-    found = shared(asked(0, "a", "b"), asked(1, "c"))
-    assert (ids(found), found.absent, found.changed) == ([], 3, 0)

@@ -1,6 +1,7 @@
 """Filters of traces: Langfuse's two JSON forms, and SQL that sees no more than the store."""
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,14 @@ from evalflows.store.queries.trace_filter import condition
 from evalflows.store.queries.trace_items import LATEST, Window, item_keys
 
 
-@pytest.fixture
-def filled(store: Store) -> Store:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, store_at: Callable[..., Any]) -> Iterator[Store]:
+    with store_at(tmp_path_factory.mktemp("filled")) as store:
+        fill(store)
+        yield store
+
+
+def fill(store: Store) -> None:
     later = BEGAN + timedelta(days=2)
     write(
         store,
@@ -36,7 +43,6 @@ def filled(store: Store) -> Store:
             observation("c", status="error", attributes={"user.id": "it's", "session.id": "s1"}),
         ],
     )
-    return store
 
 
 def found(store: Store, given: Any, scope: TraceScope = "traces") -> list[str]:
@@ -44,9 +50,8 @@ def found(store: Store, given: Any, scope: TraceScope = "traces") -> list[str]:
     return sorted(key.id for key in item_keys(store, scope, condition(given, scope), window, 100))
 
 
-@pytest.mark.parametrize(
-    ("given", "traces"),
-    [
+def test_filters_find_their_traces(filled: Store) -> None:
+    cases: list[tuple[Any, str]] = [
         (None, "abc"),
         ("", "abc"),
         ({}, "abc"),
@@ -80,12 +85,11 @@ def found(store: Store, given: Any, scope: TraceScope = "traces") -> list[str]:
         ("name = 'other'", "b"),
         ("list_contains(tags, 'beta') or latency_s > 5 -- a comment", "ab"),
         ("started_at < '2026-03-03' and errors = 0", "a"),
-    ],
-)
-def test_a_filter_finds_its_traces(filled: Store, given: Any, traces: str) -> None:
-    assert found(filled, given) == list(traces)
-    if isinstance(given, dict | list):
-        assert found(filled, json.dumps(given)) == list(traces)
+    ]
+    for given, traces in cases:
+        assert found(filled, given) == list(traces), given
+    as_json = json.dumps({"tags": ["production", "beta"]})
+    assert found(filled, as_json) == ["a"]
 
 
 def test_filters_of_observations_and_sessions(filled: Store) -> None:
@@ -95,33 +99,27 @@ def test_filters_of_observations_and_sessions(filled: Store) -> None:
     assert found(filled, {"user_id": "u1"}, "sessions") == ["s1"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_filter_that_cannot_work_is_refused(filled: Store, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a")
+    cases: list[tuple[Any, str]] = [
         ({"colour": "red"}, "filter: got the column 'colour' for traces, wanted one of .*tags"),
         ('{"name": ', "filter: got .*, wanted JSON or a condition in SQL"),
         ([{"column": "name"}], "filter: got .*, wanted {column, operator, value, type}"),
-        (
-            [{"column": "name", "operator": "like", "value": "x"}],
-            "filter: name: got the operator 'like', wanted one of",
-        ),
+        ([{"column": "name", "operator": "like", "value": "x"}], "filter: name: got the operator 'like'"),
         (
             [{"column": "tags", "operator": "=", "value": "x"}],
-            "filter: tags: got the operator '=', wanted one of any of",
+            "filter: tags: got the operator '='",
         ),
         ({"name": {"deep": 1}}, "filter: name: got .*, wanted a text, a number, or a list of these"),
         ("nothing = 1", "filter: .*nothing"),
         ("name = 'x') or (1 = 1; drop table x", "filter: "),
-        ("trace_id in (select content from read_text('{path}'))", "filter: "),
-    ],
-)
-def test_a_filter_that_cannot_work_is_refused(filled: Store, tmp_path: Path, given: Any, message: str) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("a")
-    given = given.replace("{path}", str(secret)) if isinstance(given, str) else given
-    with pytest.raises(InputError, match=message) as caught:
-        found(filled, given)
-    assert "\n" not in str(caught.value)
+        (f"trace_id in (select content from read_text('{secret}'))", "filter: "),
+    ]
+    for given, message in cases:
+        with pytest.raises(InputError, match=message) as caught:
+            found(filled, given)
+        assert "\n" not in str(caught.value)
 
 
 def test_quotes_in_values_stay_values(filled: Store) -> None:

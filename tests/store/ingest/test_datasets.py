@@ -1,0 +1,155 @@
+"""Splits and samples of a dataset, its snapshots, and merging new examples into it."""
+
+import pytest
+from loaded_datasets import SPLIT, Row, examples, ids, inputs, load, load_and_keep, numbered, problem
+
+from evalflows.specs.errors import InputError
+from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, merge_examples
+from evalflows.store.parquet import Store
+from evalflows.store.snapshots import load_snapshot
+
+
+def test_only_examples_of_the_requested_splits_are_selected(store: Store) -> None:
+    assert ids(load(store, rows=SPLIT, splits=["test"])) == ["e0", "e3", "e6"]
+    assert ids(load(store, rows=SPLIT, splits=["dev", "test"])) == ["e0", "e1", "e3", "e4", "e6", "e7"]
+    assert ids(load(store, rows=SPLIT, splits=["test", "train"])) == ["e0", "e3", "e6"]
+    assert len(load(store, rows=SPLIT)) == 9
+    sample = load(store, rows=SPLIT, splits=["test"], sample=2)
+    assert [example.split for example in sample] == ["test"] * 2
+
+
+@pytest.mark.parametrize("splits", [["train"], [], [""], ["Test"]])
+def test_unknown_splits_are_refused_with_the_known_ones_listed(store: Store, splits: list[str]) -> None:
+    said = problem(store, rows=SPLIT, splits=splits)
+    assert said == f"dataset: splits: got {splits}, wanted some of ['dev', 'test']"
+
+
+@pytest.mark.parametrize("size", [1, 7, 29, 30, 31, 1000])
+def test_a_sample_has_the_requested_size_in_dataset_order(store: Store, size: int) -> None:
+    found = load(store, rows=numbered(30), sample=size)
+    assert len(found) == min(size, 30)
+    positions = [example.position for example in found]
+    assert positions == sorted(set(positions))
+
+
+def test_samples_are_reproducible_by_seed(store: Store) -> None:
+    rows = numbered(40)
+    drawn = [ids(load(store, rows=rows, sample=10, seed=seed)) for seed in (0, 0, 1, -1)]
+    assert drawn[0] == drawn[1] == ids(load(store, rows=rows, sample=10))
+    assert len({tuple(one) for one in drawn}) == 3
+
+
+def test_the_sampled_ids_are_pinned(store: Store) -> None:
+    """If they changed, samples could not be compared with earlier measurements."""
+    assert ids(load(store, rows=numbered(10), sample=3, seed=1)) == ["e2", "e8", "e9"]
+
+
+def test_the_sample_does_not_depend_on_row_order(store: Store) -> None:
+    rows = numbered(40)
+    assert {*ids(load(store, rows=rows[::-1], sample=10))} == {*ids(load(store, rows=rows, sample=10))}
+
+
+def test_a_larger_sample_contains_the_smaller_one(store: Store) -> None:
+    rows = numbered(40)
+    drawn = [{*ids(load(store, rows=rows, sample=size))} for size in (5, 10, 39)]
+    assert drawn[0] < drawn[1] < drawn[2]
+
+
+def test_growing_a_dataset_replaces_few_sampled_examples(store: Store) -> None:
+    rows = numbered(60)
+    before, after = ({*ids(load(store, rows=rows[:size], sample=20))} for size in (40, 60))
+    new = {row["id"] for row in rows[40:]}
+    assert after - new < before
+    assert len(after & new) == len(before - after)
+
+
+def test_the_name_refers_to_the_whole_dataset_when_a_sample_is_kept(store: Store) -> None:
+    kept = load_and_keep(store, rows=numbered(5), name="faq", sample=2)
+    assert len(load_snapshot(store, kept)) == 2
+    assert len(load_snapshot(store, find_snapshot(store, "faq"))) == 5
+
+
+def test_a_name_alone_loads_the_newest_snapshot(store: Store) -> None:
+    load_and_keep(store, rows=numbered(3), name="faq")
+    newest = load_and_keep(store, rows=numbered(4), name="faq")
+    assert ids(load(store, name="faq")) == ids(load(store, snapshot=newest)) == ["e0", "e1", "e2", "e3"]
+
+
+def test_loading_an_old_snapshot_does_not_make_it_the_newest(store: Store) -> None:
+    old, newest = (load_and_keep(store, rows=numbered(size), name="faq") for size in (3, 4))
+    assert load_and_keep(store, snapshot=old, name="faq") == old
+    assert find_snapshot(store, "faq") == newest
+
+
+def test_a_sample_from_the_store_equals_a_sample_from_the_rows(store: Store) -> None:
+    from_rows = load_and_keep(store, rows=SPLIT, name="faq", splits=["test", "dev"], sample=4)
+    assert load_and_keep(store, name="faq", splits=["test", "dev"], sample=4) == from_rows
+    assert load_and_keep(store, snapshot=from_rows, sample=4) == from_rows
+    assert load_and_keep(store, snapshot=from_rows, splits=["test", "dev"], sample=400) == from_rows
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"), [([], "one of: none yet"), (["faq"], "faq"), (["help", "b", "c"], "one of: b, c, help")]
+)
+def test_an_unknown_dataset_is_refused_with_the_known_ones_listed(store: Store, known: list[str], wanted: str) -> None:
+    for name in known:
+        load_and_keep(store, rows=numbered(1), name=name)
+    assert problem(store, name="fa") == f"dataset 'fa': not in the store, wanted {wanted}"
+
+
+def test_dataset_names_may_contain_any_character(store: Store) -> None:
+    for name in ("team/faq", "50%", "it's", "FAQ é"):
+        kept = load_and_keep(store, rows=numbered(2), name=name)
+        assert find_snapshot(store, name) == kept
+
+
+def test_a_snapshot_is_found_only_by_its_full_id(store: Store) -> None:
+    kept = load_and_keep(store, rows=numbered(2))
+    assert find_snapshot(store, kept) == kept
+    with pytest.raises(InputError, match="not in the store"):
+        find_snapshot(store, kept[:-1])
+    assert problem(store, snapshot="snap-none").startswith("snapshot 'snap-none': not in the store ")
+
+
+# Merging
+
+OLD = examples(*numbered(3))
+
+
+def test_new_examples_are_appended_and_known_examples_kept_once() -> None:
+    together = merge_examples(OLD, examples(*reversed(numbered(5))), "more.csv")
+    assert ids(together) == ["e0", "e1", "e2", "e4", "e3"]
+    assert [example.position for example in together] == [0, 1, 2, 3, 4]
+
+
+def test_rows_without_ids_are_matched_by_content() -> None:
+    rows = [{"inputs": {"q": "a"}}, {"inputs": {"q": "b"}}]
+    old, new = examples(*rows), examples({"inputs": {"q": "c"}}, *reversed(rows))
+    together = merge_examples(old, new, "x")
+    assert inputs(together) == [{"q": "a"}, {"q": "b"}, {"q": "c"}]
+    assert ids(together)[:2] == ids(old)
+
+
+def test_an_id_with_other_content_is_refused() -> None:
+    changes: list[Row] = [{"inputs": {"n": 7}}, {"reference_outputs": {"a": 1}}, {"metadata": {"m": 1}}]
+    changes += [{"split": "test"}, {"cluster": "c"}, {"attachments": {"file": "x"}}]
+    for change in changes:
+        with pytest.raises(InputError, match=r"more.csv: got example 'e1', in the dataset with other content"):
+            merge_examples(OLD, examples(numbered(2)[1] | change), "more.csv")
+
+
+def test_new_examples_are_appended_to_a_sample(store: Store) -> None:
+    sample = load(store, rows=numbered(30), sample=3)
+    together = merge_examples(sample, examples({"id": "new", "inputs": 1}), "x")
+    assert max(together, key=lambda example: example.position).example_id == "new"
+
+
+# Differences
+
+
+def test_a_difference_lists_added_removed_and_changed_examples() -> None:
+    one, two, three = numbered(3)
+    found = compare_examples(
+        examples(one, two, three), examples({"id": "new", "inputs": 1}, three, two | {"split": "x"})
+    )
+    assert found == Difference(added=["new"], removed=["e0"], changed=["e1"], same=1)

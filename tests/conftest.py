@@ -105,7 +105,7 @@ def store(store_root: Path) -> Store:
 
 
 @pytest.fixture(scope="session")
-def store_at(store_copies: StoreCopies, view_copies: ViewCopies) -> Callable[[Path], AbstractContextManager[Store]]:
+def store_at(store_copies: StoreCopies) -> Callable[[Path], AbstractContextManager[Store]]:
     """`with store_at(folder) as store`: an empty store that several tests share, made by a fixture of their module.
 
     In the block, `Store()` and `connect()` use it, and everything is as quick as in a test.
@@ -117,7 +117,6 @@ def store_at(store_copies: StoreCopies, view_copies: ViewCopies) -> Callable[[Pa
             patch.setenv("EVALFLOWS_STORE", str(folder / "store"))
             patch.setenv("EVALFLOWS_SPOOL", str(folder / "spool"))
             patch.setattr(os, "fsync", lambda _: None)
-            patch.setattr(catalog, "_create_views", view_copies.create)
             patch.setattr(process, "CheckProcess", _ChecksHere)
             store_copies.make(str(folder / "store"))
             yield Store(folder / "store")

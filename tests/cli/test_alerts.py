@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,7 +57,6 @@ def test_without_incidents_the_commands_say_so(store: Store) -> None:
     assert "wanted one of --webhook and --deployment" in evalflows("alerts", "automate", code=2).stderr
 
 
-@pytest.mark.slow
 def test_windows_are_printed_in_80_columns(store: Store, make: Make, production: Production) -> None:
     row = make(
         "watermarks",
@@ -80,10 +78,3 @@ def test_windows_are_printed_in_80_columns(store: Store, make: Make, production:
     assert window["window_start"] == "2026-10-03T00:00:00+00:00"
     assert "no windows of 'production' with such a metric" in evalflows("windows", NAME, "--metric", "other").stdout
     assert "wanted one of: production" in evalflows("windows", "other", code=2).stderr
-
-
-@pytest.mark.parametrize("command", ["alerts show x", "alerts ack x", "windows production"])
-def test_what_only_reads_creates_no_store(command: str, store_root: Path) -> None:
-    done = evalflows(*command.split(), code=2)
-    assert done.stderr.startswith(f"evalflows: no store at {store_root}: ")
-    assert not store_root.exists()

@@ -30,6 +30,10 @@ def test_a_clean_experiment(store: Store) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == "support (exp-1): 28 of 28 expectations hold\n"
     assert store.query("select count(*), bool_and(passed) from source.checks") == [(28, True)]
+    finished_experiment(store, without_reason, identity="exp-2", name="other")
+    warned = asked("exp-2")
+    assert warned.exit_code == 0
+    assert warned.stdout.splitlines()[1].startswith("warning: wanted outputs.error: column values to not be null where")
 
 
 def test_errors_are_lines_and_exit_code_4(store: Store) -> None:
@@ -43,14 +47,6 @@ def test_errors_are_lines_and_exit_code_4(store: Store) -> None:
     ]
 
 
-def test_warnings_are_lines_too(store: Store) -> None:
-    finished_experiment(store, without_reason)
-    done = asked("exp-1")
-    assert done.exit_code == 0
-    assert done.stdout.splitlines()[1].startswith("warning: wanted outputs.error: column values to not be null where")
-
-
-@pytest.mark.slow
 def test_by_default_the_newest_finished_run_is_checked(store: Store) -> None:
     later = START.replace(month=2)
     finished_experiment(store, run_group="first")
@@ -92,10 +88,7 @@ def test_a_folder_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
     finished_experiment(store)
     (tmp_path / "file").touch()
     done = asked("--docs", str(tmp_path / "file"))
-    assert (done.exit_code, done.stderr) == (
-        2,
-        f"evalflows: {tmp_path}/file: cannot be made a folder: File exists\n",
-    )
+    assert (done.exit_code, done.stderr) == (2, f"evalflows: {tmp_path}/file: cannot be made a folder: File exists\n")
 
 
 def test_lines_are_short_and_escaped(store: Store) -> None:
@@ -108,22 +101,9 @@ def test_lines_are_short_and_escaped(store: Store) -> None:
     assert len(second) <= 510 and "\x1b" not in second and "\u202e" not in second
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"), [((), "got no finished experiment, wanted at least one"), (("nowhere",), "which is empty")]
-)
-def test_an_empty_store(store: Store, arguments: tuple[str, ...], told: str) -> None:
-    done = asked(*arguments)
-    assert done.exit_code == 2
-    assert told in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "none"))
-    assert asked().exit_code == 2
-    assert not (tmp_path / "none").exists()
-
-
 def test_unknown_and_unfinished_names(store: Store) -> None:
+    nothing = asked()
+    assert (nothing.exit_code, nothing.stderr.count("\n")) == (2, 1) and "got no finished experiment" in nothing.stderr
     finished_experiment(store)
     finished_experiment(store, identity="exp-2", name="half", state="incomplete")
     assert "experiment 'supports': not in" in asked("supports").stderr

@@ -111,58 +111,30 @@ def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
     )
 
 
-def test_a_store_that_has_lost_its_marker_is_read(store: Store) -> None:
-    marker = Path(store.layout.marker)
-    marker.unlink()
-    done = in_process("sql", "select count(*) as n from experiments", "--format", "csv")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "n\n0\n", "")
-    assert marker.exists(), "it is not taken for a store that is missing"
-
-
-BAD_SPECS = {
-    "an unknown kind": ({"targets": [{"kind": "chatt"}]}, "targets.0: Input tag 'chatt'"),
-    "a change that is none": ({"repetitions": 0}, "repetitions: Input should be greater than or equal to 1, got 0"),
-    "an unknown field": ({"evaluator": ["exact_match"]}, "evaluator: no such field"),
-    "no dataset's file": ({"dataset": {"path": "nowhere.jsonl"}}, "nowhere.jsonl: cannot be read: No such file"),
-    "an evaluator that asks for what is not there": ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon'"),
-    "a function that cannot be imported": (
-        {"targets": [{"kind": "python", "function": "nowhere:f"}]},
-        "cannot import 'nowhere'",
-    ),
-    "a key that is not set": (
-        {"targets": [{"kind": "chat", "connection": "openai", "model": "m"}]},
-        "OPENAI_API_KEY is not set",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD_SPECS)
-def test_a_bad_spec_is_one_line_and_exit_2(case: str, here: Path, store_root: Path) -> None:
-    change, message = BAD_SPECS[case]
-    (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | change))
-    refused(in_process("run", "spec.yaml"), message, store_root)
-
-
-BAD_ROWS = {
-    "a broken line": ('{"inputs": {"question": "a"}}\n{"inputs": \n', "rows.jsonl:2: not JSON"),
-    "a duplicate id": (
-        '{"id": 1, "inputs": "a"}\n\n{"id": 1, "inputs": "b"}\n',
-        "rows.jsonl:3: duplicate id '1'",
-    ),
-    "no inputs": ('{"inputs": "a"}\n{"question": "b"}\n', "rows.jsonl:2: no inputs: got question, wanted 'inputs'"),
-    "no rows": ("\n", "rows.jsonl: got no rows"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_ROWS)
-def test_a_bad_dataset_is_one_line_and_exit_2(case: str, here: Path, store_root: Path) -> None:
-    text, message = BAD_ROWS[case]
-    (here / "rows.jsonl").write_text(text)
+def test_a_bad_spec_or_dataset_is_one_line_and_exit_2(here: Path, store_root: Path) -> None:
+    for change, message in (
+        ({"targets": [{"kind": "chatt"}]}, "targets.0: Input tag 'chatt'"),
+        ({"repetitions": 0}, "repetitions: Input should be greater than or equal to 1, got 0"),
+        ({"evaluator": ["exact_match"]}, "evaluator: no such field"),
+        ({"dataset": {"path": "nowhere.jsonl"}}, "nowhere.jsonl: cannot be read: No such file"),
+        ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon'"),
+        ({"targets": [{"kind": "python", "function": "nowhere:f"}]}, "cannot import 'nowhere'"),
+        ({"targets": [{"kind": "chat", "connection": "openai", "model": "m"}]}, "OPENAI_API_KEY is not set"),
+    ):
+        (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | change))
+        refused(in_process("run", "spec.yaml"), message, store_root)
     with serving(Endpoint()) as endpoint:
         connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
         targets = [{"kind": "chat", "connection": "mock", "user": "{question}"}]
         (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": targets, "connections": connections}))
-        refused(in_process("run", "spec.yaml"), message, store_root)
+        for text, message in (
+            ('{"inputs": {"question": "a"}}\n{"inputs": \n', "rows.jsonl:2: not JSON"),
+            ('{"id": 1, "inputs": "a"}\n\n{"id": 1, "inputs": "b"}\n', "rows.jsonl:3: duplicate id '1'"),
+            ('{"inputs": "a"}\n{"question": "b"}\n', "rows.jsonl:2: no inputs: got question, wanted 'inputs'"),
+            ("\n", "rows.jsonl: got no rows"),
+        ):
+            (here / "rows.jsonl").write_text(text)
+            refused(in_process("run", "spec.yaml"), message, store_root)
     assert endpoint.calls == 0
 
 
@@ -174,22 +146,17 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_arguments_are_one_line_and_exit_2() -> None:
+    for arguments, message in (
         (("run", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file"),
-        (("show", "nothing"), "no store at "),
         (("resume", "nothing"), "no store at "),
         (("sql", "selec"), "sql: Parser Error"),
         (("sql", "drop view scores"), "sql: got DROP, wanted one query"),
         (("sql", "from nowhere"), "sql: Catalog Error"),
-    ],
-)
-def test_bad_arguments_are_one_line_and_exit_2(arguments: tuple[str, ...], message: str) -> None:
-    done = in_process(*arguments)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert message in done.stderr and done.stderr.count("\n") == 1
+    ):
+        done = in_process(*arguments)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert message in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("store")
@@ -212,3 +179,14 @@ def test_a_damaged_file_is_exit_4_and_named(folder: Path, prefect_environment: d
     done = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
     assert done.returncode == 4
     assert str(path) in done.stderr and "`evalflows doctor`" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_what_only_reads_creates_no_store(store_root: Path) -> None:
+    for line in (
+        *("alerts show x", "alerts ack x", "windows x", "check", "compact", "diff a b", "doctor"),
+        *("forget --example x --yes", "export duckdb x"),
+    ):
+        done = in_process(*line.split())
+        assert (done.exit_code, done.stdout) == (2, ""), line
+        assert done.stderr.startswith(f"evalflows: no store at {store_root}: "), line
+    assert not store_root.exists()

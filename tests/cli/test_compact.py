@@ -34,13 +34,6 @@ def test_what_was_packed_is_said(filled: Store) -> None:
     assert filled.query("select count(*) from source.outputs") == [(3,)]
 
 
-def test_a_missing_store_is_an_error_and_stays_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "none"))
-    done = CliRunner().invoke(cli, ["compact"])
-    assert done.exit_code == 2 and done.stderr.startswith("evalflows: no store at ")
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_damaged_packed_file_is_one_line(filled: Store) -> None:
     assert CliRunner().invoke(cli, ["compact"]).exit_code == 0
     filled.publish("outputs", "exp-0", filled.read("outputs", "exp-0"))

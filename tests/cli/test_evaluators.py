@@ -5,7 +5,6 @@ import inspect
 import io
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -73,14 +72,15 @@ def test_all_of_ours_are_listed_in_every_format() -> None:
 
 
 def test_what_each_judges_by_is_what_it_asks_for() -> None:
-    by = {name: one["judges_by"] for name, one in listed().items()}
+    found = listed()
+    by = {name: one["judges_by"] for name, one in found.items()}
     assert {by[name] for name in ("exact_match", "agent", "schema_adherence", "label_f1")} == {"rule"}
     assert {by[name] for name in ("correctness", "toxicity", "turn_quality", "trajectory")} == {"model"}
     assert [name for name, one in by.items() if one == "embeddings"] == ["semantic_similarity"]
-
-
-def test_one_alone_judges_a_whole_experiment() -> None:
-    assert [name for name, one in listed().items() if one["scope"] == "experiment"] == ["label_f1"]
+    assert [name for name, one in found.items() if one["scope"] == "experiment"] == ["label_f1"]
+    assert {found[name]["reference"] for name in ("exact_match", "correctness")} == {"needed"}
+    assert {found[name]["reference"] for name in ("toxicity", "refusal", "json_valid", "regex")} == {""}
+    assert found["exact_match"]["about"] == "Whether the answer equals the reference."
 
 
 def test_what_each_asks_for_is_told_apart_from_its_settings() -> None:
@@ -96,64 +96,11 @@ def test_what_each_asks_for_is_told_apart_from_its_settings() -> None:
     assert listed()["regex"]["settings"]["pattern"] == "needed"
 
 
-def test_who_needs_a_reference_is_who_is_marked_so_in_the_documents() -> None:
-    text = "\n".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("evaluators", "judges", "agents"))
-    entries = re.split(r"\n(?=- `\w+`:|#|\n)", text)
-    marked = {
-        re.match(r"- `(\w+)`", entry)[1] for entry in entries if re.match(r"- `\w+`:.*\*\(reference\)\*", entry, re.S)
-    }  # type: ignore[index]
-    needed = {name for name, one in listed().items() if one["reference"] == "needed"}
-    assert len(needed) > 10
-    assert marked - needed == {"agent"}, "its parts need one, each as it says"
-    assert needed <= marked
-    without = {name for name, one in listed().items() if one["reference"] == ""}
-    assert {"toxicity", "refusal", "json_valid", "regex", "turn_errors"} <= without and not without & marked
-
-
-def test_what_each_returns_is_what_it_declares() -> None:
-    found = listed()
-    assert found["refusal"]["returns"] == {"refusal": {"higher_is_better": False, "range": [0.0, 1.0]}}
-    assert found["turn_quality"]["returns"]["turn_quality"]["range"] == [1.0, 5.0]
-    assert found["context_use"]["returns"]["context_contradicted"]["higher_is_better"] is False
-    assert found["exact_match"]["returns"] == {"exact_match": {"higher_is_better": True, "range": [0.0, 1.0]}}
-    assert found["rubric"]["returns"]["rubric"]["range"] == [1.0, 5.0]
-    (row,) = [
-        one for one in csv.DictReader(io.StringIO(evaluators("--format", "csv").stdout)) if one["name"] == "agent"
-    ]
-    assert row["returns"].startswith("0 to 1, higher is better; agent_selection: 0 to 1, higher is better; ")
-
-
-def test_the_first_sentence_of_each_is_there() -> None:
-    found = listed()
-    assert found["exact_match"]["about"] == "Whether the answer equals the reference."
-    assert found["regex"]["about"].startswith("Whether the pattern (as of Python's `re`) occurs in the answer or, with")
-    for name, one in found.items():
-        assert one["about"].endswith((".", ":")) and len(one["about"]) < 200, name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [(), ("correctness",), ("--format", "json"), ("mine_listed:polite",)])
-def test_listing_loads_neither_prefect_nor_openai(arguments: tuple[str, ...]) -> None:
-    mine("def polite(outputs):\n    'Whether it is polite.'\n    return True\n", "mine_listed")
-    program = (
-        "import sys\n"
-        "from evalflows.cli.main import cli\n"
-        "assert 'evaluators' not in sys.modules, 'other commands need not wait for them'\n"
-        "cli(['evaluators', *sys.argv[1:]], standalone_mode=False)\n"
-        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
-        "assert not slow, slow\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Whether" in done.stdout
-
-
-@pytest.mark.parametrize("name", ["faithfulness", "exact_match"])
-def test_of_one_the_whole_docstring_and_every_setting_is_told(name: str) -> None:
-    done = evaluators(name)
+def test_of_one_the_whole_docstring_and_every_setting_is_told() -> None:
+    done = evaluators("faithfulness")
     assert done.exit_code == 0
-    assert inspect.getdoc(getattr(ours, name)) in done.stdout
-    parameters = inspect.signature(getattr(ours, name)).parameters.values()
+    assert inspect.getdoc(ours.faithfulness) in done.stdout
+    parameters = inspect.signature(ours.faithfulness).parameters.values()
     for setting in [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]:
         assert re.search(rf"^  {setting}: ", done.stdout, flags=re.M), setting
 
@@ -226,25 +173,13 @@ def test_a_row_of_a_file_goes_by_its_line() -> None:
     assert (third["value"], third["comment"]) == (1.0, "read 21, wanted 21")
     (first,) = tried("numeric_closeness", row="rows.jsonl:1")
     assert (first["value"], first["status"]) == (None, "not_applicable")
-
-
-def test_one_that_judges_an_experiment_gets_a_row_that_is_one() -> None:
-    (score,) = tried("label_f1")
-    assert score["value"] == 1.0 and score["comment"].startswith("1 runs, 0 without an answer")
-    assert tried("label_f1", row={**ROW, "outputs": "Rome"})[0]["value"] == 0.0
-
-
-def test_metadata_reach_the_evaluator_and_a_plain_answer_is_wrapped() -> None:
+    assert tried("label_f1", row={**ROW, "outputs": "Rome"})[0]["value"] == 0.0, "of an experiment of one row"
     mine("def seen(output, metadata, example):\n    return f'{output} {metadata} {example.split}'\n", "mine_seen")
     row = {"inputs": "q", "outputs": [1], "metadata": {"risk": "high"}, "split": "dev"}
     assert tried("mine_seen:seen", row=row)[0]["label"] == "[1] {'risk': 'high'} dev"
-
-
-def test_a_rule_leaves_nothing_in_the_store() -> None:
-    tried("exact_match")
     assert {table: Store().query(f"select count(*) from source.{table}")[0][0] for table in TABLES} == dict.fromkeys(
         TABLES, 0
-    )
+    ), "a rule leaves nothing in the store"
 
 
 @pytest.mark.slow
@@ -272,48 +207,29 @@ def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
     assert json.loads(as_json.stdout)["value"] == 0.0 and as_json.stderr.splitlines()[-1].startswith("kept: evalflows")
 
 
-BAD = {
-    "kept without a row": (("exact_match", "--keep"), "--keep: wanted --try too"),
-    "no such evaluator": (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of: agent, "),
-    "no such module": (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
-    "a row without a name": (("--try", "{}"), "--try: wanted the name of an evaluator too"),
-    "a setting that is none": (("regex", "--set", "patern=a"), "evaluator 'regex': got the setting 'patern', wanted"),
-    "a change without a value": (("regex", "--set", "pattern"), "--set pattern: wanted key=value"),
-    "a value that is no YAML": (("regex", "--set", "pattern=["), "--set pattern=[: the value is not YAML"),
-    "a setting that is needed": (("regex", "--try", json.dumps(ROW)), "evaluator 'regex': asks for 'pattern'"),
-    "a value that cannot be used": (
-        ("length_between", "--set", "unit=lines", "--try", json.dumps(ROW)),
-        "evaluator 'length_between': unit: got 'lines', wanted characters or words",
-    ),
-    "criteria that are none": (
-        ("criteria", "--set", "criteria=wit"),
-        "evaluator 'criteria': criteria: got",
-    ),
-    "no JSON": (("exact_match", "--try", '{"inputs": '), "--try: not JSON: "),
-    "no object": (("exact_match", "--try", "[1]"), "--try: got [1], wanted a JSON object"),
-    "no inputs": (("exact_match", "--try", '{"outputs": 1}'), "--try:1: no inputs"),
-    "no outputs": (("exact_match", "--try", '{"inputs": 1}'), "--try:1: no outputs: got inputs, wanted 'outputs'"),
-    "a field that is not known": (
-        ("exact_match", "--try", json.dumps({**ROW, "answer": 1})),
-        "--try:1: got the field 'answer'",
-    ),
-    "no such file": (("exact_match", "--try", "nowhere.jsonl:1"), "nowhere.jsonl: cannot be read: No such file"),
-    "no such line": (("exact_match", "--try", "one.jsonl:2"), "one.jsonl: has no row 2"),
-    "no such connection": (("toxicity", "--try", json.dumps(ROW), "--connection", "x"), "connection 'x': wanted one"),
-    "no key": (
-        ("toxicity", "--try", json.dumps(ROW)),
-        "evaluator 'toxicity': connection 'openai': the environment variable OPENAI_API_KEY is not set",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_work_is_one_line_and_exit_2(case: str) -> None:
-    arguments, message = BAD[case]
-    Path("one.jsonl").write_text(json.dumps(ROW) + "\n")
-    done = evaluators(*arguments)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"evalflows: {message}") and done.stderr.count("\n") == 1
+def test_what_cannot_work_is_one_line_and_exit_2() -> None:
+    row = json.dumps(ROW)
+    for arguments, message in (
+        (("exact_match", "--keep"), "--keep: wanted --try too"),
+        (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of: agent, "),
+        (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
+        (("--try", "{}"), "--try: wanted the name of an evaluator too"),
+        (("regex", "--set", "patern=a"), "evaluator 'regex': got the setting 'patern', wanted"),
+        (("regex", "--set", "pattern=["), "--set pattern=[: the value is not YAML"),
+        (("regex", "--try", row), "evaluator 'regex': asks for 'pattern'"),
+        (("length_between", "--set", "unit=lines", "--try", row), "evaluator 'length_between': unit: got 'lines'"),
+        (("exact_match", "--try", '{"inputs": '), "--try: not JSON: "),
+        (("exact_match", "--try", "[1]"), "--try: got [1], wanted a JSON object"),
+        (("exact_match", "--try", '{"inputs": 1}'), "--try:1: no outputs: got inputs, wanted 'outputs'"),
+        (("exact_match", "--try", json.dumps({**ROW, "answer": 1})), "--try:1: got the field 'answer'"),
+        (("exact_match", "--try", "one.jsonl:2"), "one.jsonl: has no row 2"),
+        (("toxicity", "--try", row, "--connection", "x"), "connection 'x': wanted one"),
+        (("toxicity", "--try", row), "evaluator 'toxicity': connection 'openai': the environment variable"),
+    ):
+        Path("one.jsonl").write_text(row + "\n")
+        done = evaluators(*arguments)
+        assert (done.exit_code, done.stdout) == (2, ""), arguments
+        assert done.stderr.startswith(f"evalflows: {message}") and done.stderr.count("\n") == 1, done.stderr
 
 
 # Tried by a model
@@ -332,14 +248,13 @@ def judge(name: str, *arguments: str, row: Any = ROW) -> Result:
     return evaluators(name, "--try", json.dumps(row), "--connection", "ours", *arguments)
 
 
-@pytest.mark.parametrize("correct", [True, False])
-def test_a_judge_asks_its_model_and_says_what_it_cost_and_who_answered(correct: bool) -> None:
-    with serving(Endpoint(answer=verdict(correct))) as endpoint:
+def test_a_judge_asks_its_model_and_says_what_it_cost_and_who_answered() -> None:
+    with serving(Endpoint(answer=verdict(False))) as endpoint:
         provider(endpoint)
         done = judge("correctness", "--model", "other")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        f"correctness: {str(correct).lower()}",
+        "correctness: false",
         "  Both name it.",
         "1 model calls, 0 from the ledger, 0.000070 USD; model mock-1",  # 10 x 2 + 5 x 10 USD a million
     ]
@@ -365,57 +280,15 @@ def test_a_call_is_paid_once_and_is_all_that_is_kept() -> None:
     assert store.query("select count(*) from source.calls where request like '%sk-proj%'") == [(0,)]
 
 
-def test_every_turn_has_a_line() -> None:
-    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
-    row = {"inputs": {"messages": turns[:1]}, "outputs": {"messages": turns}}
-    answer = completion(json.dumps({"reasoning": "Friendly.", "score": 4}))
-    with serving(Endpoint(answer=lambda request: answer)) as endpoint:
-        provider(endpoint)
-        lines = judge("turn_quality", row=row).stdout.splitlines()
-    assert lines[0] == "turn_quality: 4" and "turn_quality, turn 1: 4" in lines
-
-
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        (error(503, "down\nfor now"), "HTTP 503: down for now"),
-        (error(401, f"no such key: {KEY}"), "HTTP 401: no such key: …"),
-        (completion("I think it is right."), "wanted JSON"),
-    ],
-)
-def test_a_model_that_gives_no_answer_is_one_line_and_exit_4(reply: Any, says: str) -> None:
-    with serving(Endpoint(answer=lambda request: reply)) as endpoint:
-        provider(endpoint, attempts=1)
-        done = judge("correctness")
-    assert (done.exit_code, done.stdout) == (4, "")
-    assert done.stderr.startswith("evalflows: evaluator 'correctness': ") and done.stderr.count("\n") == 1
-    assert says in done.stderr
-
-
-def test_a_model_that_refuses_the_request_is_exit_2_and_so_is_a_judge_that_raises() -> None:
-    with serving(Endpoint(answer=lambda request: error(400, "temperature is not known"))) as endpoint:
-        provider(endpoint)
-        done = judge("correctness")
-    assert done.exit_code == 2 and "temperature is not known" in done.stderr
-    two = {"verdicts": [{"number": 1, "reasoning": "", "useful": True}] * 2}
-    with serving(Endpoint(answer=lambda request: completion(json.dumps(two)))) as endpoint:
-        provider(endpoint)
-        twice = judge("context_precision", row={**ROW, "inputs": {"question": "q", "context": ["a", "b"]}})
-    assert twice.exit_code == 2
-    assert "got verdicts on the contexts 1, 1" in twice.stderr and "(1 model calls, " in twice.stderr
-
-
-def test_a_plain_evaluator_of_your_own_may_ask_a_model_too() -> None:
-    mine("def polite(outputs, complete):\n    return complete('Polite?').text.startswith('answer')\n", "mine_polite")
-    with serving(Endpoint()) as endpoint:
-        provider(endpoint)
-        done = judge("mine_polite:polite")
-    assert done.stdout.splitlines()[0] == "polite: true" and endpoint.calls == 1
-
-
-def test_a_prompt_of_your_own_is_read_from_its_file() -> None:
-    Path("mine.md").write_text("Right? {outputs} {reference_outputs}")
-    with serving(Endpoint(answer=verdict(True))) as endpoint:
-        provider(endpoint)
-        assert judge("correctness", "--set", "prompt=mine.md").exit_code == 0
-    assert endpoint.requests[0]["messages"][0]["content"].startswith("Right? [BEGIN ")
+def test_a_model_that_gives_no_answer_is_one_line_and_exit_4_and_one_that_refuses_the_request_is_exit_2() -> None:
+    for reply, code, says in (
+        (error(503, "down\nfor now"), 4, "HTTP 503: down for now"),
+        (error(401, f"no such key: {KEY}"), 4, "HTTP 401: no such key: …"),
+        (completion("I think it is right."), 4, "wanted JSON"),
+        (error(400, "temperature is not known"), 2, "temperature is not known"),
+    ):
+        with serving(Endpoint(answer=lambda request, reply=reply: reply)) as endpoint:
+            provider(endpoint, attempts=1)
+            done = judge("correctness")
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+        assert done.stderr.startswith("evalflows: evaluator 'correctness': ") and says in done.stderr

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,17 +39,16 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("reference", ["old and new", "cmp-1", "cmp"])
-def test_preferences_are_printed_and_counted(compared: Compared, reference: str) -> None:
+def test_preferences_are_printed_and_counted(compared: Compared) -> None:
     compared.write()
-    done = export(reference)
-    assert done.exit_code == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    row = json.loads(line)
-    assert [*row][:3] == ["prompt", "chosen", "rejected"]
-    assert (row["prompt"], row["chosen"], row["rejected"]) == ("q0?", "schön\nund gut", "new on q0")
-    assert "schön" in line
-    assert done.stderr == "1 of 3 pairs by preference; left out: 1 ties, 1 flipped\n"
+    for reference in ("old and new", "cmp-1", "cmp"):
+        done = export(reference)
+        assert done.exit_code == 0, done.stderr
+        row = json.loads(done.stdout)
+        assert [*row][:3] == ["prompt", "chosen", "rejected"]
+        assert (row["prompt"], row["chosen"], row["rejected"]) == ("q0?", "schön\nund gut", "new on q0")
+        assert "schön" in done.stdout
+        assert done.stderr == "1 of 3 pairs by preference; left out: 1 ties, 1 flipped\n"
 
 
 def test_preferences_are_written_to_a_file(compared: Compared, tmp_path: Path) -> None:
@@ -64,12 +61,6 @@ def test_preferences_are_written_to_a_file(compared: Compared, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
 
 
-def test_a_metric_may_be_named(compared: Compared) -> None:
-    compared.judge("q0", "right", "right", metric="tone")
-    compared.write()
-    assert json.loads(export("cmp-1", "--metric", "tone").stdout)["chosen"] == "new on q0"
-
-
 def test_no_preference_is_an_empty_file(compared: Compared) -> None:
     compared.judge("q0", "tie", "tie", metric="tone")
     compared.write()
@@ -78,27 +69,23 @@ def test_no_preference_is_an_empty_file(compared: Compared) -> None:
     assert Path("train.jsonl").read_text() == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nonsense",), "comparison 'nonsense': not in"),
-        (("cmp-1",), "comparison 'cmp-1': got 2 metrics, wanted one of: preference, tone"),
-        (("cmp-1", "--metric", "x"), "comparison 'cmp-1': got the metric 'x', wanted one of: preference, tone"),
-        (
-            ("cmp-1", "--metric", "tone", "--output", "nowhere/x.jsonl"),
-            "nowhere/x.jsonl: cannot be written: No such file",
-        ),
-        (("cmp-1", "--metric", "tone", "--output", "file/x.jsonl"), "file/x.jsonl: cannot be written: Not a directory"),
-        (("cmp-1", "--metric", "tone", "--output", "folder"), "folder: cannot be written: Is a directory"),
-        (("cmp-1", "--metric", "tone", "--output", ""), ".: cannot be written: "),
-    ],
-)
-def test_bad_input_is_one_line(compared: Compared, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    compared.judge("q0", "left", "left", metric="tone")
+def test_bad_input_is_one_line(compared: Compared, tmp_path: Path) -> None:
+    compared.judge("q0", "right", "right", metric="tone")
     compared.write()
     Path("file").touch()
     Path("folder").mkdir()
-    assert message in refused(*arguments)
+    tone = ("cmp-1", "--metric", "tone")
+    assert json.loads(export(*tone).stdout)["chosen"] == "new on q0"
+    for arguments, message in (
+        (("nonsense",), "comparison 'nonsense': not in"),
+        (("cmp-1",), "comparison 'cmp-1': got 2 metrics, wanted one of: preference, tone"),
+        (("cmp-1", "--metric", "x"), "comparison 'cmp-1': got the metric 'x', wanted one of: preference, tone"),
+        ((*tone, "--output", "nowhere/x.jsonl"), "nowhere/x.jsonl: cannot be written: No such file"),
+        ((*tone, "--output", "file/x.jsonl"), "file/x.jsonl: cannot be written: Not a directory"),
+        ((*tone, "--output", "folder"), "folder: cannot be written: Is a directory"),
+        ((*tone, "--output", ""), ".: cannot be written: "),
+    ):
+        assert message in refused(*arguments)
     assert {path.name for path in tmp_path.iterdir()} == {"store", "file", "folder"}
     assert [*Path("folder").iterdir()] == []
 
@@ -116,17 +103,3 @@ def test_a_file_is_left_as_it_was_where_the_new_one_cannot_be_written_whole(
     assert "train.jsonl: cannot be written: No space left on device" in refused("cmp-1", "--output", "train.jsonl")
     assert Path("train.jsonl").read_text() == "as before\n"
     assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
-
-
-def test_exporting_does_not_load_prefect(compared: Compared) -> None:
-    compared.write()
-    program = (
-        "import sys\n"
-        "from evalflows.cli.main import cli\n"
-        "cli(['export', 'preferences', 'cmp-1'], standalone_mode=False)\n"
-        "slow = {'prefect', 'openai', 'great_expectations', 'scipy'} & set(sys.modules)\n"
-        "assert 'duckdb' in sys.modules and not slow, slow\n"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "schön" in done.stdout

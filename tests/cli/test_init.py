@@ -56,27 +56,24 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def test_an_empty_folder(here: Path) -> None:
+def test_an_empty_folder_and_a_second_time(here: Path) -> None:
     done = init()
     assert lines(done, "wrote") == WRITTEN
     assert lines(done, "kept") == []
-    assert {name for name, content in contents(here).items() if content is not None} == set(WRITTEN)
+    before = contents(here)
+    assert {name for name, content in before.items() if content is not None} == set(WRITTEN)
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert [command.split()[:4] for command in commands(done)] == [
         ["evalflows", "gate", "evals/experiment.yaml", "#"],
         ["python", "-m", "pytest", "evals/test_evals.py"],
     ]
-
-
-def test_a_second_time_nothing_is_written(here: Path) -> None:
-    init()
-    before = contents(here)
-    done = init()
-    assert (lines(done, "wrote"), lines(done, "added"), lines(done, "kept")) == ([], [], WRITTEN)
+    again = init()
+    assert (lines(again, "wrote"), lines(again, "added"), lines(again, "kept")) == ([], [], WRITTEN)
     assert contents(here) == before
 
 
 def test_files_that_exist_are_kept_and_named(here: Path) -> None:
+    (here / "evals").mkdir()
     (here / "prefect.yaml").write_text("deployments: []\n")
     (here / ".github" / "workflows").mkdir(parents=True)
     (here / ".github" / "workflows" / "evals.yml").symlink_to("nowhere")
@@ -85,60 +82,41 @@ def test_files_that_exist_are_kept_and_named(here: Path) -> None:
     assert (here / "prefect.yaml").read_text() == "deployments: []\n"
     assert not (here / ".github" / "workflows" / "nowhere").exists()
     assert "evals/experiment.yaml" in lines(done, "wrote")
+    assert not (here / "evals" / "__init__.py").exists(), "a user's folder does not become a package"
 
 
-def test_a_folder_of_the_users_does_not_become_a_package(here: Path) -> None:
-    (here / "evals").mkdir()
-    assert "evals/__init__.py" not in lines(init(), "wrote")
-    assert not (here / "evals" / "__init__.py").exists()
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_the_store_is_added_to_gitignore_once(here: Path) -> None:
+    for before, after in (
         (b"", b"data/store/\n"),
-        (b"*.pyc\n", b"*.pyc\ndata/store/\n"),
         (b"caf\xe9", b"caf\xe9\ndata/store/\n"),
-    ],
-)
-def test_the_store_is_added_to_gitignore(here: Path, before: bytes, after: bytes) -> None:
-    (here / ".gitignore").write_bytes(before)
-    assert lines(init(), "added") == ["data/store/ to .gitignore"]
-    assert (here / ".gitignore").read_bytes() == after
-    assert ".gitignore" in lines(init(), "kept")
-    assert (here / ".gitignore").read_bytes() == after
-
-
-@pytest.mark.parametrize("line", [b"data/store/", b"/data/store", b"data", b"/data/ \r"])
-def test_a_gitignore_that_has_the_store_is_kept(here: Path, line: bytes) -> None:
-    (here / ".gitignore").write_bytes(line + b"\n*.pyc\n")
-    done = init()
-    assert (lines(done, "added"), lines(done, "kept")) == ([], [".gitignore"])
-    assert (here / ".gitignore").read_bytes() == line + b"\n*.pyc\n"
+        *(
+            (line + b"\n*.pyc\n", line + b"\n*.pyc\n")
+            for line in (b"data/store/", b"/data/store", b"data", b"/data/ \r")
+        ),
+    ):
+        (here / ".gitignore").write_bytes(before)
+        assert lines(init(), "added") == (["data/store/ to .gitignore"] if before != after else [])
+        assert (here / ".gitignore").read_bytes() == after
+        assert ".gitignore" in lines(init(), "kept")
+        assert (here / ".gitignore").read_bytes() == after
 
 
 @pytest.mark.parametrize(
     ("name", "makes", "message"),
     [
         ("evals", Path.touch, "evals/experiment.yaml: cannot be written: Not a directory; nothing was written"),
-        (".github", Path.touch, ".github/workflows/evals.yml: cannot be written: Not a directory; nothing was written"),
         (".gitignore", Path.mkdir, ".gitignore: cannot be written: Is a directory; nothing was written"),
         ("evals.py", Path.touch, "evals.py: would be hidden by the package evals/, wanted another file name"),
     ],
 )
 def test_all_or_nothing_is_written(here: Path, name: str, makes: Any, message: str) -> None:
+    if name == ".gitignore":
+        (here / "evals").mkdir()
     makes(here / name)
     before = contents(here)
     done = init()
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"evalflows: {message}\n")
-    assert contents(here) == before
-
-
-def test_a_user_s_folder_is_not_removed_with_what_could_not_be_written(here: Path) -> None:
-    (here / "evals").mkdir()
-    (here / ".gitignore").mkdir()
-    assert init().exit_code == 2
-    assert contents(here) == {"evals": None, ".gitignore": None}
+    assert contents(here) == before, "a user's folder is not removed with what could not be written"
 
 
 def test_the_experiment_is_a_spec_with_a_gate(here: Path) -> None:
@@ -148,13 +126,9 @@ def test_the_experiment_is_a_spec_with_a_gate(here: Path) -> None:
     (gate,) = spec.gates
     assert (gate.thresholds, gate.min_examples) == ({"contains": 0.8, "brief": 0.8}, 5)
     assert len((here / "evals" / "questions.jsonl").read_text().splitlines()) == 5
-
-
-def test_the_rule_in_the_comment_is_a_rule(here: Path) -> None:
-    init()
     path = here / "evals" / "experiment.yaml"
     path.write_text(path.read_text().replace("# non_inferiority:", "non_inferiority:"))
-    assert load_experiment(path).gates[0].non_inferiority == {"contains": 0.05}
+    assert load_experiment(path).gates[0].non_inferiority == {"contains": 0.05}, "the rule in the comment is a rule"
 
 
 def test_the_deployments_are_of_that_experiment(here: Path) -> None:

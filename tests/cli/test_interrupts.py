@@ -46,12 +46,6 @@ def test_without_an_interrupt_nothing_is_raised_and_the_handler_is_as_before() -
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_one_that_was_raised_is_forgotten() -> None:
-    with pytest.raises(KeyboardInterrupt), interrupts_noted():
-        press()
-    raise_if_pressed()
-
-
 def test_one_that_was_dropped_before_the_block_is_raised_when_it_begins() -> None:
     note_interrupt()
     try:

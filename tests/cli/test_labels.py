@@ -1,8 +1,6 @@
 """evalflows labels import | ls | agreement | next | judges, in this process."""
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +65,15 @@ def test_an_empty_store_is_no_error() -> None:
     assert "no judge has human labels yet" in said("judges")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> None:
+    assert "'correct': got no labels for small, wanted one of: none yet" in refused("agreement", "small", "correct")
     done = invoke("next", "small", "correct", "--n", "120", "--out", "form.csv")
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == "60 drawn at random, 60 with an unsure judge; 80 more unlabelled\n"
     rows = form("form.csv")
-    assert [*rows[0]] == [
-        *("run_id", "metric", "drawn", "inputs", "outputs", "reference_outputs", "value", "comment"),
-    ]
+    assert [*rows[0]] == [*("run_id", "metric", "drawn", "inputs", "outputs", "reference_outputs", "value", "comment")]
     assert [row["drawn"] for row in rows] == ["fair"] * 60 + ["uncertain"] * 60
     assert rows[0]["inputs"].startswith('{"question":"q')
     filled("form.csv", truth)
@@ -90,13 +88,6 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
     assert "60 labelled are left out" in told
     board = said("judges")
     assert "judge-1" in board and "correct" in board
-
-
-def test_a_form_is_printed_where_no_file_is_named_and_one_that_is_there_is_kept(truth: dict[str, float]) -> None:
-    assert said("next", "small", "correct", "--n", "3").count("\n") == 4
-    Path("form.csv").write_text("labels of a day")
-    assert "form.csv: exists and may contain labels" in refused("next", "small", "correct", "--out", "form.csv")
-    assert Path("form.csv").read_text() == "labels of a day"
 
 
 def test_what_has_a_label_is_not_asked_for_again(truth: dict[str, float]) -> None:
@@ -114,30 +105,20 @@ def test_what_has_a_label_is_not_asked_for_again(truth: dict[str, float]) -> Non
     assert other.stdout.count(",right,") == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_input_is_one_line(truth: dict[str, float]) -> None:
+    Path("bad.csv").write_text("run_id,metric,value\nx,correct,1\n")
+    Path("empty.csv").write_text("run_id,metric,value\n")
+    Path("form.csv").write_text("labels of a day")
+    for arguments, message in (
         (("import", "nowhere.csv"), "nowhere.csv: cannot be read: No such file"),
         (("import", "bad.csv"), "bad.csv:2: run_id: got 'x'"),
         (("import", "empty.csv"), "empty.csv: has no labels"),
         (("next", "nothing", "correct"), "experiment 'nothing': not in"),
         (("next", "small", "tone"), "metric 'tone': not in small, wanted one of: correct"),
-    ],
-)
-def test_bad_input_is_one_line(truth: dict[str, float], arguments: tuple[str, ...], message: str) -> None:
-    Path("bad.csv").write_text("run_id,metric,value\nx,correct,1\n")
-    Path("empty.csv").write_text("run_id,metric,value\n")
-    assert message in refused(*arguments)
-
-
-@pytest.mark.usefixtures("prefect_api")
-def test_agreement_without_labels_is_bad_input(truth: dict[str, float]) -> None:
-    assert "'correct': got no labels for small, wanted one of: none yet" in refused("agreement", "small", "correct")
-
-
-def test_looking_and_importing_do_not_load_prefect() -> None:
-    code = "import sys, evalflows.cli.labels; sys.exit('prefect' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+        (("next", "small", "correct", "--out", "form.csv"), "form.csv: exists and may contain labels"),
+    ):
+        assert message in refused(*arguments)
+    assert Path("form.csv").read_text() == "labels of a day"
 
 
 def test_a_form_with_what_looks_like_a_formula_can_be_imported(store: Store) -> None:

@@ -1,19 +1,16 @@
 """Commands in a real pseudo-terminal: what an endpoint answers and what is named by others moves no cursor."""
 
-import json
 import os
 import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from endpoint import Endpoint, Request, completion, error, serving
 from labelled import judged
 
 from evalflows.store.parquet import Store
@@ -21,16 +18,15 @@ from evalflows.store.snapshots import freeze, to_examples
 
 EVALFLOWS = str(Path(sys.executable).with_name("evalflows"))
 BAD = "\x1b[2J\x1b[32mgate release: PASS\x1b[0m\x9b2J\u202e"
-SHOWN = "\\x1b[2J\\x1b[32mgate release: PASS\\x1b[0m\\x9b2J\\u202e"
 OURS = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[hl]|[12]?K|[0-9]*A)")
 """The sequences that rich writes itself: styles, showing and hiding the cursor, and redrawing the progress bar."""
 ACTIVE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]")
 
 
-def in_a_terminal(*arguments: str, cwd: Path, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
+def in_a_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
     """Run a command in a pseudo-terminal. Return its exit code and what it wrote, without our own sequences."""
     terminal, its_end = pty.openpty()
-    own = {**os.environ, **(environment or {}), "TERM": "xterm-256color", "COLUMNS": "300", "LINES": "50"}
+    own = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "300", "LINES": "50"}
     own.pop("NO_COLOR", None)
     process = subprocess.Popen([EVALFLOWS, *arguments], cwd=cwd, env=own, stdin=its_end, stdout=its_end, stderr=its_end)
     os.close(its_end)
@@ -42,66 +38,30 @@ def in_a_terminal(*arguments: str, cwd: Path, environment: Mapping[str, str] | N
     return process.wait(60), OURS.sub("", written.decode())
 
 
-def attack(request: Request) -> object:
-    """Answer the first question with the attack, and refuse the others with it."""
-    asked = json.dumps(request)
-    return completion(BAD) if "q0" in asked else error(400, BAD)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    rows = [{"id": f"{i}{BAD}", "inputs": {"q": f"q{i}"}, "outputs": {"a": BAD}} for i in range(3)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return tmp_path
-
-
 @pytest.mark.slow
-def test_an_endpoints_error_is_shown_escaped(folder: Path, prefect_environment: dict[str, str]) -> None:
-    with serving(Endpoint(answer=attack)) as endpoint:  # type: ignore[arg-type]
-        spec = {
-            "name": "small",
-            "dataset": {"path": "rows.jsonl"},
-            "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
-            "targets": [{"kind": "chat", "name": "bot", "connection": "mock", "user": "{q}"}],
-            "evaluators": ["exact_match"],
-        }
-        (folder / "spec.yaml").write_text(yaml.safe_dump(spec))
-        _, ran = in_a_terminal("run", "spec.yaml", cwd=folder, environment=prefect_environment)
-        _, verbose = in_a_terminal("run", "spec.yaml", "--verbose", cwd=folder, environment=prefect_environment)
-    code, shown = in_a_terminal("show", "small", cwd=folder)
-    assert code == 0
-    for printed in (ran, verbose, shown):
-        assert SHOWN in printed
-        assert not ACTIVE.search(printed)
-
-
-@pytest.mark.slow
-def test_names_are_shown_escaped(folder: Path, store: Store, make: Callable[..., Any]) -> None:
+def test_names_are_shown_escaped(tmp_path: Path, store: Store, make: Callable[..., Any]) -> None:
     rows = [{"id": BAD, "inputs": {"q": BAD}, "outputs": {"a": BAD}, "split": BAD}]
     freeze(store, to_examples(enumerate(rows), "rows"), name=BAD, source=BAD)
     store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name=BAD)])
     for command in (
         ("ls",),
         ("show", BAD),
-        ("show", f"no {BAD}"),
-        ("dataset", "ls"),
         ("dataset", "show", BAD),
         ("sql", "select name from experiments"),
-        ("sql", "from examples", "--format", "json"),
-        ("sql", "from examples", "--format", "csv"),
         ("resume", f"no {BAD}", "--verbose"),
         (f"l{BAD}",),
     ):
-        _, printed = in_a_terminal(*command, cwd=folder)
+        _, printed = in_a_terminal(*command, cwd=tmp_path)
         assert "gate release: PASS" in printed, command
         assert not ACTIVE.search(printed), command
 
 
-def test_styles_are_kept(folder: Path, store: Store) -> None:
+@pytest.mark.slow
+def test_styles_are_kept(tmp_path: Path, store: Store) -> None:
     judged("small", {"q0": 1.0})
     terminal, its_end = pty.openpty()
     own = os.environ | {"TERM": "xterm-256color"}
-    subprocess.run([EVALFLOWS, "ls"], cwd=folder, env=own, stdout=its_end, stderr=its_end, check=True)
+    subprocess.run([EVALFLOWS, "ls"], cwd=tmp_path, env=own, stdout=its_end, stderr=its_end, check=True)
     assert b"\x1b[1msmall\x1b[0m" in os.read(terminal, 65536)
     os.close(its_end)
     os.close(terminal)

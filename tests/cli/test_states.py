@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -21,8 +22,6 @@ from evalflows.store.records import ExperimentRow, OutputRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.spool import Spool
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
-
 SECOND = timedelta(seconds=1)
 HOLDS = """
 import sys, time
@@ -35,7 +34,7 @@ with leased(Store(sys.argv[1]), sys.argv[2], "work", wait=False):
 
 
 @pytest.fixture
-def begun() -> ExperimentRow:
+def begun(prefect_api: dict[str, str]) -> ExperimentRow:
     """An experiment of three examples that has been started and not finished, and whose process is gone."""
     rows = [{"inputs": {"q": str(i)}, "outputs": {"a": "x"}, "metadata": {"said": "x"}} for i in range(3)]
     fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}
@@ -47,16 +46,6 @@ def begun() -> ExperimentRow:
     started: ExperimentRow = replace(row, state="running", ended_at=None, recorded_at=row.recorded_at + SECOND)
     store.append("experiments", identity, "start", [started])
     return started
-
-
-@pytest.fixture
-def held(begun: ExperimentRow) -> Iterator[subprocess.Popen[str]]:
-    """Another process that works on the experiment."""
-    command = [sys.executable, "-P", "-c", HOLDS, Store().layout.root, begun.run_group]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
 
 
 def said(*arguments: str) -> str:
@@ -71,27 +60,25 @@ def states(row: ExperimentRow) -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_nobody_works_on_was_interrupted(begun: ExperimentRow) -> None:
+def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_running(begun: ExperimentRow) -> None:
+    identity = begun.experiment_id
     assert states(begun) == ["interrupted"]
-    assert f"app {begun.experiment_id} interrupted" in said("ls")
-    assert f"`evalflows resume {begun.experiment_id}` continues" in said("show", begun.experiment_id)
-
-
-def test_a_document_says_that_it_was_interrupted(begun: ExperimentRow) -> None:
+    assert f"app {identity} interrupted" in said("ls")
+    assert f"`evalflows resume {identity}` continues" in said("show", identity)
     (listed,) = json.loads(said("ls", "--format", "json"))
     assert (listed["kind"], listed["state"], listed["answered"]) == ("experiment", "interrupted", 3)
-    shown = json.loads(said("show", begun.experiment_id, "--format", "json"))
+    shown = json.loads(said("show", identity, "--format", "json"))
     assert {"kind": "experiment", "gates": {}, **shown["experiments"][0]} == listed
-    assert shown["next"] == f"evalflows resume {begun.experiment_id}"
-
-
-@pytest.mark.slow
-def test_what_somebody_works_on_is_running(begun: ExperimentRow, held: object) -> None:
-    assert states(begun) == ["running"]
-    assert f"app {begun.experiment_id} running" in said("ls")
-    shown = said("show", begun.experiment_id)
-    assert f"app ({begun.experiment_id}) running" in shown
-    assert shown.endswith(f"next: evalflows show {begun.experiment_id} # it is running"), "resume would be refused"
+    assert shown["next"] == f"evalflows resume {identity}"
+    command = [sys.executable, "-P", "-c", HOLDS, Store().layout.root, begun.run_group]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        assert states(begun) == ["running"]
+        assert f"app {identity} running" in said("ls")
+        text = said("show", identity)
+        assert f"app ({identity}) running" in text
+        assert text.endswith(f"next: evalflows show {identity} # it is running"), "resume would be refused"
+        process.kill()
 
 
 def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) -> None:
@@ -106,6 +93,7 @@ def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_api")
 def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
     rows = [{"inputs": {"q": "1"}, "outputs": {"a": "x"}, "metadata": {"said": "x"}}]
     fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}
@@ -116,50 +104,28 @@ def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
     assert "the newest of" not in said("show", identity)
 
 
-@pytest.mark.parametrize(
-    ("options", "listed"),
-    [
+def test_ls_lists_what_is_wanted(kept: str) -> None:
+    for options, listed in (
         ((), True),
         (("--name", "ap"), True),
         (("--name", "pp"), False),
         (("--tag", "nightly"), True),
         (("--tag", "other"), False),
-        (("--dataset", "faq"), True),
         (("--dataset", "other"), False),
         (("--since", "2026-01-01"), True),
         (("--since", "2999-12-31 23:59"), False),
         (("--name", "app", "--tag", "nightly", "--dataset", "faq"), True),
-    ],
-)
-def test_ls_lists_what_is_wanted(kept: str, options: tuple[str, ...], listed: bool) -> None:
-    assert (f"app {kept}" in said("ls", *options)) is listed
-    assert listed or said("ls", *options) == "no experiments of that kind"
+    ):
+        assert (f"app {kept}" in said("ls", *options)) is listed, options
+        assert listed or said("ls", *options) == "no experiments of that kind"
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> str:
+def kept(store: Store, make: Callable[..., Any]) -> str:
     """An experiment with a tag on a dataset with a name."""
-    store = Store()
-    now = datetime(2026, 11, 1, tzinfo=UTC)
-    row = ExperimentRow(
-        experiment_id="exp-1",
-        run_group="group-1",
-        name="app",
-        tags=["nightly"],
-        dataset_name="faq",
-        snapshot_id="snap-1",
-        n_examples=1,
-        repetitions=1,
-        chunk_size=1,
-        target="target",
-        target_kind="recorded",
-        target_version="v1",
-        evaluators="[]",
-        spec="{}",
-        evalflows_version="0",
-        state="completed",
-        started_at=now,
-        recorded_at=now,
+    started = datetime(2026, 11, 1, tzinfo=UTC)
+    row = make(
+        "experiments", experiment_id="exp-1", name="app", tags=["nightly"], dataset_name="faq", started_at=started
     )
     store.append("experiments", "exp-1", "start", [row])
     return "exp-1"

@@ -3,8 +3,6 @@
 import io
 import re
 
-import pytest
-
 from evalflows.cli.tables import Table, table
 from evalflows.cli.terminal import Console, Text
 
@@ -79,11 +77,11 @@ def test_else_each_row_is_a_block() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", range(40, 130, 3))
-def test_no_word_is_broken_at_any_width(width: int) -> None:
-    words = " ".join(printed(results(), width)).split()
-    assert words.count(ID) == 1 and words.count("contains") >= 1
-    assert {*re.findall(r"[a-z]+", " ".join(words))} >= {"better", "than", "before", "little", "brief", "helpful"}
+def test_no_word_is_broken_at_any_width() -> None:
+    for width in range(40, 130, 3):
+        words = " ".join(printed(results(), width)).split()
+        assert words.count(ID) == 1 and words.count("contains") >= 1
+        assert {*re.findall(r"[a-z]+", " ".join(words))} >= {"better", "than", "before", "little", "brief", "helpful"}
 
 
 def test_wide_characters_count_twice() -> None:

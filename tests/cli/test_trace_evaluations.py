@@ -38,6 +38,8 @@ def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
     assert lines[0].startswith("production (batch-") and lines[0].endswith("): 3 new items, 6 scores")
     assert lines[1:2] == ["3 composite scores"]
     assert lines[2] == "stopped before the last item; the next start judges the rest"
+    resumed = command(tmp_path, "--resume", lines[0].partition("(")[2].partition(")")[0])
+    assert (resumed.exit_code, len(resumed.stderr.splitlines())) == (2, 1) and "no backfill" in resumed.stderr
     done = command(tmp_path)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("): 1 new items, 0 scores")
@@ -46,11 +48,13 @@ def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_backfill_judges_what_began_then(store: Store, tmp_path: Path) -> None:
+def test_a_backfill_judges_what_began_then_and_the_rest_as_it_says(store: Store, tmp_path: Path) -> None:
     write(store, traces(5, apart_s=3600.0))
     since, until = (f"{BEGAN + timedelta(hours=hours):%Y-%m-%dT%H:%M}" for hours in (1, 3))
-    done = command(tmp_path, "--from", since, "--to", until)
-    assert done.stdout.splitlines()[0].endswith("): 3 items, 6 scores")
+    *_, stopped, _ = command(tmp_path, "--from", since, "--to", until, "--set", "max_items=2").stdout.splitlines()
+    option, batch = stopped.removeprefix("stopped before the last item; ").split()[:2]
+    assert stopped.endswith(" judges the rest") and option == "--resume"
+    assert command(tmp_path, option, batch).stdout.splitlines()[0].endswith("): 1 items, 2 scores")
     assert command(tmp_path, "--backfill").stdout.splitlines()[0].endswith("): 5 items, 4 scores")
 
 
@@ -74,37 +78,15 @@ def test_it_says_which_incidents_began_and_ended_and_what_is_next(store: Store, 
     assert following == "next: evalflows windows production"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bounds", [["--backfill"], ["--from", f"{BEGAN + timedelta(hours=1):%Y-%m-%dT%H:%M}"]])
-def test_the_rest_of_a_backfill_is_judged_as_it_says(store: Store, tmp_path: Path, bounds: list[str]) -> None:
-    write(store, traces(5, apart_s=3600.0))
-    *_, stopped, _ = command(tmp_path, *bounds, "--set", "max_items=2").stdout.splitlines()
-    option, batch = stopped.removeprefix("stopped before the last item; ").split()[:2]
-    assert stopped.endswith(" judges the rest") and option == "--resume"
-    left = 5 - 2 - (bounds[0] == "--from")
-    assert command(tmp_path, option, batch).stdout.splitlines()[0].endswith(f"): {left} items, {2 * left} scores")
-
-
-def test_a_batch_of_a_schedule_is_not_resumed(store: Store, tmp_path: Path) -> None:
-    write(store, traces(3))
-    batch = command(tmp_path, "--set", "max_items=2").stdout.partition("(")[2].partition(")")[0]
-    done = command(tmp_path, "--resume", batch)
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert "which is no backfill, wanted a start without resume" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_what_cannot_work_is_one_line(store: Store, tmp_path: Path) -> None:
+    write(store, traces(1))
+    for arguments, message in (
         (["--from", "tomorrow"], "--from: got 'tomorrow', wanted a date or time such as 2026-11-01T08:00"),
         (["--from", "2026-03-02", "--to", "2026-03-01"], "backfill: got from 2026-03-02 00:00 to 2026-03-01 00:00"),
         (["--resume", "batch-x"], "resume: got 'batch-x', wanted a batch that stopped before its last item"),
         (["--set", "filter=colour = 1"], "filter: "),
         (["--set", "nothing=1"], "nothing: no such field"),
-    ],
-)
-def test_what_cannot_work_is_one_line(store: Store, tmp_path: Path, arguments: list[str], message: str) -> None:
-    write(store, traces(1))
-    done = command(tmp_path, *arguments)
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert message in done.stderr
+    ):
+        done = command(tmp_path, *arguments)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert message in done.stderr

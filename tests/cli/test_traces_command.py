@@ -72,75 +72,49 @@ def test_a_file_that_cannot_be_read_ends_with_code_2_and_the_others_are_added(tm
     assert len(document("ls")) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("--format", "langfuse"),
-            "FILE: line 1: got resourceSpans, wanted a trace, an observation or a score of Langfuse",
-        ),
+def test_wrong_options_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.jsonl", line())
+    for arguments, message in (
+        (("--format", "langfuse"), f"{path}: line 1: got resourceSpans, wanted a trace, an observation or a score"),
         (("--columns", "question=q"), "--columns: question: no such field, wanted any of input, output, started_at"),
         (("--columns", "input=q", "--format", "otlp"), "--columns: got --format otlp, wanted them only for plain rows"),
-    ],
-)
-def test_wrong_options_are_refused_in_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    path = written(tmp_path / "t.jsonl", line())
-    done = command("add", path, *arguments)
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"evalflows: {message.replace('FILE', path)}")
-
-
-def test_columns_are_named_by_field(tmp_path: Path) -> None:
-    path = written(tmp_path / "rows.jsonl", {"q": "hi", "a": "hello", "at": "2026-01-01T10:00:00Z", "llm": "gpt-4o"})
-    assert printed("add", path, "--columns", "input=q, output=a,started_at=at,model=llm") == [
-        f"{path}: rows, 1 record: 1 new observation"
-    ]
-    (found,) = document("ls")
-    assert (found["models"], found["started_at"]) == (["gpt-4o"], "2026-01-01T10:00:00+00:00")
+    ):
+        done = command("add", path, *arguments)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(f"evalflows: {message}")
 
 
 @pytest.mark.usefixtures("added")
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
+def test_ls_filters() -> None:
+    typed = '[{"column": "name", "operator": "starts with", "value": "l", "type": "string"}]'
+    for arguments, names in (
         ((), ["later", "answer"]),
         (("--limit", "1"), ["later"]),
-        (("--where", "errors > 0"), ["answer"]),
         (("--where", "latency_s > 1.9 -- slow ones"), ["later"]),
         (("--filter", '{"tags": ["production"], "name": "answer"}'), ["answer"]),
-        (("--filter", '[{"column": "name", "operator": "starts with", "value": "l", "type": "string"}]'), ["later"]),
+        (("--filter", typed), ["later"]),
         (("--since", "2026-01-02"), ["later"]),
         (("--since", "2026-01-01 00:00"), ["later", "answer"]),
         (("--where", "false"), []),
-    ],
-)
-def test_ls_filters(arguments: tuple[str, ...], names: list[str]) -> None:
-    assert [found["name"] for found in document("ls", *arguments)] == names
-
-
-@pytest.mark.usefixtures("added")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+    ):
+        assert [found["name"] for found in document("ls", *arguments)] == names, arguments
+    for arguments, message in (
         (("--where", "nothing = 1"), "filter: sql: Binder Error: "),
         (("--where", "1); drop table x; select (1"), "filter: sql: "),
         (("--filter", "name = 'x'"), "--filter: got \"name = 'x'\", wanted JSON"),
         (("--filter", '{"colour": "red"}'), "filter: got the column 'colour' for traces, wanted one of "),
         (("--filter", "{}", "--where", "true"), "--where, --filter: got both, wanted one of them"),
-    ],
-)
-def test_a_wrong_filter_is_refused_in_one_line(arguments: tuple[str, ...], message: str) -> None:
-    done = command("ls", *arguments)
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"evalflows: {message}")
+    ):
+        done = command("ls", *arguments)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(f"evalflows: {message}")
 
 
 @pytest.mark.usefixtures("added")
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_list_fits_the_terminal_and_breaks_no_id(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
+def test_the_list_fits_the_terminal_and_breaks_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     lines = printed("ls")
-    assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= 60
     assert {TRACE, SECOND} <= {*" ".join(lines).split()}
 
 
@@ -164,31 +138,20 @@ def test_show_prints_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
         "  tool weather  1.50 s",
         "    generation chat m1  1.40 s  tokens 10+?",
     ]
-
-
-@pytest.mark.usefixtures("added")
-def test_show_gives_a_document() -> None:
     found = document("show", TRACE)
     assert (found["id"], found["name"], found["session_id"]) == (TRACE, "answer", "s1")
     assert [view["type"] for view in found["observations"]] == ["span", "tool", "generation"]
-    assert [(one["metric"], one["by_person"]) for one in found["scores_and_labels"]] == [
-        ("good", False),
-        ("fine", True),
-    ]
+    said = [(one["metric"], one["by_person"]) for one in found["scores_and_labels"]]
+    assert said == [("good", False), ("fine", True)]
 
 
-@pytest.mark.parametrize("reference", ["", "ffff", "x' or true"])
-def test_a_trace_that_is_not_there_is_refused(added: str, reference: str) -> None:
-    done = command("show", reference)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"evalflows: {reference}: no such trace, see `evalflows traces ls`\n"
-
-
-def test_the_beginning_of_several_ids_is_refused(tmp_path: Path) -> None:
+def test_a_trace_that_is_not_there_and_the_beginning_of_several_ids_are_refused(added: str, tmp_path: Path) -> None:
     printed("add", written(tmp_path / "t.jsonl", line(trace_id="ab" * 16), line(trace_id="ab" * 15 + "cd")))
-    done = command("show", "abab")
-    assert done.exit_code == 2
-    assert done.stderr == f"evalflows: abab: got the beginning of {'ab' * 16}, {'ab' * 15}cd, wanted one trace\n"
+    absent = "no such trace, see `evalflows traces ls`"
+    several = f"got the beginning of {'ab' * 16}, {'ab' * 15}cd, wanted one trace"
+    for reference, message in (("", absent), ("ffff", absent), ("x' or true", absent), ("abab", several)):
+        done = command("show", reference)
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"evalflows: {reference}: {message}\n")
     assert printed("show", "ab" * 16)
 
 
@@ -198,11 +161,6 @@ def test_spans_without_their_parent_and_spans_in_a_circle_are_shown(tmp_path: Pa
     printed("add", written(tmp_path / "t.jsonl", *lines))
     shown = printed("show", TRACE)
     assert shown[-3:] == ["span lost  1.50 s", "span one  1.50 s", "  span two  1.50 s"]
-
-
-def test_an_absent_store_is_said_once() -> None:
-    done = command("ls")
-    assert (done.exit_code, done.stderr.count("\n")) == (0, 1) and done.stderr.startswith("evalflows: no store at ")
 
 
 @pytest.mark.usefixtures("store")
@@ -219,3 +177,12 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
     for shown in (printed("ls"), printed("show", document("ls")[0]["trace_id"])):
         assert "\x1b" not in "\n".join(shown)
         assert "a\\x1b[31m" in "\n".join(shown)
+
+
+def test_columns_are_named_by_field(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", {"q": "hi", "a": "hello", "at": "2026-01-01T10:00:00Z", "llm": "gpt-4o"})
+    assert printed("add", path, "--columns", "input=q, output=a,started_at=at,model=llm") == [
+        f"{path}: rows, 1 record: 1 new observation"
+    ]
+    (found,) = document("ls")
+    assert (found["models"], found["started_at"]) == (["gpt-4o"], "2026-01-01T10:00:00+00:00")

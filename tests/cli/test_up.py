@@ -11,11 +11,7 @@ import pytest
 import yaml
 from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 
-SPEC = {
-    "name": "slow",
-    "dataset": {"path": "rows.jsonl"},
-    "targets": [{"kind": "python", "function": "mine:slow"}],
-}
+SPEC = {"name": "slow", "dataset": {"path": "rows.jsonl"}, "targets": [{"kind": "python", "function": "mine:slow"}]}
 MODULE = """
 import pathlib, time
 
@@ -69,27 +65,18 @@ def test_ctrl_c_ends_worker_and_runs_and_the_unused_server(folder: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_with_an_api_only_the_worker_is_ours(folder: Path, prefect_environment: dict[str, str]) -> None:
-    with running_up(folder, environment=prefect_environment) as up:
-        assert up.url == prefect_environment["PREFECT_API_URL"]
-        assert len(up.left()) == 1
-        start_a_run(up)
-        assert up.interrupt(signal.SIGTERM) == 0
-        assert up.left() == []
-    with urllib.request.urlopen(f"{prefect_environment['PREFECT_API_URL']}/health") as answer:
-        assert answer.read() == b"true"
-
-
-@pytest.mark.slow
 def test_when_the_worker_dies_all_ends_with_a_line(folder: Path, prefect_environment: dict[str, str]) -> None:
     with running_up(folder, environment=prefect_environment) as up:
-        (worker,) = up.left()
+        assert up.url == prefect_environment["PREFECT_API_URL"]
+        (worker,) = up.left()  # only the worker is ours
         os.kill(worker, signal.SIGKILL)
         assert up.process.wait(30) == 4
         assert up.left() == []
     last = up.printed.splitlines()[-1]
     assert last.startswith("evalflows: the worker ended unexpectedly, exit code -9: ")
     assert "Traceback" not in up.printed
+    with urllib.request.urlopen(f"{prefect_environment['PREFECT_API_URL']}/health") as answer:
+        assert answer.read() == b"true"
 
 
 NOBODY = "http://127.0.0.1:9/api"
@@ -99,7 +86,6 @@ NOBODY = "http://127.0.0.1:9/api"
 @pytest.mark.parametrize(
     ("arguments", "api", "message"),
     [
-        (["up"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
         (["deploy"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
         (["up", "--port", "4999"], NOBODY, f"--port 4999: PREFECT_API_URL is set to {NOBODY}, so no server is started"),
     ],
@@ -111,19 +97,19 @@ def test_an_api_that_is_not_there_is_told_in_a_line(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["evalflows.py", "evalflows/__init__.py"])
-def test_a_folder_that_hides_evalflows_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
+def test_a_folder_that_hides_evalflows_is_refused(tmp_path: Path) -> None:
+    name = "evalflows/__init__.py"
+    (tmp_path / name).parent.mkdir()
     (tmp_path / name).touch()
     hidden = "hides the evalflows package in flow runs, wanted another file name"
     refused(["up"], tmp_path, {}, f"{tmp_path / name}: {hidden}")
 
 
-@pytest.mark.parametrize("arguments", [["up"], ["deploy"]])
-def test_a_folder_without_a_prefect_yaml_is_refused(arguments: list[str], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_folder_without_a_prefect_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "evalflows").mkdir()  # of specs, say: it hides nothing
     message = f"{tmp_path / 'prefect.yaml'}: no such file, wanted one with deployments (see docs/deployments.md)"
-    refused(arguments, tmp_path, {"PREFECT_API_URL": NOBODY}, message)
+    refused(["up"], tmp_path, {"PREFECT_API_URL": NOBODY}, message)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from endpoint import Endpoint, serving
 from foreign_evaluators import ANSWERS, ROWS, async_client, judged, kept, no_network, said, scores_of, verdict
 
 from evalflows.evaluators.call import bind, offer_experiment
-from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, ItemResult, RunView
 from evalflows.store import Store
 
@@ -103,10 +102,6 @@ def test_every_value_label_and_comment_is_that_of_a_direct_call() -> None:
     )
     (mean,) = (s for s in Store().read("scores", result.experiment_id) if s.subject_kind == "experiment")
     assert (mean.metric, mean.value, mean.comment) == ("mean", pytest.approx(2 / 3), "3 items, 1 exact")
-
-
-def test_what_langfuse_makes_of_a_scorer_is_called_as_its_scores_are() -> None:
-    assert evaluator_name(experiment.create_evaluator_from_autoevals(autoevals.Levenshtein())) == "Levenshtein"
 
 
 def test_items_read_as_langfuses_do() -> None:

@@ -8,8 +8,6 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ROWS, client, judged, kept, no_network, said, scores_of, verdict
 
-from evalflows.evaluators.foreign import evaluator_name
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
 from evalflows.execution.resolve import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -113,6 +111,7 @@ def theirs(row: Any, output: str) -> tuple[Any, Any]:
     return run, schemas.Example(id=uuid.uuid4(), inputs=row["inputs"], outputs=row.get("outputs"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
     with serving(Endpoint(answer=verdict)) as endpoint:
@@ -160,32 +159,6 @@ def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
     }
     summed = {s.metric: s.value for s in Store().read("scores", result.experiment_id) if s.subject_kind == "experiment"}
     assert summed == {"share": 1 / 4, "runs": 4, "examples": 4}
-
-
-def version(evaluator: Any) -> str:
-    spec = EvaluatorSpec(use=reference_to(evaluator))
-    return evaluator_version(prepare_evaluator(spec), {})
-
-
-def decorated(limit: int) -> Any:
-    def judge(outputs: Any) -> Any:
-        return {"key": "short", "score": len(outputs["output"]) < limit}
-
-    return evaluation.run_evaluator(judge)
-
-
-def test_versions_tell_evaluators_and_their_settings_apart() -> None:
-    evaluators = [checked, subset, several, string_evaluator(), string_evaluator("other"), decorated(1), decorated(2)]
-    assert len({version(one) for one in evaluators}) == len(evaluators)
-    assert version(string_evaluator()) == version(string_evaluator())
-    assert version(decorated(1)) == version(decorated(1))
-
-
-def test_evaluators_are_called_what_their_scores_are_called() -> None:
-    assert [evaluator_name(one) for one in (string_evaluator(), subset, Fails())] == ["graded", "subset", "Fails"]
-    assert evaluator_name(several) == "several", "it gives more than one"
-    assert evaluator_name(checked) == "checked", "its key cannot be read off its source"
-    assert reference_to(checked).endswith(":checked") or reference_to(checked).startswith("live:")
 
 
 def test_one_of_a_run_is_refused_for_all_runs_and_settings_for_what_is_made() -> None:

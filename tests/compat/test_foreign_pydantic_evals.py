@@ -9,8 +9,6 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ANSWERS, ROWS, async_client, judged, no_network, refusing, said, scores_of, verdict
 
-from evalflows.evaluators.foreign import evaluator_name
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
 from evalflows.execution.resolve import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -159,25 +157,6 @@ def test_every_score_label_and_reason_is_that_of_a_direct_call() -> None:
 
 async def _each(judge: Any) -> dict[str, Any]:
     return {str(row["id"]): (await judge.evaluate(context(str(row["id"]))))["LLMJudge"] for row in ROWS}
-
-
-def version(evaluator: Any) -> str:
-    spec = EvaluatorSpec(use=reference_to(evaluator))
-    return evaluator_version(prepare_evaluator(spec), {})
-
-
-def test_versions_tell_evaluators_and_their_settings_apart() -> None:
-    evaluators = [
-        *(evals.Equals(1), evals.Equals("1"), evals.Contains("1"), Lettered(), Lettered(6), Measured(), Measured("v2")),
-        *(evals.LLMJudge("a", "openai:m"), evals.LLMJudge("b", "openai:m"), evals.LLMJudge("a", "openai:n")),
-    ]
-    assert len({version(one) for one in evaluators}) == len(evaluators)
-    assert version(evals.Equals(1)) == version(evals.Equals(1))
-
-
-def test_evaluators_are_called_what_their_results_are_called() -> None:
-    assert evaluator_name(evals.Equals(1, evaluation_name="one")) == "one"
-    assert evaluator_name(Lettered()) == evaluator_name(Lettered) == "Lettered"
 
 
 def test_those_that_need_spans_or_reports_are_refused_before_anything_is_called() -> None:

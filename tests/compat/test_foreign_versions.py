@@ -7,16 +7,18 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 from endpoint import Endpoint, serving
 from foreign_evaluators import no_network, verdict
 
 from evalflows.evaluators.call import offer_run
+from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.score import normalise
 from evalflows.evaluators.subject import ExampleView, RunView
-from evalflows.execution.resolve import bind_evaluator
+from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
+from evalflows.execution.resolve import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 
@@ -105,6 +107,7 @@ def test_a_version_is_the_same_in_every_process_and_another_for_each_evaluator()
     assert len({*first}) == len(first) == 10
 
 
+@pytest.mark.slow
 def test_nothing_of_theirs_is_imported_for_evaluators_of_ours() -> None:
     assert run(UNASKED % (PACKAGES,)) == []
 
@@ -161,9 +164,42 @@ def test_the_programs_that_are_shown_run(monkeypatch: pytest.MonkeyPatch, capsys
     assert said == ["[0.8]", "[1.0] [1.0]", "[1.0] [1.0]", "[1.0] [1.0]", "[1.0] [1.0]"]
 
 
-def test_the_spec_that_is_shown_is_one() -> None:
-    text = (ROOT / "docs" / "moving.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.S)
-    specs = [EvaluatorSpec.model_validate(one) for one in yaml.safe_load(shown)["evaluators"]]
-    bound = [bind_evaluator(spec) for spec in specs if not spec.use.startswith("my_module")]
-    assert [one.name for one in bound] == ["Levenshtein", "ClosedQA", "same", "Contains"]
+def test_others_evaluators_are_called_what_their_scores_are_called_and_settings_change_their_versions() -> None:
+    import autoevals
+    import openevals
+    from langfuse.experiment import create_evaluator_from_autoevals
+    from langsmith.evaluation import StringEvaluator
+    from pydantic_evals.evaluators import Contains, Equals, LLMJudge
+
+    def graded(asked: str, answer: str, reference: str | None) -> dict[str, float]:
+        return {"score": 1}
+
+    def strings(name: str) -> Any:
+        return StringEvaluator(evaluation_name=name, grading_function=graded)
+
+    def judge(**change: Any) -> Any:
+        return openevals.create_llm_as_judge(**{"prompt": "{outputs}?", "model": "openai:a", **change})
+
+    named = {
+        "Levenshtein": create_evaluator_from_autoevals(autoevals.Levenshtein()),
+        "graded": strings("graded"),
+        "tone": judge(feedback_key="tone"),
+        "trajectory_subset_match": openevals.create_trajectory_match_evaluator(trajectory_match_mode="subset"),
+        "one": Equals(1, evaluation_name="one"),
+    }
+    assert {name: evaluator_name(one) for name, one in named.items()} == {name: name for name in named}
+    versions = [
+        evaluator_version(prepare_evaluator(EvaluatorSpec(use=reference_to(one))), {})
+        for one in (
+            *(strings("a"), strings("b"), Equals(1), Equals("1"), Contains("1")),
+            *(LLMJudge("a", "openai:m"), LLMJudge("b", "openai:m"), LLMJudge("a", "openai:n")),
+            *(
+                judge(),
+                judge(prompt="{outputs}!"),
+                judge(model="openai:b"),
+                judge(continuous=True),
+                judge(system="Strict."),
+            ),
+        )
+    ]
+    assert len({*versions}) == len(versions)

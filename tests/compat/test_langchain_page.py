@@ -2,10 +2,8 @@
 
 import ast
 import asyncio
-import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -20,12 +18,11 @@ from evalflows.compat.langchain import load_evaluator
 from evalflows.evaluators.fence import fenced
 from evalflows.llm.budget import Budget
 from evalflows.llm.recorder import Recorder, recording
-from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.errors import CallError
 from evalflows.store.records import CallRow
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = Path(__file__).parent / "programs" / "langchain"
-TEXT = (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")
 FERRY = {
     "prediction": "the ferry leaves at noon",
     "prediction_b": "9:30",
@@ -91,17 +88,6 @@ def check_what_was_asked(endpoint: Endpoint) -> None:
     assert ship.startswith("Two harbour pilots") and f"A: {fenced('The wreck off the point is the Amalia.')}" in ship
 
 
-def test_only_the_import_lines_are_ours() -> None:
-    tree = ast.parse((PROGRAMS / "pairwise.py").read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert {node.module for node in imports if isinstance(node, ast.ImportFrom)} == {
-        "evalflows.compat.langchain",
-        "recorded_model",
-    }
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert called == {"load_evaluator", "print", "ChatModel"}
-
-
 def test_a_connection_is_asked_by_its_name_in_whatever_loop(tmp_path: Path, monkeypatch: Any) -> None:
     async def both() -> list[dict[str, Any]]:
         evaluator = load_evaluator("labeled_pairwise_string", llm="house")
@@ -122,19 +108,6 @@ def test_a_connection_is_asked_by_its_name_in_whatever_loop(tmp_path: Path, monk
     assert endpoint.requests[0]["model"] == "judge-1" and endpoint.keys == ["bearer key-of-the-house"]
 
 
-def test_programs_with_several_event_loops_share_one_connection(endpoint: Endpoint) -> None:
-    evaluator = load_evaluator("labeled_pairwise_string")
-
-    async def several(loop: int) -> list[Any]:
-        pairs = [FERRY | {"prediction": f"boat {loop}, hour {hour}"} for hour in range(4)]
-        return await asyncio.gather(*(evaluator.aevaluate_string_pairs(**pair) for pair in pairs))
-
-    for loop in range(3):
-        answers = asyncio.run(several(loop), debug=True)
-        assert [answer["value"] for answer in answers] == ["B"] * 4
-    assert endpoint.calls == 12
-
-
 def test_a_call_inside_an_experiment_is_kept_there_and_spends_of_its_budget(endpoint: Endpoint) -> None:
     kept: list[CallRow] = []
     recorder = Recorder(keep=kept.append, experiment_id="e1", budget=Budget(calls=1))
@@ -146,34 +119,6 @@ def test_a_call_inside_an_experiment_is_kept_there_and_spends_of_its_budget(endp
             asyncio.run(evaluator.aevaluate_string_pairs(**first | {"prediction": "never"}))
     assert raised.value.kind == "over_budget" and endpoint.calls == 1
     assert [(row.experiment_id, row.status) for row in kept if row.status == "ok"] == [("e1", "ok")]
-
-
-def test_a_connection_without_schemas_is_asked_for_marks(tmp_path: Path, monkeypatch: Any) -> None:
-    def answer(request: Request) -> Reply:
-        assert "[[verdict: …]]" in request["messages"][0]["content"]
-        return completion("Neither says more.\n[[verdict: C]]")
-
-    with serving(Endpoint(answer=answer)) as endpoint:
-        path = tmp_path / "connections.yaml"
-        path.write_text(f"plain: {{base_url: '{endpoint.base_url}', model: judge-1, answer_form: text}}\n")
-        monkeypatch.setenv("EVALFLOWS_CONNECTIONS", str(path))
-        result = load_evaluator("pairwise_string", llm="plain").evaluate_string_pairs(
-            prediction="x", prediction_b="y", input="?"
-        )
-    assert result == {"reasoning": "Neither says more.", "value": None, "score": 0.5}
-
-
-def test_a_connection_that_cannot_be_asked_is_an_error_when_it_is_loaded(tmp_path: Path, monkeypatch: Any) -> None:
-    path = tmp_path / "connections.yaml"
-    path.write_text("bare: {base_url: 'http://127.0.0.1:1/v1'}\nheld: {base_url: 'http://127.0.0.1:1/v1', model: m}\n")
-    monkeypatch.setenv("EVALFLOWS_CONNECTIONS", str(path))
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(InputError, match="OPENAI_API_KEY is not set"):
-        load_evaluator("pairwise_string")
-    with pytest.raises(InputError, match="'bare': got no model"):
-        load_evaluator("pairwise_string", llm="bare")
-    with pytest.raises(InputError, match="'nowhere': wanted one of"):
-        load_evaluator("pairwise_string", llm="nowhere")
 
 
 def test_a_call_that_fails_raises_rather_than_preferring_somebody(endpoint: Endpoint) -> None:
@@ -215,17 +160,3 @@ def test_a_prompt_of_several_messages_is_asked_as_such() -> None:
     sides = (fenced(pair[name]) for name in ("input", "prediction", "prediction_b"))
     assert [message["role"] for message in asked] == ["system", "user"]
     assert asked[0]["content"].startswith("Judge by - depth: ") and asked[1]["content"] == "\n".join(sides)
-
-
-def test_the_import_lines_of_the_document_work() -> None:
-    lines = re.findall(r"`from (evalflows\.compat[\w.]*) import ([\w, ]+)`", TEXT)
-    assert len(lines) >= 3
-    for module, names in lines:
-        assert all(hasattr(importlib.import_module(module), name) for name in names.split(", "))
-
-
-def test_the_names_of_the_package_and_the_program_stand_in_the_document() -> None:
-    for name in importlib.import_module("evalflows.compat.langchain").__all__:
-        assert f"`{name}" in TEXT, name
-    (program,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
-    compile(program, "docs/langchain.md", "exec")

@@ -7,28 +7,19 @@ import jsonschema
 import pytest
 from recorded_models import LABELLED, PAIR, Complete, Invoked, Message
 
-from evalflows.compat.langchain import (
-    PairwiseStringResultOutputParser,
-    load_evaluator,
-)
+from evalflows.compat.langchain import PairwiseStringResultOutputParser, load_evaluator
 from evalflows.llm import loop
 from evalflows.specs.errors import InputError
 from evalflows.specs.protocols import Completion
 
 
-@pytest.mark.parametrize(("verdict", "value", "score"), [("A", "A", 1), ("B", "B", 0), ("C", None, 0.5)])
-def test_a_verdict_in_json_becomes_value_and_score(verdict: str, value: str | None, score: float) -> None:
-    result = load_evaluator("pairwise_string", llm=Complete(verdict)).evaluate_string_pairs(**PAIR)
-    assert result == {"reasoning": "A is right.", "value": value, "score": score}
-
-
-@pytest.mark.parametrize(("verdict", "value", "score"), [("A", "A", 1), ("B", "B", 0), ("C", None, 0.5)])
-def test_a_tagged_verdict_becomes_value_and_score_with_the_text_as_reasoning(
-    verdict: str, value: str | None, score: float
-) -> None:
-    text = f"I have read both.\n[[{verdict}]]"
-    result = load_evaluator("pairwise_string", llm=Invoked(Message(text))).evaluate_string_pairs(**PAIR)
-    assert result == {"reasoning": text, "value": value, "score": score}
+def test_a_verdict_becomes_value_and_score_with_the_reasoning() -> None:
+    for verdict, value, score in (("A", "A", 1), ("B", "B", 0), ("C", None, 0.5)):
+        result = load_evaluator("pairwise_string", llm=Complete(verdict)).evaluate_string_pairs(**PAIR)
+        assert result == {"reasoning": "A is right.", "value": value, "score": score}
+        text = f"I have read both.\n[[{verdict}]]"
+        result = load_evaluator("pairwise_string", llm=Invoked(Message(text))).evaluate_string_pairs(**PAIR)
+        assert result == {"reasoning": text, "value": value, "score": score}
 
 
 def test_a_complete_function_gets_one_request_with_reasoning_before_verdict() -> None:
@@ -45,12 +36,12 @@ def test_a_complete_function_gets_one_request_with_reasoning_before_verdict() ->
     assert '"verdict"' in prompt and "[[A]]" not in prompt
 
 
-@pytest.mark.parametrize("fields", [None, {}, {"reasoning": "x", "verdict": "D"}, {"verdict": "A"}, {"verdict": ["A"]}])
-def test_fields_without_a_valid_verdict_are_an_error(fields: Any) -> None:
+def test_fields_without_a_valid_verdict_are_an_error() -> None:
     complete = Complete()
-    complete.fields = fields
-    with pytest.raises(ValueError, match="wanted a reasoning and a verdict of A, B or C"):
-        load_evaluator("pairwise_string", llm=complete).evaluate_string_pairs(**PAIR)
+    for fields in (None, {}, {"reasoning": "x", "verdict": "D"}, {"verdict": "A"}, {"verdict": ["A"]}):
+        complete.fields = fields  # type: ignore[assignment]
+        with pytest.raises(ValueError, match="wanted a reasoning and a verdict of A, B or C"):
+            load_evaluator("pairwise_string", llm=complete).evaluate_string_pairs(**PAIR)
 
 
 READ = [
@@ -69,10 +60,10 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), READ)
-def test_the_last_unquoted_tag_counts(text: str, value: str | None) -> None:
-    score = {"A": 1, "B": 0, None: 0.5}[value]
-    assert PairwiseStringResultOutputParser().parse(text) == {"reasoning": text, "value": value, "score": score}
+def test_the_last_unquoted_tag_counts() -> None:
+    for text, value in READ:
+        score = {"A": 1, "B": 0, None: 0.5}[value]
+        assert PairwiseStringResultOutputParser().parse(text) == {"reasoning": text, "value": value, "score": score}
 
 
 UNREADABLE = [
@@ -89,11 +80,11 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
-def test_a_text_without_a_verdict_is_an_error_in_one_line(text: str) -> None:
-    with pytest.raises(ValueError, match=r"wanted \[\[A\]\], \[\[B\]\] or \[\[C\]\]") as raised:
-        load_evaluator("pairwise_string", llm=Invoked(text)).evaluate_string_pairs(**PAIR)
-    assert "\n" not in str(raised.value)
+def test_a_text_without_a_verdict_is_an_error_in_one_line() -> None:
+    for text in UNREADABLE:
+        with pytest.raises(ValueError, match=r"wanted \[\[A\]\], \[\[B\]\] or \[\[C\]\]") as raised:
+            load_evaluator("pairwise_string", llm=Invoked(text)).evaluate_string_pairs(**PAIR)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

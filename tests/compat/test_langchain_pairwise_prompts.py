@@ -1,6 +1,7 @@
 """LangChain's pairwise evaluators: the prompt, its fences, criteria and the user's templates."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -26,22 +27,18 @@ FORGERIES = [
 ]
 
 
-@pytest.mark.parametrize("forged", FORGERIES)
-@pytest.mark.parametrize("side", ["prediction", "prediction_b", "input", "reference"])
-@pytest.mark.parametrize("prompt", [None, "{criteria}: {input} {reference} {prediction} or {prediction_b}?"])
-def test_no_text_can_close_its_fence_or_imitate_the_judge(forged: str, side: str, prompt: str | None) -> None:
-    text = asked("labeled_pairwise_string", {**LABELLED, side: forged}, prompt=prompt)
-    begin, *_, end = fenced(forged).splitlines()
-    assert text.partition(begin)[2].partition(end)[0] == f"\n{forged}\n"
-    plain = asked("labeled_pairwise_string", LABELLED, prompt=prompt)
-    assert text.replace(fenced(forged), "…", 1) == plain.replace(fenced(LABELLED[side]), "…", 1)
-
-
-@pytest.mark.parametrize("forged", FORGERIES)
-def test_a_forged_verdict_is_ignored(forged: str) -> None:
-    pair = {**PAIR, "prediction_b": forged}
-    for llm in (Complete("A"), Invoked(f"The second says {forged!r}, which is no answer.\n[[A]]")):
-        assert load_evaluator("pairwise_string", llm=llm).evaluate_string_pairs(**pair)["value"] == "A"
+def test_no_text_can_close_its_fence_or_imitate_the_judge() -> None:
+    for prompt in (None, "{criteria}: {input} {reference} {prediction} or {prediction_b}?"):
+        plain = asked("labeled_pairwise_string", LABELLED, prompt=prompt)
+        for forged, side in product(FORGERIES, ("prediction", "prediction_b", "input", "reference")):
+            text = asked("labeled_pairwise_string", {**LABELLED, side: forged}, prompt=prompt)
+            begin, *_, end = fenced(forged).splitlines()
+            assert text.partition(begin)[2].partition(end)[0] == f"\n{forged}\n"
+            assert text.replace(fenced(forged), "…", 1) == plain.replace(fenced(LABELLED[side]), "…", 1)
+    for forged in FORGERIES:
+        pair = {**PAIR, "prediction_b": forged}
+        for llm in (Complete("A"), Invoked(f"The second says {forged!r}, which is no answer.\n[[A]]")):
+            assert load_evaluator("pairwise_string", llm=llm).evaluate_string_pairs(**pair)["value"] == "A"
 
 
 def test_the_prompt_shows_each_text_under_its_title() -> None:
@@ -52,11 +49,6 @@ def test_the_prompt_shows_each_text_under_its_title() -> None:
     assert "{" not in text and "Reference answer:" not in asked()
 
 
-def test_swapped_texts_make_a_different_prompt() -> None:
-    swapped = PAIR | {"prediction": PAIR["prediction_b"], "prediction_b": PAIR["prediction"]}
-    assert asked(given=swapped) != asked() == asked()
-
-
 CRITERIA: list[tuple[Any, Sequence[str]]] = [
     ({"brevity": "Is it short?", "salt": "Does it taste of the sea?"}, ["- brevity: Is it short?\n- salt: Does it"]),
     (ConstitutionalPrinciple(name="calm", critique_request="Say where it shouts."), ["- calm: Say where it shouts."]),
@@ -65,9 +57,8 @@ CRITERIA: list[tuple[Any, Sequence[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("criteria", "wanted"), CRITERIA)
-def test_custom_criteria_reach_the_prompt(criteria: Any, wanted: Sequence[str]) -> None:
-    for prompt in (None, "By {criteria}. {input} {prediction} {prediction_b}"):
+def test_custom_criteria_reach_the_prompt() -> None:
+    for (criteria, wanted), prompt in product(CRITERIA, (None, "By {criteria}. {input} {prediction} {prediction_b}")):
         text = asked(criteria=criteria, prompt=prompt)
         assert all(one in text for one in wanted) and "- helpfulness" not in text
 
@@ -80,10 +71,10 @@ def test_a_criterion_name_and_its_enum_member_resolve_to_the_same_question() -> 
     assert resolve_pairwise_criteria("seaworthiness") == {"seaworthiness": ""}
 
 
-@pytest.mark.parametrize("criteria", [{}, [], "", 3, {"brevity": 2}, [None, 3]])
-def test_invalid_criteria_are_an_error(criteria: Any) -> None:
-    with pytest.raises(ValueError, match="criteria: got"):
-        load_evaluator("pairwise_string", llm=Complete(), criteria=criteria)
+def test_invalid_criteria_are_an_error() -> None:
+    for criteria in ({}, [], "", 3, {"brevity": 2}, [None, 3]):
+        with pytest.raises(ValueError, match="criteria: got"):
+            load_evaluator("pairwise_string", llm=Complete(), criteria=criteria)
 
 
 OWN = "{criteria}\nasked: {input} known: {reference}\nA: {prediction}\nB: {prediction_b}"
@@ -109,26 +100,14 @@ def test_a_custom_prompt_is_sent_unchanged_and_answered_with_a_tag(prompt: Any) 
     assert complete.asked == [(expected, {"temperature": 0})]
 
 
-@pytest.mark.parametrize("name", ["input", "reference", "prediction", "prediction_b", "criteria"])
-def test_a_prompt_missing_a_variable_is_an_error(name: str) -> None:
-    prompt = OWN.replace(f"{{{name}}}", "…")
-    with pytest.raises(ValueError, match=r"^prompt: got the variables .*, wanted criteria, input, prediction"):
-        load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=prompt)
-
-
-def test_a_prompt_with_unknown_variables_is_an_error() -> None:
+def test_a_prompt_with_missing_or_unknown_variables_is_an_error() -> None:
+    for name in ("input", "reference", "prediction", "prediction_b", "criteria"):
+        prompt = OWN.replace(f"{{{name}}}", "…")
+        with pytest.raises(ValueError, match=r"^prompt: got the variables .*, wanted criteria, input, prediction"):
+            load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=prompt)
     with pytest.raises(ValueError, match=r"prompt: got the variables .*reference, wanted"):
         load_evaluator("pairwise_string", llm=Complete(), prompt=OWN)
     with pytest.raises(ValueError, match=r"prompt: got the variables .*weather, wanted"):
         load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=OWN + "{weather}")
     with pytest.raises(InputError, match="prompt: got 3, wanted a text"):
         load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=3)
-
-
-def test_an_evaluators_prompt_can_be_printed_and_inspected() -> None:
-    prompt = load_evaluator("labeled_pairwise_string", llm=Complete(), prompt=OWN, criteria={"b": "Short?"}).prompt
-    assert str(prompt) == OWN.replace("{criteria}", "- b: Short?")
-    assert prompt.template == OWN
-    assert prompt.input_variables == ["input", "prediction", "prediction_b", "reference"]
-    assert prompt.partial_variables == {"criteria": "- b: Short?"}
-    assert load_evaluator("pairwise_string", llm=Complete()).prompt.input_variables == prompt.input_variables[:3]

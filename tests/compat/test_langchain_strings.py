@@ -118,8 +118,8 @@ async def _on_the_loop() -> Any:
     return load_evaluator("json_validity").evaluate_strings(prediction="1")
 
 
-@pytest.mark.parametrize("name", ["harmful1", "uo-ethics-1", "age-innappropriate"])
-def test_a_principle_by_its_name_alone_is_refused_in_one_line(name: str) -> None:
+def test_a_principle_by_its_name_alone_is_refused_in_one_line() -> None:
+    name = "harmful1"
     message = rf"^criteria: got the principle '{name}' by its name, wanted ConstitutionalPrinciple\(name="
     for criteria in (name, ["depth", name]):
         with pytest.raises(InputError, match=message):
@@ -133,6 +133,7 @@ def test_a_principle_by_its_name_alone_is_refused_in_one_line(name: str) -> None
         langchain.PRINCIPLES  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_they_judge_an_experiment() -> None:
     def prepare(run: Run, example: Example | None) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from pydantic import BaseModel
 
 from evalflows.compat.langfuse import Evaluation, get_client
-from evalflows.specs.errors import IncompleteError
 from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -174,11 +173,3 @@ def test_what_is_missing_stays_missing(store: Store) -> None:
     assert [" has no score for this item" in error for (error,) in errors] == [True]
     judges = rows("select distinct evaluator from source.scores where evaluator like 'judge%' order by 1")
     assert judges == [("judge",), ("judge_2",)]
-
-
-def test_a_task_that_always_fails_is_an_incomplete_experiment() -> None:
-    def task(*, item: Any) -> str:
-        raise TimeoutError("no wind")
-
-    with pytest.raises(IncompleteError, match=r"none of 1 answered: .*no wind"):
-        get_client().run_experiment(name="never", data=[{"input": 1}], task=task)

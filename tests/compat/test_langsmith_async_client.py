@@ -1,7 +1,6 @@
 """LangSmith's AsyncClient: the same store, awaited."""
 
 import asyncio
-from inspect import signature
 
 import pytest
 
@@ -25,9 +24,3 @@ def test_a_dataset_is_made_and_read() -> None:
 
     assert asyncio.run(main()) == ["one", "two"]
     assert Client().read_dataset(dataset_name="d").description == "numbers"
-
-
-def test_its_methods_are_the_clients() -> None:
-    for name in vars(AsyncClient):
-        if name[0] != "_" and name != "aclose":
-            assert signature(getattr(AsyncClient, name)) == signature(getattr(Client, name)), name

@@ -1,7 +1,6 @@
 """LangSmith's client and its datasets: every shape of examples, growth, and what is rejected."""
 
 import uuid
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from evalflows.compat.langsmith import Client
 from evalflows.specs import InputError
 from evalflows.store import Store, connect
-from evalflows.store.catalog import grain, view_files
 from evalflows.store.ingest.datasets import find_snapshot
 from evalflows.store.snapshots import load_snapshot
 
@@ -46,16 +44,6 @@ def test_a_dataset_is_there_before_it_has_examples_in_every_process(client: Clie
     assert list(client.list_examples(dataset_name="d")) == []
 
 
-@pytest.mark.slow
-def test_the_store_can_be_read_while_a_dataset_is_empty(client: Client) -> None:
-    client.create_dataset("d")
-    with connect() as catalog:
-        for path in view_files():
-            columns = ", ".join(grain(path))
-            assert catalog.execute(f"select count(*), count(distinct ({columns})) from {path.stem}").fetchone()
-        assert catalog.execute("select name, n_examples from datasets").fetchall() == [("d", 0)]
-
-
 def test_a_dataset_grows_and_keeps_its_ids(client: Client) -> None:
     dataset = client.create_dataset("d", description="numbers")
     first = client.create_examples(dataset_id=dataset.id, examples=EXAMPLES[:2])
@@ -76,41 +64,28 @@ def test_a_dataset_grows_and_keeps_its_ids(client: Client) -> None:
     assert load_snapshot(Store(), find_snapshot(Store(), "d"))[1].split == "test"
 
 
-def as_examples(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"examples": rows}
-
-
-def as_references(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"examples": [{"reference_outputs": row.get("outputs"), **row, "outputs": None} for row in rows]}
-
-
-def as_objects(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"examples": [SimpleNamespace(**row, created_at="now", source_run_id=None) for row in rows]}
-
-
-def as_lists(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def test_examples_come_in_every_shape(client: Client) -> None:
+    references = [{"reference_outputs": row.get("outputs"), **row, "outputs": None} for row in EXAMPLES]
     fields = {"inputs": "inputs", "outputs": "outputs", "metadata": "metadata", "splits": "split"}
-    return {name: [row.get(field) for row in rows] for name, field in fields.items()}
-
-
-@pytest.mark.parametrize("shape", [as_examples, as_references, as_objects, as_lists])
-def test_examples_come_in_every_shape(client: Client, shape: Callable[..., dict[str, Any]]) -> None:
-    client.create_dataset("d")
-    client.create_examples(dataset_name="d", **shape(EXAMPLES))
-    found = list(client.list_examples(dataset_name="d"))
-    assert [(e.inputs, e.outputs, e.metadata, e.split) for e in found] == [
-        ({"q": "one"}, {"a": "1"}, {"confidence_level": 1}, "train"),
-        ({"q": "two"}, {"a": "2"}, {"confidence_level": 2}, "test"),
-        ({"q": "three"}, None, None, None),
+    shapes: list[dict[str, Any]] = [
+        {"examples": EXAMPLES},
+        {"examples": references},
+        {"examples": [SimpleNamespace(**row, created_at="now", source_run_id=None) for row in EXAMPLES]},
+        {name: [row.get(field) for row in EXAMPLES] for name, field in fields.items()},
     ]
-
-
-def test_one_example_by_name_of_each_part(client: Client) -> None:
-    client.create_dataset("d")
+    for number, shape in enumerate(shapes):
+        client.create_dataset(f"d{number}")
+        client.create_examples(dataset_name=f"d{number}", **shape)
+        found = list(client.list_examples(dataset_name=f"d{number}"))
+        assert [(e.inputs, e.outputs, e.metadata, e.split) for e in found] == [
+            ({"q": "one"}, {"a": "1"}, {"confidence_level": 1}, "train"),
+            ({"q": "two"}, {"a": "2"}, {"confidence_level": 2}, "test"),
+            ({"q": "three"}, None, None, None),
+        ]
     identity = uuid.uuid4()
-    made = client.create_example({"q": "one"}, dataset_name="d", outputs={"a": 1}, example_id=identity, split="x")
+    made = client.create_example({"q": "one"}, dataset_name="d0", outputs={"a": 1}, example_id=identity, split="x")
     assert (made.id, made.inputs, made.outputs, made.split) == (str(identity), {"q": "one"}, {"a": 1}, "x")
-    assert list(client.list_examples(dataset_name="d", example_ids=[identity])) == [made]
+    assert list(client.list_examples(dataset_name="d0", example_ids=[identity])) == [made]
 
 
 def test_an_example_that_is_there_is_not_added_again(client: Client) -> None:
@@ -141,29 +116,15 @@ def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
     for call, message in (
         (lambda: client.create_dataset("d"), "dataset 'd': already in the store"),
         (lambda: client.create_dataset("e", inputs_schema={}), "^create_dataset: inputs_schema: got {}, wanted None"),
-        (lambda: client.create_dataset("e", data_type="chat"), "data_type: got 'chat', wanted 'kv'"),
         (lambda: client.read_dataset(dataset_name="e"), "dataset 'e': not in the store, wanted one of: d"),
-        (lambda: client.read_dataset(), "exactly one of dataset_name and dataset_id"),
         (lambda: client.has_dataset(), "exactly one of dataset_name and dataset_id"),
         (lambda: client.delete_dataset(dataset_name="d"), "cannot be deleted"),
         (lambda: client.list_examples(dataset_name="d", as_of="v1"), "as_of: got 'v1', wanted a time or 'latest'"),
-        (lambda: client.list_examples(dataset_name="d", filter="x"), "filter: got 'x'"),
         (lambda: client.create_examples(dataset_name="d"), "neither examples nor inputs"),
-        (lambda: client.create_examples(dataset_name="d", examples=[{}], inputs=[{}]), "both examples and inputs"),
-        (lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], outputs=[]), "outputs: got 0, wanted 1"),
-        (lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], colours=[1]), "got 'colours'"),
-        (
-            lambda: client.create_examples(dataset_name="d", examples=[3]),
-            "got int, wanted an object with inputs and outputs",
-        ),
         (lambda: client.create_examples(dataset_name="d", examples=[{"outputs": {}}]), "dataset 'd':1: no inputs"),
         (
             lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], splits=[["a", "b"]]),
             r"split: got \['a', 'b'\], wanted at most one",
-        ),
-        (
-            lambda: client.create_examples(dataset_name="d", inputs=[{"q": 1}], source_run_ids=["r"]),
-            "got the field 'source_run_id'",
         ),
         (lambda: client.create_example({"q": 1}, dataset_name="d", source_run_id="r"), "source_run_id: got 'r'"),
         (lambda: Client(hide_inputs=True), "^Client: hide_inputs: got True, wanted None"),
@@ -173,7 +134,3 @@ def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
         assert "\n" not in str(raised.value)
     assert client.read_dataset(dataset_name="d").example_count == 0
     assert names(client) == ["d"]
-
-
-def test_where_a_server_is_does_not_matter() -> None:
-    assert not Client("https://api.example", api_key="k", timeout_ms=5, workspace_id="w").has_dataset(dataset_name="d")

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalflows import evaluate as evaluate_here
 from evalflows.compat.langsmith import Client, aevaluate_existing, evaluate, evaluate_existing, traceable
 from evalflows.compat.langsmith.evaluation import ExperimentResults
 from evalflows.compat.langsmith.schemas import Example, Run
-from evalflows.flows.api.experiment_result import ExperimentResult
 from evalflows.specs import InputError
 from evalflows.store import Store
 
@@ -54,13 +52,10 @@ def first() -> ExperimentResults:
 
 
 @pytest.mark.slow
-def test_answers_are_evaluated_again_without_a_call(first: ExperimentResults) -> None:
+def test_answers_are_evaluated_again_without_a_call_and_what_cannot_be_is_refused(first: ExperimentResults) -> None:
     assert len(calls) == 6
     again = evaluate_existing(
-        first.experiment_name,
-        evaluators=[right, nested],
-        summary_evaluators=[share_right],
-        metadata={"why": "later"},
+        first.experiment_name, evaluators=[right, nested], summary_evaluators=[share_right], metadata={"why": "later"}
     )
     assert len(calls) == 6, "the target is not called"
     assert again.experiment_name.startswith(f"{first.experiment_name}-") and again.experiment_id != first.experiment_id
@@ -84,28 +79,9 @@ def test_answers_are_evaluated_again_without_a_call(first: ExperimentResults) ->
         [again.experiment_id, first.experiment_id],
     )
     assert reused == [(4,)]
-
-
-@pytest.mark.slow
-def test_an_experiment_is_named_in_every_way(first: ExperimentResults) -> None:
-    project = Client().read_project(project_name=first.experiment_name)
-    for experiment in (first, project, first.experiment_id):
-        assert len(evaluate(experiment, evaluators=[right])) == 6
-    again = asyncio.run(aevaluate_existing(first.experiment_name, summary_evaluators=[share_right]))
-    assert [result.key for result in again.summary_results["results"]] == ["share_right"]
-
-
-@pytest.mark.slow
-def test_the_score_of_a_whole_experiment_is_found_by_its_name() -> None:
-    result = evaluate_here(lambda q: {"a": q.upper()}, ROWS[:2], [right], summary_evaluators=[share_right])
-    assert isinstance(result, ExperimentResult)
-    assert (result.scores("share_right"), result.scores("right")) == ([1.0], [1.0, 1.0])
-    assert [score.metric for score in result.summary] == ["share_right"]
-    with pytest.raises(KeyError, match="metric 'nothing': wanted one of right, share_right"):
-        result.scores("nothing")
-
-
-def test_what_cannot_be_is_refused_in_one_line(first: ExperimentResults) -> None:
+    later = asyncio.run(aevaluate_existing(first.experiment_id, summary_evaluators=[share_right]))
+    assert [result.key for result in later.summary_results["results"]] == ["share_right"]
+    n_before = Store().query("select count(*) from source.experiments")
     for call, message in (
         (lambda: evaluate_existing("nowhere", [right]), "experiment 'nowhere': not in"),
         (lambda: evaluate_existing(uuid.uuid4(), [right]), "not in"),
@@ -119,4 +95,4 @@ def test_what_cannot_be_is_refused_in_one_line(first: ExperimentResults) -> None
         with pytest.raises(InputError, match=message) as raised:
             call()  # type: ignore[no-untyped-call]
         assert "\n" not in str(raised.value)
-    assert Store().query("select count(*) from source.experiments") == [(1,)]
+    assert Store().query("select count(*) from source.experiments") == n_before

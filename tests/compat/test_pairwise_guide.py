@@ -1,6 +1,5 @@
 """A program as for LangSmith's guide to pairwise evaluation, with other import lines."""
 
-import ast
 import json
 import os
 import re
@@ -95,22 +94,6 @@ def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: 
     assert settings == [9, True, False, 9, "completed"]
     written = (path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert not any(b"sk-of-a-test" in content for content in written)
-
-
-@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.name)
-def test_only_the_import_lines_are_ours(path: Path) -> None:
-    """What is left, if they are taken away, speaks of nothing of ours."""
-    source = path.read_text(encoding="utf-8")
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == "evalflows.compat.langsmith":
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            of = {alias.name for alias in node.names} if isinstance(node, ast.Import) else {node.module}
-            assert of <= {"openai", "pydantic", "sys", "typing"}
-    assert names and names <= {"Client", "evaluate", "wrappers"}
-    rest = re.sub(r"^from evalflows\.compat\.langsmith import .*$", "", source, flags=re.M)
-    assert not re.search(r"\b(compat|flows|evalflows|store|evaluators\.)", rest)
 
 
 WITH_THEIRS = """

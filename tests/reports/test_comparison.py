@@ -8,8 +8,6 @@ import pytest
 from compared import Compared
 
 from evalflows.reports.comparison import ComparisonReport, comparison_report
-from evalflows.reports.comparison_rows import RankedExperiment, WinRate
-from evalflows.reports.figures import percent
 from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow, RatingRow, VerdictRow, to_json
 
@@ -95,7 +93,9 @@ def test_the_overview_tells_how_far_it_is(store: Store) -> None:
 
 
 def test_a_win_rate_is_between_0_and_1_with_its_interval_and_counts(store: Store) -> None:
-    (found,) = report(store, verdict()).win_rates
+    one = report(store, verdict())
+    assert one.sentences[0] == "new against old, preference: better, win rate 70% [55%, 85%]"
+    (found,) = one.win_rates
     assert (found.candidate, found.baseline, found.slice, found.conclusion) == ("new", "old", "all", "better")
     assert (found.win_rate, found.win_rate_low, found.win_rate_high) == pytest.approx((0.7, 0.55, 0.85))
     assert {name: getattr(found, name) for name in COUNTS} == COUNTS
@@ -131,13 +131,6 @@ def test_standings_are_of_all_examples_the_best_first(store: Store) -> None:
     assert (found[1].wins, found[1].losses, found[1].ties) == (1, 2, 3)
 
 
-def test_errors_are_counted_the_most_frequent_first(store: Store) -> None:
-    one = Compared(store, examples=("q0", "q1", "q2"))
-    for example, why in (("q0", "boom"), ("q1", "bang"), ("q2", "boom")):
-        one.judge(example, "failed", error=why)
-    assert report(store, of=one).errors == [("preference", "boom", 2), ("preference", "bang", 1)]
-
-
 def test_biases_are_those_of_its_judges_and_those_without_data_are_told_apart(store: Store) -> None:
     rows = [
         check("flip_share", "no pair", reason_code="no_data"),
@@ -164,13 +157,6 @@ def said(store: Store, *rows: VerdictRow | RatingRow | CheckRow, **fields: Any) 
     return report(store, *rows, **fields).sentences
 
 
-def test_each_pair_is_one_sentence(store: Store) -> None:
-    assert said(store, verdict(), verdict(2, 0, conclusion="worse"), verdict(slice="split=test"))[:2] == [
-        "new against old, preference: better, win rate 70% [55%, 85%]",
-        "newest against old, preference: worse, win rate 70% [55%, 85%]",
-    ]
-
-
 UNDECIDED: dict[str, Any] = {
     "conclusion": "not_enough_evidence",
     "reason": "3 pairs with a missing value could change the conclusion",
@@ -186,16 +172,15 @@ def test_why_nothing_was_decided_is_said_unless_the_interval_shows_it(store: Sto
     assert "new against old, other: no significant difference, win rate 70% [55%, 85%]" in sentences
 
 
-def test_what_holds_between_all_is_said_once(store: Store) -> None:
+def test_what_holds_between_all_is_said_once_and_of_some_it_is_said_which(store: Store) -> None:
+    def doubts(*rows: VerdictRow) -> list[str]:
+        return [one for one in said(store, *rows) if one.startswith("not enough evidence in")]
+
     every = [verdict(1, 0, **UNDECIDED), verdict(2, 0, **UNDECIDED)]
-    doubts = [one for one in said(store, *every) if one.startswith("not enough evidence in")]
-    assert doubts == ["not enough evidence in preference: 3 pairs with a missing value could change the conclusion"]
-
-
-def test_of_some_pairs_among_several_it_is_said_which(store: Store) -> None:
+    assert doubts(*every) == [f"not enough evidence in preference: {UNDECIDED['reason']}"]
     some = [verdict(1, 0, **UNDECIDED), verdict(2, 1, **UNDECIDED), verdict(2, 0)]
-    doubts = [one for one in said(store, *some) if one.startswith("not enough evidence in")]
-    assert doubts == [f"not enough evidence in preference between newest and new; new and old: {UNDECIDED['reason']}"]
+    wanted = f"not enough evidence in preference between newest and new; new and old: {UNDECIDED['reason']}"
+    assert doubts(*some) == [wanted]
 
 
 @pytest.mark.parametrize(
@@ -213,30 +198,4 @@ def test_what_was_not_compared_not_asked_or_is_missing_is_said(store: Store, pol
     ]
 
 
-def test_where_all_is_well_nothing_else_is_said(store: Store) -> None:
-    one = Compared(store)
-    one.judge("q0", "left")
-    assert said(store, verdict(), of=one) == ["new against old, preference: better, win rate 70% [55%, 85%]"]
-
-
 # Texts
-
-
-@pytest.mark.parametrize(
-    ("figures", "text"),
-    [((None, None, None), "-"), ((0.5, None, 0.7), "50.0%"), ((0.0, 0.0, 0.125), "0.0% [0.0%, 12.5%]")],
-)
-def test_a_share_without_an_interval_has_none_and_no_share_is_a_dash(figures: tuple[Any, ...], text: str) -> None:
-    assert percent(*figures) == text
-
-
-@pytest.mark.parametrize(("p", "text"), [(None, ""), (0.0004, "<0.001"), (0.001, "0.001"), (1.0, "1.000")])
-def test_a_p_value_has_three_digits(p: float | None, text: str) -> None:
-    fields: dict[str, Any] = dict.fromkeys(WinRate.__slots__) | {"p_value": p}
-    assert WinRate(**fields).p_text == text
-
-
-def test_a_rating_that_there_is_not_is_a_dash() -> None:
-    nothing: dict[str, Any] = dict.fromkeys(RankedExperiment.__slots__)
-    assert (RankedExperiment(**nothing).rating_text, RankedExperiment(**nothing).rate_text) == ("-", "-")
-    assert RankedExperiment(**nothing | {"rating": 1012.4, "ci_low": 990.0}).rating_text == "1012"

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from past import FAILED, Past, guard, passes
 from store_rows import make_row
 
@@ -19,11 +18,6 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.parquet import Store
 from evalflows.store.records import VerdictRow, controls_batch, to_json
-
-VERSION_UNKNOWN = (
-    "is not known: the HTTP application does not say it, and may have changed (version, version_url or "
-    "version_header in the spec says it)"
-)
 
 
 def limits(past: Past, gate: GateSpec, spec: ExperimentSpec | None = None, *, alone: bool = False) -> list[str]:
@@ -92,32 +86,21 @@ def test_a_plain_threshold_within_the_interval_may_be_chance() -> None:
     assert limits(past, GateSpec.model_validate({"thresholds": {"right": 0.3}})) == []
 
 
-def test_an_open_rule_says_what_it_could_have_found() -> None:
-    past = two(passes(0.7, 40, 0), passes(0.7, 40, 1))
-    (said,) = limits(past, guard(0.01))
-    ((effect, power),) = Store().query("select minimum_detectable_effect, power from source.verdicts", [])
-    assert said == f"right, non inferiority: 40 pairs detect a difference of {effect:.3f} or more (power {power:g})"
-
-
-@pytest.mark.parametrize("checked", [False, True])
-def test_a_judge_without_validation_is_named(checked: bool) -> None:
+def test_a_judge_without_validation_is_named() -> None:
     past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), models={"right": "judge-1"})
-    if checked:
-        batch = controls_batch(past.rows[-1].run_group)
-        check = {"subject_kind": "judge", "subject_id": "right", "name": "controls", "passed": True}
-        past.store.publish("checks", batch, [make_row("checks", check_id="c1", batch_id=batch, **check)])
-    said = "right: the judge right is not validated: it had no known-answer controls, and no check against people's"
-    assert limits(past, guard(0.2)) == ([] if checked else [f"{said} labels"])
-
-
-@pytest.mark.parametrize("passed", [False, True])
-def test_people_validate_a_judge_too(passed: bool) -> None:
-    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), models={"right": "judge-1"})
-    check = {"subject_kind": "judge", "subject_id": "right", "name": "people", "passed": passed}
+    (said,) = limits(past, guard(0.2))
+    assert said.startswith("right: the judge right is not validated")
+    of_judge = {"subject_kind": "judge", "subject_id": "right"}
     observed = to_json({"evaluator_version": "e1"})
-    past.store.publish("checks", "b1", [make_row("checks", check_id="c1", batch_id="b1", observed=observed, **check)])
-    said = "right: the judge right does not agree with people's labels better than chance"
-    assert limits(past, guard(0.2)) == ([] if passed else [said])
+    for passed, wanted in ((False, ["right: the judge right does not agree with people's labels"]), (True, [])):
+        check = {**of_judge, "name": "people", "passed": passed, "observed": observed}
+        past.store.publish("checks", "b1", [make_row("checks", check_id="c1", batch_id="b1", **check)])
+        assert [one.partition(" better")[0] for one in limits(past, guard(0.2))] == wanted
+    past.store.publish("checks", "b1", [])
+    batch = controls_batch(past.rows[-1].run_group)
+    check = {**of_judge, "name": "controls", "passed": True}
+    past.store.publish("checks", batch, [make_row("checks", check_id="c1", batch_id=batch, **check)])
+    assert limits(past, guard(0.2)) == []
 
 
 def test_a_judge_counts_for_the_composites_that_it_is_part_of() -> None:
@@ -129,14 +112,15 @@ def test_a_judge_counts_for_the_composites_that_it_is_part_of() -> None:
     assert [one.partition(" is not")[0] for one in limits(past, gate, spec)] == ["both: the judge right"]
 
 
-@pytest.mark.slow
 def test_an_application_that_does_not_say_its_version_may_have_changed() -> None:
     past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), target_kind="http")
     alone = GateSpec.model_validate({"confident_thresholds": {"right": 0.3}})
-    assert limits(past, alone, alone=True) == [f"the version of the candidate {VERSION_UNKNOWN}"]
+    assert [one.partition(" is not known")[0] for one in limits(past, alone, alone=True)] == [
+        "the version of the candidate"
+    ]
     assert limits(past, guard(0.2)) == []  # the differences between the two already say it
     past.experiment({"right": passes(0.7, 100, 0)}, yes_no=["right"], target_kind="http", application_version="7")
-    assert limits(past, guard(0.2)) == [f"the version of the baseline {VERSION_UNKNOWN}"]
+    assert [one.partition(" is not known")[0] for one in limits(past, guard(0.2))] == ["the version of the baseline"]
 
 
 def test_an_incomplete_candidate_alone_is_said() -> None:

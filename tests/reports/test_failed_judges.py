@@ -58,7 +58,3 @@ def test_composites_of_a_failed_judge_count() -> None:
     row = experiment(past, {"tone": "tone", "right": "right", "both": "both"}, spec=spec)
     check(row, "tone", False)
     assert {metric for _, metric in found(row)} == {"tone", "both"}
-
-
-def test_without_experiments_there_are_none() -> None:
-    assert found() == {}

@@ -1,11 +1,11 @@
 """Texts from outside are shown in Markdown as they are: no image is fetched, and nothing is a link or formatted."""
 
-import random
 import re
 from html.parser import HTMLParser
 
 import mistune
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from evalflows.reports.markdown import code, escaped, markdown_table
@@ -82,87 +82,55 @@ def shown(text: str) -> str:
     return " ".join(text.split())
 
 
-every_renderer = pytest.mark.parametrize("renderer", RENDERERS)
-
-
-@every_renderer
-@pytest.mark.parametrize("text", ATTACKS)
-def test_a_text_is_shown_as_it_is(renderer: str, text: str) -> None:
-    for place, tags in (
-        ("{}", {"p"}),
-        ("- {}", {"ul", "li"}),
-        ("## heading\n\n{}\n\nmore", {"h2", "p"}),
-        ("before {} after", {"p"}),
-    ):
-        page = Page(str(RENDERERS[renderer](place.format(escaped(text)))))
-        assert page.tags <= tags
-        assert shown(text) in page.text
-        assert not ADDRESS.search("".join(page.parts))
-
-
-@every_renderer
-@pytest.mark.parametrize("text", ATTACKS)
-def test_a_text_stays_in_its_cell(renderer: str, text: str) -> None:
-    page = Page(str(RENDERERS[renderer](markdown_table(("one", "two"), [(text, "next"), ("last", text)]))))
-    assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td"} and "td" in page.tags
-    assert page.text.count(shown(text)) == 2 and "next" in page.text and "last" in page.text
-
-
-@every_renderer
-def test_any_punctuation_is_shown_as_it_is(renderer: str) -> None:
-    draw = random.Random(0)
-    for _ in range(300):
-        text = shown("".join(draw.choice("ab 1!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") for _ in range(draw.randint(1, 30))))
-        assert Page(str(RENDERERS[renderer](f"- {escaped(text)}"))).text == text
-        table = Page(str(RENDERERS[renderer](markdown_table(("h",), [(text,)])))).text
-        assert table.removeprefix("h").strip() == text
-
-
+PLACES = ("{}", "- {}", "## heading\n\n{}\n\nmore", "**{}** x", "<ins>{}</ins> b", "- question: {}", "before {} after")
 TOKENS = (
     *("a", "b ", " ", "1.", "2)", "- ", "+ ", "* ", "**", "_", "__", "`", "[", "]", "[1]", "[1, 2]", "(x)", "![", "^"),
     *("<a>", "<", "<!--", "-->", "&amp;", "&#60;", "==", "~~", "|", "\\", "#", "## ", "> ", ": ", ":smile:", "{#"),
     *("$", "x_y", "---", "===", '"', "@", "http://", "javascript:"),
 )
-PLACES = ("{}", "- {}", "## {}", "**{}** x", "<ins>{}</ins> b", "- question: {}", "before {} after")
+MARKUP = st.lists(st.sampled_from(TOKENS), min_size=1, max_size=12).map("".join)
+PUNCTUATION = st.text("ab 1!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", min_size=1, max_size=30)
 
 
-@every_renderer
-def test_any_markup_is_shown_as_it_is_in_every_place(renderer: str) -> None:
-    draw = random.Random(1)
-    for _ in range(300):
-        text = shown("".join(draw.choice(TOKENS) for _ in range(draw.randint(1, 12))))
+def check(text: str) -> None:
+    """The text is shown as it is in every place and stays in its cell, with each renderer."""
+    for render in RENDERERS.values():
         for place in PLACES:
-            page = Page(str(RENDERERS[renderer](place.format(escaped(text)))))
-            assert text in page.text and page.tags <= {"p", "ul", "li", "h2", "strong", "ins"}
-        table = Page(str(RENDERERS[renderer](markdown_table(("h",), [(text,)])))).text
-        assert table.removeprefix("h").strip() == text
+            page = Page(str(render(place.format(escaped(text)))))
+            assert page.tags <= {"p", "ul", "li", "h2", "strong", "ins"}
+            assert shown(text) in page.text
+            assert not ADDRESS.search("".join(page.parts))
+        page = Page(str(render(markdown_table(("one", "two"), [(text, "next"), ("last", text)]))))
+        assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td"} and "td" in page.tags
+        assert page.text.count(shown(text)) >= 2 and "next" in page.text and "last" in page.text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_an_attack_is_shown_as_it_is() -> None:
+    for text in ATTACKS:
+        check(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(MARKUP | PUNCTUATION)
+def test_any_markup_is_shown_as_it_is_in_every_place(text: str) -> None:
+    check(shown(text))
+
+
+def test_what_no_renderer_acts_on_has_no_backslash() -> None:
+    for text in (
         "+0.11 [-0.02, +0.25], p<0.001; 50% [27%, 73%] (36 pairs)",
         'exp-01m85wcw: snake_case_name isn\'t "done"!',
         "What is 14 * 15 - 67? 2 > 1 & C# + Java = {x}",
         "p = 0.043 unadjusted; R&D, C:\\x1b",
-    ],
-)
-def test_what_no_renderer_acts_on_has_no_backslash(text: str) -> None:
-    assert escaped(text) == text
+    ):
+        assert escaped(text) == text
 
 
-def test_control_characters_are_shown_as_escapes() -> None:
+def test_control_characters_are_shown_as_escapes_and_code_and_our_links_as_they_are() -> None:
     page = Page(str(RENDERERS["CommonMark with tables"](escaped("a\x1b[2J\u202eb\x00"))))
     assert page.text == "a\\x1b[2J\\u202eb\\x00"
-
-
-@every_renderer
-@pytest.mark.parametrize("text", ["exp-1", "a`b", "``", "`", "![x](http://a)", "<b>", "www.example.com", " a "])
-def test_code_is_shown_as_it_is(renderer: str, text: str) -> None:
-    page = Page(str(RENDERERS[renderer](f"In the shell: {code(text)}")))
-    assert page.tags == {"p", "code"}
-    assert text.strip() in page.text
-
-
-def test_a_link_of_ours_stays_a_link() -> None:
-    assert "a" in Page(str(RENDERERS["GFM"](f"- [this run](http://127.0.0.1/run) {escaped('[x](y)')}"))).tags
+    for render in RENDERERS.values():
+        for text in ("exp-1", "a`b", "``", "`", "![x](http://a)", "<b>", "www.example.com", " a "):
+            page = Page(str(render(f"In the shell: {code(text)}")))
+            assert page.tags == {"p", "code"} and text.strip() in page.text
+        assert "a" in Page(str(render(f"- [this run](http://127.0.0.1/run) {escaped('[x](y)')}"))).tags

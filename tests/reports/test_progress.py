@@ -64,14 +64,6 @@ def test_a_line_at_each_stage_and_every_fifteen_seconds(clock: Clock, printed: C
     ]
 
 
-def test_what_was_done_before_does_not_count_as_quick(clock: Clock, printed: Callable[[], list[str]]) -> None:
-    lines = Lines(clock)
-    lines(at_work(50))
-    clock.now += LINE_EVERY_S
-    lines(at_work(53))
-    assert "0.4 per s, about 8 min 5 s left" in printed()[-1]
-
-
 def test_a_stage_without_items_says_that_it_goes_on(clock: Clock, printed: Callable[[], list[str]]) -> None:
     lines = Lines(clock)
     clock.now += 3 * LINE_EVERY_S

@@ -55,10 +55,5 @@ def test_long_texts_are_cut_and_say_so() -> None:
 
 def test_what_is_the_same_is_shortened_around_the_changes() -> None:
     parts = word_diff("a " * 100 + "x" + " b" * 100, "a " * 100 + "y" + " b" * 100)
-    assert with_context(parts, around=4) == [
-        ("same", " … a a "),
-        ("removed", "x"),
-        ("added", "y"),
-        ("same", " b b … "),
-    ]
+    assert with_context(parts, around=4) == [("same", " … a a "), ("removed", "x"), ("added", "y"), ("same", " b b … ")]
     assert with_context(word_diff("one", "one"), around=1) == [("same", "one")]

@@ -105,12 +105,10 @@ def test_those_that_fell_the_most_come_first_and_what_rose_is_not_there(store: S
         baseline_error=None,
     )
     assert worst_items(store, "new", "old", "right", 2) == found[:2]
-
-
-def test_the_same_values_have_no_worst_item(store: Store, keep: Keep) -> None:
-    for name in ("old", "new"):
-        keep(name, {"a": 1.0, "b": 0.0})
-    assert worst_items(store, "new", "old", "right", 5) == []
+    assert worst_items(store, "new", "new", "right", 5) == [], "the same values have no worst item"
+    keep("shorter", dict.fromkeys("abcde", 1.0) | {"a": 0.125})  # as wide as it is written
+    (one,) = worst_items(store, "shorter", "old", "length", 5)
+    assert (one.example_id, one.value, one.baseline_value, one.comment) == ("a", 5.0, 3.0, None)
 
 
 def test_the_other_way_round_those_that_rose_are_worse(store: Store, keep: Keep) -> None:
@@ -138,10 +136,7 @@ def test_what_is_missing_on_either_side_is_first_where_asked_for_and_else_last(s
     first = worst_items(store, "new", "old", "right", 9, missing_first=True)
     assert ids(first) == ["b", "c", "e", "a"]
     assert [(item.missing, item.baseline_missing) for item in first] == [(1, 0), (0, 1), (1, 0), (0, 0)]
-    assert [(item.error, item.baseline_error) for item in first[:2]] == [
-        ("failed at b", None),
-        (None, "failed at c"),
-    ]
+    assert [(item.error, item.baseline_error) for item in first[:2]] == [("failed at b", None), (None, "failed at c")]
     assert ids(worst_items(store, "new", "old", "right", 9)) == ["a", "b", "c", "e"]
 
 
@@ -153,13 +148,6 @@ def test_values_are_over_repetitions_and_the_answers_those_that_differ_most(stor
     assert (one.outputs, one.baseline_outputs) == ('{"answer":"new a 1"}', '{"answer":"old a 1"}')
     assert (other.value, other.missing, other.error) == (0.5, 1, "failed at b")
     assert ids(worst_items(store, "new", "old", "right pass@2", 5)) == ["a", "b"]
-
-
-def test_measures_have_worst_items_too(store: Store, keep: Keep) -> None:
-    keep("old", {"a": 1.0, "b": 1.0})
-    keep("new", {"a": 0.125, "b": 1.0})  # as wide as it is written
-    (one,) = worst_items(store, "new", "old", "length", 5)
-    assert (one.example_id, one.value, one.baseline_value, one.comment) == ("a", 5.0, 3.0, None)
 
 
 def test_an_example_that_asks_something_else_is_not_compared(store: Store, keep: Keep) -> None:

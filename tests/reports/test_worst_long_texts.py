@@ -72,7 +72,7 @@ def peak_mb(folder: Path, n: int) -> int:
     return int(run(folder, READ))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_memory_does_not_grow_with_the_number_of_long_texts(tmp_path: Path) -> None:
     few, many = peak_mb(tmp_path / "few", 60), peak_mb(tmp_path / "many", 300)
     print(f"{few} MB for 60 examples of 1 MB, {many} MB for 300")

@@ -59,16 +59,6 @@ def test_the_newest_come_first_and_what_is_left_out_is_counted() -> None:
     assert found.left_out == 2 and "2 older pairs were left out" in found.sentences[0]
 
 
-def test_an_absurd_margin_leaves_all_open() -> None:
-    past = history({"a": [0.9], "b": [0.9], "c": [0.9]})
-    found = held(past, guard(0.0001), replicates=100)
-    assert (found.past.n, found.past.open) == (3, 3)
-    assert found.simulated is not None and found.simulated.open.share is not None
-    # But for chance: one-sided, 2.5 % of what has no difference is surely worse than a margin of nothing, and 2.5 %
-    # surely better.
-    assert found.simulated.open.share > 0.93
-
-
 def test_other_versions_of_an_evaluator_are_refused_and_not_blocked() -> None:
     past = Past()
     for rate, version in ((0.9, "e1"), (0.3, "e2")):
@@ -124,26 +114,16 @@ def test_of_one_start_the_baseline_target_is_the_baseline() -> None:
     assert said == {("exp-001", "exp-000", "baseline"), ("exp-002", "exp-000", "baseline")}
 
 
-def test_a_floor_alone_compares_with_nothing() -> None:
-    found = held(history({"a": [0.9], "b": [0.9]}), GateSpec(thresholds={"right": 0.5}), replicates=10)
-    assert found.decisions == [] and found.simulated is None
-    assert found.notes == ["this gate has only thresholds, which need no baseline: there are no pairs to test it on"]
-
-
-def test_a_gate_that_looks_after_each_batch_decides_on_all_at_once_and_says_so() -> None:
+def test_what_a_backtest_does_not_do_is_noted() -> None:
     past = history({"a": [0.9], "b": [0.6]})
-    (one,), (note,) = held(past).decisions, held(past, guard(batch=20)).notes
-    assert held(past, guard(batch=20)).decisions == [one] and one.conclusion == "FAIL"
-    assert (
-        note == "this gate has interim analyses; the backtest decided once, on all examples, and so decides more often"
-    )
-
-
-def test_a_gate_against_production_compares_experiments_here_and_says_so() -> None:
-    past = history({"a": [0.9], "b": [0.6]})
-    found = held(past, guard(baseline="production:watch@24h"))
-    assert [(one.conclusion, one.relation) for one in found.decisions] == [("FAIL", "earlier")]
-    assert found.notes == ["this gate compares with production; the backtest compared experiments, example by example"]
+    thresholds_alone = held(past, GateSpec(thresholds={"right": 0.5}), replicates=10)
+    assert thresholds_alone.decisions == [] and thresholds_alone.simulated is None
+    assert "only thresholds" in thresholds_alone.notes[0]
+    (one,) = held(past).decisions
+    for gate, noted in ((guard(batch=20), "interim analyses"), (guard(baseline="production:watch@24h"), "production")):
+        found = held(past, gate)
+        assert found.decisions == [one] and (one.conclusion, one.relation) == ("FAIL", "earlier")
+        assert noted in found.notes[0]
 
 
 def test_an_empty_store_has_no_past() -> None:
@@ -152,16 +132,14 @@ def test_an_empty_store_has_no_past() -> None:
     assert "no past pairs" in found.sentences[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("clusters", [None, [f"c{place // 3}" for place in range(60)]], ids=["alone", "clusters"])
-def test_it_says_what_the_gate_itself_says(clusters: Any) -> None:
-    """As `evalflows gate` would, with all of a gate's rules, with what is missing, and with other examples."""
-    past, rng = Past(clusters=clusters), np.random.default_rng(3)
-    for place in range(4):
-        tone = rng.normal(3 - 0.2 * (place == 3), 0.4, 60)
+def test_it_says_what_the_gate_itself_says() -> None:
+    """As `evalflows gate` would, with all of a gate's rules, with clusters, and with what is missing."""
+    past, rng = Past(clusters=[f"c{place // 3}" for place in range(60)]), np.random.default_rng(3)
+    spec = past.spec(metrics={"tone": {"range": [-5, 10]}})
+    for place in range(3):
+        tone = rng.normal(3 - 0.2 * (place == 2), 0.4, 60)
         tone[place] = FAILED
-        right = rng.random(60) < (0.85 if place < 3 else 0.6)
-        spec = past.spec(metrics={"tone": {"range": [-5, 10]}})
+        right = rng.random(60) < (0.85 if place < 2 else 0.6)
         past.experiment({"right": right, "tone": tone}, target_version=f"v{place}", spec=spec)
     gate = GateSpec(
         non_inferiority={"right": 0.1, "tone": 0.3},
@@ -171,10 +149,9 @@ def test_it_says_what_the_gate_itself_says(clusters: Any) -> None:
     )
     rows = {row.name: row for row in past.rows}
     found = held(past, gate)
-    assert len(found.decisions) == 6 and {one.conclusion for one in found.decisions} >= {"FAIL", "NOT ENOUGH EVIDENCE"}
+    assert len(found.decisions) == 3 and {one.conclusion for one in found.decisions} >= {"FAIL", "NOT ENOUGH EVIDENCE"}
     for one in found.decisions:
         candidate, baseline = rows[one.candidate], rows[one.baseline]
-        spec = past.spec(metrics={"tone": {"range": [-5, 10]}})
         pair = ExperimentPair(reader=MetricReader(past.store), spec=spec, candidate=candidate, baseline=baseline)
         evaluation = GateEvaluation(gate=gate, pair=pair)
         assert (one.conclusion, one.because) == (evaluation.conclusion, evaluation.summary)
@@ -184,12 +161,12 @@ def test_it_says_what_the_gate_itself_says(clusters: Any) -> None:
 
 
 def test_pairs_of_the_same_target_are_blocked_no_more_often_than_allowed() -> None:
-    past = history({"a": [0.8] * 6})
+    past = history({"a": [0.8] * 4})
     found = held(past, guard(0.02))
     one = found.same_target
-    assert (found.past.n, one.n, one.experiments) == (0, 15, 6)
-    assert one.failed <= 2 and one.fail.low is not None and one.fail.low <= 0.025
-    # 15 pairs of 6 experiments are as sure as 3 of different ones.
+    assert (found.past.n, one.n, one.experiments) == (0, 6, 4)
+    assert one.failed <= 1 and one.fail.low is not None and one.fail.low <= 0.025
+    # 6 pairs of 4 experiments are as sure as 2 of different ones.
     assert one.fail.high is not None and one.fail.high > 0.4
 
 
@@ -202,15 +179,14 @@ def test_the_very_same_values_twice_show_nothing_of_chance() -> None:
     assert "3 more pairs of the same target had identical values" in " ".join(found.sentences)
 
 
-@pytest.mark.slow
 def test_repetitions_are_split_into_halves() -> None:
     past = Past(repetitions=4)
-    for seed in range(3):
+    for seed in range(2):
         past.experiment({"right": passes(0.8, N, seed=seed, repetitions=4)}, target_version=f"v{seed}")
     found = held(past, guard(0.03))
     halves = [one for one in found.decisions if one.relation == "halves"]
-    assert (len(halves), found.halves.n, found.halves.failed, found.halves.experiments) == (3, 3, 0, 3)
-    assert found.halves.fail.n == 3
+    assert (len(halves), found.halves.n, found.halves.failed, found.halves.experiments) == (2, 2, 0, 2)
+    assert found.halves.fail.n == 2
     assert held(past, guard(0.03), seed=1).decisions != found.decisions
 
 
@@ -228,19 +204,20 @@ def test_a_half_is_a_yes_or_no_where_it_is_one_run_and_what_failed_is_missing() 
 # Replicates
 
 
-def simulated(rate: float, margin: float, n: int = N, **how: Any) -> Any:
+def simulated(rate: float, margin: float, **how: Any) -> Any:
     past = Past()
     for seed in range(2):
-        past.experiment({"right": passes(rate, n, seed=seed)}, target_version=f"v{seed}")
+        past.experiment({"right": passes(rate, N, seed=seed)}, target_version=f"v{seed}")
     found = held(past, guard(margin), replicates=1000, **how).simulated
     assert found is not None
     return found
 
 
-def test_without_a_difference_it_is_blocked_as_seldom_as_allowed() -> None:
+def test_without_a_difference_it_is_blocked_as_seldom_as_allowed_and_a_seed_repeats_it() -> None:
     found = simulated(0.8, 0.01)
     # One-sided at 2.5 %, and the truth is better than the margin; three standard errors of 1,000 are 1.5 %.
     assert found.failed.share < 0.04 and found.failed.n == 1000
+    assert simulated(0.8, 0.01) == found != simulated(0.8, 0.01, seed=5)
 
 
 def test_a_larger_fall_is_caught_more_often_and_one_of_the_margin_is_seldom_passed() -> None:
@@ -249,18 +226,6 @@ def test_a_larger_fall_is_caught_more_often_and_one_of_the_margin_is_seldom_pass
     assert once.caught.share < 0.04 and once.passed.share < 0.04  # at the margin, both are errors
     assert 0.3 < twice.caught.share < 0.95 < thrice.caught.share  # a fall of 0.2 is 2 standard errors beyond
     assert thrice.passed.share == 0
-
-
-@pytest.mark.slow
-def test_few_examples_decide_little_and_many_decide() -> None:
-    few, many = simulated(0.9, 0.1, n=25), simulated(0.9, 0.1, n=1000)
-    assert few.open.share > 0.6 and few.falls[1].caught.share < 0.5
-    assert many.passed.share > 0.95 and many.falls[1].caught.share > 0.95
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_and_another_does_not() -> None:
-    assert simulated(0.8, 0.05, seed=4) == simulated(0.8, 0.05, seed=4) != simulated(0.8, 0.05, seed=5)
 
 
 def test_a_fall_that_values_do_not_allow_is_said() -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_memory import in_memory, spec_of, values_of
@@ -12,7 +11,7 @@ from in_memory import in_memory, spec_of, values_of
 from evalflows.analysis.backtest.null_replicates import Replicates, swap_sides
 from evalflows.analysis.backtest.vectorised_rules import BROKEN, MET
 from evalflows.analysis.gates.gate_evaluation import COMPARED, GateEvaluation
-from evalflows.analysis.gates.rule_results import evaluate_rules
+from evalflows.analysis.gates.rule_results import RuleResult, conclusion_of, evaluate_rules
 from evalflows.specs.gate import GateSpec
 from evalflows.store.queries.metric_values import MetricValues
 from evalflows.store.reasons import Reason
@@ -87,7 +86,7 @@ def _partly(
     return values_of(metric, values, missing=n_missing, weights=weights, is_yes_no=is_yes_no, is_binary=binary)
 
 
-def _outcomes_on_replicate(drawn: Replicates, number: int, planted: dict[str, float]) -> list[str]:
+def _evaluated_replicate(drawn: Replicates, number: int, planted: dict[str, float]) -> list[RuleResult]:
     """What becomes of each rule on one replicate, by the gate's own evaluation of it."""
     whole = drawn.evaluation
     pair = whole.pair
@@ -108,14 +107,13 @@ def _outcomes_on_replicate(drawn: Replicates, number: int, planted: dict[str, fl
         held, confidence_level=pair.spec.confidence_level, min_examples=gate.min_examples, adjustment=gate.adjustment
     )
     return [
-        result.outcome
+        result
         for (rule, estimates), result in zip(held, found, strict=True)
         if rule.kind != "threshold" and not isinstance(estimates, Reason)
     ]
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(evaluations(), st.booleans())
 def test_vectorised_rules_are_as_the_evaluation_of_each_replicate(evaluation: GateEvaluation, plants: bool) -> None:
     if not evaluation.compared:
@@ -123,7 +121,12 @@ def test_vectorised_rules_are_as_the_evaluation_of_each_replicate(evaluation: Ga
         return
     drawn = Replicates(evaluation=evaluation, count=COUNT, seed=1)
     planted = {next(iter(evaluation.compared)): 0.15} if plants else {}
-    together = drawn.outcomes(planted)
+    together, decisions = drawn.outcomes(planted), drawn.decisions(planted)
     for number in range(0, COUNT, 2):
         outcomes = [CODES.get(int(codes[number]), "open") for _, codes in together]
-        assert outcomes == _outcomes_on_replicate(drawn, number, planted)
+        found = _evaluated_replicate(drawn, number, planted)
+        assert outcomes == [result.outcome for result in found]
+        compared = [result for result in found if result.rule in COMPARED]
+        conclusion, broken = conclusion_of(compared), {one.metric for one in compared if one.outcome == "broken"}
+        assert (decisions.failed[number], decisions.passed[number]) == (conclusion == "FAIL", conclusion == "PASS")
+        assert decisions.caught[number] == bool(broken & planted.keys())

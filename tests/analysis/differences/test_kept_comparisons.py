@@ -1,6 +1,5 @@
 """A comparison is kept in the process for as long as the rows that it rests on are the same."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -33,13 +32,8 @@ def test_what_did_not_change_is_not_made_again() -> None:
     kept = KeptComparisons()
     first = asked(kept)
     answered("another", {"q0": "x"}, {"right": {"q0": 1.0}}, place=7)
-    assert asked(kept) is first
+    assert asked(kept) is first and asked(kept, date(2026, 1, 2)) is not first, "names say how long ago"
     assert first.metrics == ["right", "length"]
-
-
-def test_names_say_how_long_ago_so_each_day_has_its_own() -> None:
-    kept = KeptComparisons()
-    assert asked(kept) is not asked(kept, date(2026, 1, 2))
 
 
 def add_score(store: Store) -> None:
@@ -63,20 +57,15 @@ def approve(store: Store) -> None:
     store.publish("baselines", "b", [BaselineRow(baseline_id="b", name="x", experiment_id=BASE, approved_by="me")])
 
 
-@pytest.mark.parametrize("change", [add_score, seal, validate_judge, approve])
-def test_rows_that_it_rests_on_make_it_anew(change: Callable[[Store], None]) -> None:
+def test_rows_that_it_rests_on_make_it_anew() -> None:
     kept = KeptComparisons()
-    first = asked(kept)
-    change(Store())
-    again = asked(kept)
-    assert again is not first and asked(kept) is again
-
-
-def test_a_failed_validation_is_in_the_verdict_at_once() -> None:
-    kept = KeptComparisons()
-    asked(kept)
-    validate_judge(Store())
-    (found,) = (one for one in asked(kept).diff.results if one.metric == "right" and one.experiment_id == CANDIDATE)
+    before = asked(kept)
+    for change in (add_score, seal, validate_judge, approve):
+        change(Store())
+        again = asked(kept)
+        assert again is not before and asked(kept) is again, change.__name__
+        before = again
+    (found,) = (one for one in before.diff.results if one.metric == "right" and one.experiment_id == CANDIDATE)
     assert found.reason_code == "judge_failed_validation"
 
 
@@ -93,7 +82,6 @@ def test_nothing_is_kept_while_one_of_them_runs() -> None:
     assert asked(kept) is ended
 
 
-@pytest.mark.slow
 def test_the_oldest_give_way_when_there_are_too_many_changes() -> None:
     kept = KeptComparisons(most_changes=7)
     first = asked(kept)

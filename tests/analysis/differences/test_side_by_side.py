@@ -1,20 +1,18 @@
 """Latencies of identical targets that take turns are rarely called different, however the endpoint's latency drifts."""
 
-from collections.abc import Callable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 import numpy as np
-import pytest
 from in_memory import in_memory, spec_of, values_of
 
 from evalflows.execution.chunks import in_drawn_order
 from evalflows.stats import paired_difference
 from evalflows.store.queries.rounds import SharedRounds
 
-RUNS, N = 2000, 30
+RUNS, N = 300, 30
 
 Latency = Callable[[float], float]
-Order = Callable[[int, int], Sequence[int]]
 
 
 def drifting(rng: np.random.Generator) -> Latency:
@@ -29,25 +27,13 @@ def drifting(rng: np.random.Generator) -> Latency:
     return latency
 
 
-def taking_turns(run: int, example: int) -> Sequence[int]:
-    return in_drawn_order((0, 1), run, 0, str(example))
-
-
-def calls(run: int, order: Order, blocks: bool) -> Iterator[tuple[int, list[int]]]:
-    """Each piece of work of a worker: an example, and the targets it calls one after another."""
-    if not blocks:
-        yield from ((example, list(order(run, example))) for example in range(N))
-        return
-    for target in (0, 1):
-        yield from ((example, [target]) for example in range(N))
-
-
-def answered(run: int, workers: int, order: Order, *, blocks: bool = False) -> np.ndarray:
-    """Latencies, of shape (2, N), of two identical targets called by some workers at once."""
+def answered(run: int, workers: int, *, blocks: bool) -> np.ndarray:
+    """Latencies, of shape (2, N), of two identical targets called by some workers at once: in turns, or one target
+    after the other."""
     latency, seconds = drifting(np.random.default_rng([run, workers])), np.zeros((2, N))
+    turns: list[tuple[int, Sequence[int]]] = [(one, in_drawn_order((0, 1), run, 0, str(one))) for one in range(N)]
     free = [0.0] * workers
-    heapify(free)
-    for example, targets in calls(run, order, blocks):
+    for example, targets in [(one, [target]) for target in (0, 1) for one in range(N)] if blocks else turns:
         time = heappop(free)
         for target in targets:
             seconds[target, example] = latency(time)
@@ -58,21 +44,13 @@ def answered(run: int, workers: int, order: Order, *, blocks: bool = False) -> n
 
 def called_different(workers: int, *, blocks: bool = False) -> float:
     """The share of runs whose interval excludes 0."""
-    found = [
-        paired_difference(*answered(run, workers, taking_turns, blocks=blocks), confidence_level=0.95)
-        for run in range(RUNS)
-    ]
+    found = [paired_difference(*answered(run, workers, blocks=blocks), confidence_level=0.95) for run in range(RUNS)]
     return float(np.mean([not each.low <= 0 <= each.high for each in found if each.low is not None and each.high]))
 
 
-@pytest.mark.parametrize("workers", [1, 4, 16])
-def test_identical_targets_that_take_turns_are_called_different_in_5_percent(workers: int) -> None:
-    assert called_different(workers) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / RUNS)
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_in_blocks_they_would_be_called_different_far_more_often(workers: int) -> None:
-    assert called_different(workers, blocks=True) > 0.15
+def test_identical_targets_that_take_turns_are_called_different_in_5_percent_and_in_blocks_far_more_often() -> None:
+    assert called_different(4) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / RUNS)
+    assert called_different(4, blocks=True) > 0.15
 
 
 def test_the_pairs_compared_are_those_of_shared_rounds_without_the_first() -> None:

@@ -71,11 +71,8 @@ def test_a_constant_on_each_side_is_no_yes_or_no() -> None:
     constant, varied = (np.array(values, dtype=float) for values in ([7] * 30, [7, 9] * 15))
     assert scale.yes_no_ends(constant, constant + 2) is None
     assert scale.yes_no_ends(constant, varied) == (7, 9)
-
-
-def test_measures_are_never_yes_or_no() -> None:
     assert has_two_values("e", np.array([0.0, 3.0, np.nan, 3.0])) and not has_two_values("e", np.array([0.0, 1.0, 2.0]))
-    assert not has_two_values(MEASURED, np.array([0.0, 0.0]))
+    assert not has_two_values(MEASURED, np.array([0.0, 0.0])), "a measure is never yes or no"
 
 
 @pytest.mark.parametrize("clusters", [None, [str(place // 4) for place in range(60)]])
@@ -109,10 +106,9 @@ def test_missing_values_are_counted_as_the_ends_of_the_range() -> None:
     assert (lowest.p_value, lowest.low) == (expected.p_value, pytest.approx(100 * expected.low))
 
 
-@pytest.mark.parametrize("clusters", [None, [str(place // 4) for place in range(60)]])
-def test_replicates_of_a_backtest_are_rescaled_too(clusters: Any) -> None:
+def test_replicates_of_a_backtest_are_rescaled_too() -> None:
     candidate, baseline = answers(60)
-    pair = paired(100 * candidate, 100 * baseline, HUNDRED, clusters=clusters)
+    pair = paired(100 * candidate, 100 * baseline, HUNDRED, clusters=[str(place // 4) for place in range(60)])
     unchanged = swap_sides(pair, np.zeros((1, 60), dtype=bool))
     found, expected = unchanged.estimates(), pair.difference(0.95)
     assert found.p_value[0] == pytest.approx(expected.p_value)

@@ -49,13 +49,8 @@ def test_a_rule_that_is_met_warns_of_a_long_tail() -> None:
     candidate, baseline = tailed(40)
     skewness = stats.skew(np.concatenate([candidate, baseline]), bias=False)
     warned = text(candidate, baseline)
-    note = f"; the values have a long tail (skewness {skewness:.1f}), of which 40 pairs may miss what would be a loss"
-    assert warned.startswith("met: m is not worse by more than 5") and warned.endswith(note)
-
-
-def test_the_side_of_the_tail_does_not_matter() -> None:
-    candidate, baseline = tailed(40)
-    assert "(skewness -" in text(-candidate, -baseline)
+    assert warned.startswith("met: ") and f"(skewness {skewness:.1f}), of which 40 pairs" in warned
+    assert "(skewness -" in text(-candidate, -baseline), "on either side"
 
 
 @pytest.mark.parametrize(

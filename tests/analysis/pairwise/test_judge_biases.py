@@ -51,13 +51,11 @@ def test_the_share_of_verdicts_for_the_first_has_the_interval_of_a_share_over_ex
     wanted = share_estimate([1.0] * 20 + [0, 1] * 30, [f"q{i // 2}" for i in range(80)])
     assert shares(found) == (wanted.share, wanted.low, wanted.high, 80)
     assert wanted.share == 50 / 80
-    assert found.passed is True
-    assert found.message.startswith("chose the answer shown first in 62% [")
-
-
-def test_a_tie_is_a_verdict_for_neither_place() -> None:
+    assert found.passed is True and found.message.startswith("chose the answer shown first in 62% [")
     tied = both(*[FAIR] * 10, ("tie", "tie"), ("left", "tie"))
-    assert shares(biases(tied)[POSITION])[::3] == (11 / 21, 21)
+    assert shares(biases(tied)[POSITION])[::3] == (11 / 21, 21), "a tie is a verdict for neither place"
+    wide, narrow = (biases(both(*[ALWAYS_FIRST] * 10, *[FAIR] * 30), level)[POSITION] for level in (0.99, 0.8))
+    assert wide.low < narrow.low < narrow.high < wide.high  # type: ignore[operator]
 
 
 def test_of_a_judge_that_prefers_the_second_the_second_is_named() -> None:
@@ -74,25 +72,17 @@ def test_in_one_order_a_place_cannot_be_told_from_a_better_answer() -> None:
         assert str(why_judge_failed(fixed)).startswith("one experiment's answers were always shown first: ")
 
 
-def test_what_was_shown_in_one_order_tells_nothing_beside_pairs_that_were_shown_in_both() -> None:
-    """Of two experiments always in one order, the better one may always be first."""
-    fixed = [Pair(f"q{i}", "left", left="a", right="c") for i in range(N)]
-    found = biases([*both(*[FAIR] * 10), *fixed])[POSITION]
-    assert shares(found)[::3] == (0.5, 20)
-
-
 def test_a_fixed_order_between_each_two_of_several_is_one_order() -> None:
     fixed = [Pair(f"q{i}", "left", left=a, right=b) for i in range(N) for a, b in (("a", "b"), ("a", "c"))]
     fixed += [Pair(f"q{i}", second="left", left="b", right="c") for i in range(N)]
     assert biases(fixed)[POSITION].reason_code == "one_presentation_order"
+    beside = biases([*both(*[FAIR] * 10), *(Pair(f"q{i}", "left", left="a", right="c") for i in range(N))])[POSITION]
+    assert shares(beside)[::3] == (0.5, 20), "what was shown in one order tells nothing beside what was shown in both"
 
 
 def test_a_judge_that_only_knows_ties_decides_for_no_place() -> None:
     found = biases(both(*[("tie", "tie")] * N))
-    assert (found[POSITION].message, found[POSITION].passed) == (
-        "unknown: no verdict without a tie on experiments shown in both orders",
-        None,
-    )
+    assert (found[POSITION].passed, found[POSITION].share) == (None, None)
     assert why_judge_failed(both(*[("tie", "tie")] * N)) is None
 
 
@@ -112,10 +102,7 @@ def test_verdicts_that_change_with_the_order_are_counted_with_an_interval() -> N
     pairs = both(*[ALWAYS_FIRST] * 6, *[FAIR] * 12, ("tie", "left"), ("tie", "tie"))
     found, wanted = biases(pairs)[FLIPS], share_estimate([1.0] * 6 + [0.0] * 14, [f"q{i}" for i in range(20)])
     assert shares(found) == (6 / 20, wanted.low, wanted.high, 20)
-    assert (
-        found.message == f"changed its verdict with the order in 30% [{wanted.low:.0%}, {wanted.high:.0%}] of 20 pairs"
-        ", and called 1 more a tie in one order only"
-    )
+    assert "in 30% [" in found.message and "called 1 more a tie in one order only" in found.message
 
 
 def test_without_both_orders_flips_are_not_known() -> None:
@@ -138,13 +125,13 @@ def test_a_judge_that_always_says_first_is_unfit_in_both_orders_and_in_a_drawn_o
         )
 
 
-@pytest.mark.parametrize("left_first", [6, 9, 11])
-def test_where_one_side_is_always_better_an_uneven_draw_makes_no_judge_unfit(left_first: int) -> None:
-    drawn = [Pair(f"q{i}", "left", None) if i < left_first else Pair(f"q{i}", None, "left") for i in range(12)]
-    found = biases(drawn)[POSITION]
-    assert found.share == pytest.approx(0.5) and found.passed is True
-    assert found.low < 0.5 < found.high  # type: ignore[operator]
-    assert why_judge_failed(drawn) is None
+def test_where_one_side_is_always_better_an_uneven_draw_makes_no_judge_unfit() -> None:
+    for left_first in (6, 9, 11):
+        drawn = [Pair(f"q{i}", "left", None) if i < left_first else Pair(f"q{i}", None, "left") for i in range(12)]
+        found = biases(drawn)[POSITION]
+        assert found.share == pytest.approx(0.5) and found.passed is True
+        assert found.low < 0.5 < found.high  # type: ignore[operator]
+        assert why_judge_failed(drawn) is None
 
 
 def test_a_judge_that_contradicts_itself_without_liking_a_place_is_told_so() -> None:
@@ -206,13 +193,6 @@ def test_clusters_make_every_interval_wider() -> None:
         assert other.high - other.low > 1.2 * (one.high - one.low), name  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("name", [POSITION, FLIPS])
-def test_another_level_is_another_interval(name: str) -> None:
-    pairs = both(*[ALWAYS_FIRST] * 10, *[FAIR] * 30)
-    wide, narrow = biases(pairs, 0.99)[name], biases(pairs, 0.8)[name]
-    assert wide.low < narrow.low < narrow.high < wide.high  # type: ignore[operator]
-
-
 # Two judges
 
 
@@ -230,18 +210,12 @@ def test_two_judges_agree_beyond_chance_by_kappa_over_pairs_that_both_judged() -
     assert (found.share, found.kappa) == pytest.approx((0.8, (0.8 - chance) / (1 - chance)))
     assert found.low < found.kappa < found.high  # type: ignore[operator]
     assert found.message.startswith("the same verdict on 80.0% of 10 pairs, kappa 0.69 [")
-
-
-def test_every_two_of_several_judges_are_told_once() -> None:
     three = [labelled("lrlr", name) for name in ("x", "y", "z")]
     assert [(under, bias.name) for under, bias in agreements(three, 0.95)] == [
         ("x", "agreement with y"),
         ("x", "agreement with z"),
         ("y", "agreement with z"),
     ]
-
-
-def test_of_judges_that_judged_nothing_together_nothing_is_told() -> None:
     assert list(agreements([labelled("ll--", "one"), labelled("--rr", "other")], 0.95)) == []
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pandas as pd
-import pytest
 from matched import FAILED, NEVER, asked, compared, experiment, rows_of
 from preferred import Pair, preferences
 
@@ -77,7 +76,6 @@ def test_frames_in_memory_equal_those_from_the_store() -> None:
     assert list(first.outcomes.outcome[:3]) == ["flipped"] * 3
 
 
-@pytest.mark.slow
 def test_resuming_a_comparison_replaces_its_results() -> None:
     old = experiment("old", {f"q{i}": "a" for i in range(20)}, place=0)
     new = experiment("new", {f"q{i}": "b" for i in range(20)}, place=1)

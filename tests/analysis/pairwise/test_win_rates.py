@@ -52,9 +52,7 @@ def test_a_small_difference_is_not_significant() -> None:
 def test_one_presentation_order_gives_no_verdict() -> None:
     found = verdict_between([Pair(f"q{i}", "right") for i in range(N)])
     assert (found.conclusion, found.candidate_mean) == ("not_enough_evidence", 1.0)
-    assert str(found.reason).startswith(
-        "one experiment's answers were always shown first: position bias cannot be told from better answers"
-    )
+    assert str(found.reason).startswith("one experiment's answers were always shown first")
 
 
 @pytest.mark.parametrize("drawn", [False, True])
@@ -66,7 +64,6 @@ def test_a_judge_that_always_picks_the_first_answer_is_excluded(drawn: bool) -> 
     found = verdict_between(pairs)
     assert found.conclusion == "not_enough_evidence"
     assert found.reason_code == "judge_position_bias"
-    assert str(found.reason).startswith("this judge has a position bias: it ")
     assert verdict_between(pairs, exclusion=None).conclusion == ("better" if drawn else "not_enough_evidence"), (
         "else it would"
     )
@@ -81,10 +78,7 @@ def test_missing_pairs_that_could_change_the_verdict_leave_it_open() -> None:
     assert (few.conclusion, few.candidate_missing) == ("better", 10)
     assert (many.conclusion, many.candidate_missing, many.n_pairs) == ("not_enough_evidence", 30, 36)
     assert (many.worst_case_low, many.worst_case_high) == pytest.approx((2 * 30 / 66 - 1, 2 * 60 / 66 - 1))
-    assert (
-        many.reason
-        == "30 pairs with a missing value could change the conclusion (worst-case interval -0.325 to +0.939)"
-    )  # the ends of the intervals then
+    assert "30 pairs with a missing value" in many.reason and "-0.325 to +0.939" in many.reason  # type: ignore[operator]
     assert many.difference == few.difference, "what is missing is in no mean"
 
 

@@ -3,21 +3,10 @@
 import json
 import math
 
-import numpy as np
 import pytest
-from planned import (
-    chat_spec,
-    dataset_rows,
-    metric_of,
-    normal_values,
-    recorded_spec,
-    sample_sizes,
-    store_experiments,
-    yes_no_values,
-)
+from planned import chat_spec, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments, yes_no_values
 
 from evalflows.flows.api.planning import plan, sentences_of
-from evalflows.stats import paired_difference
 from evalflows.stats.differences.power import needed_examples
 
 
@@ -45,15 +34,6 @@ def test_minimum_detectable_effect_follows_dataset_size_and_repetitions() -> Non
         assert metric.sample_sizes == ()
 
 
-def test_savings_by_repetitions_are_unknown_without_repetitions_in_the_history() -> None:
-    spec = recorded_spec(1500)
-    store_experiments(normal_values(1500, 1, between=0.5, within=1.0), spec)
-    made = plan(spec, 0.1)
-    (design,) = sample_sizes(made).designs
-    assert design.examples == pytest.approx(needed_examples(0.1, sd=1.5), rel=0.1)
-    assert any("whether repetitions would save examples is unknown" in sentence for sentence in sentences_of(made))
-
-
 def test_clusters_are_the_sampling_unit_and_the_design_effect_is_shown() -> None:
     """Ten examples per cluster share a true difference: a mean has the variance omega^2 / G + 2 sigma^2 / (K n)."""
     spec = recorded_spec(3000, cluster=10)
@@ -69,40 +49,13 @@ def test_clusters_are_the_sampling_unit_and_the_design_effect_is_shown() -> None
     assert any("design effect of clusters" in sentence for sentence in sentences_of(made))
 
 
-def test_unknown_effect_of_clusters_is_mentioned() -> None:
-    store_experiments(normal_values(200, 2, between=0.5, within=0.5), recorded_spec(200))
-    made = plan(recorded_spec(200, cluster=10, dataset={"rows": dataset_rows(200, 10), "name": "questions"}), 0.1)
-    assert metric_of(made).variance is not None
-    assert any("the effect of clusters on quality is unknown" in sentence for sentence in sentences_of(made))
-
-
-def test_the_planned_sample_size_has_the_stated_power() -> None:
-    """A yes/no metric, 12 % gained and 7 % lost: four in five of 400 simulated runs of that size are significant.
-
-    The plan is for a t test. The runs use McNemar's exact test, whose power is 77 %; the standard error is 2 points.
-    """
-    spec = recorded_spec(4000, evaluators=["contains"])
-    store_experiments(yes_no_values(4000, gained=0.12, n_missing=0.07), spec, metric="contains", is_yes_no=True)
-    (design,) = sample_sizes(plan(spec, 0.05)).designs
-    n_significant = 0
-    for seed in range(400):
-        sides = yes_no_values(design.examples, gained=0.12, n_missing=0.07, seed=10 + 2 * seed)
-        test = paired_difference(sides["new"][:, 0], sides["old"][:, 0], binary=True)
-        n_significant += test.p_value is not None and test.p_value <= 0.05 and (test.difference or 0) > 0
-    assert 0.71 < n_significant / 400 < 0.86
-
-
 def test_non_inferiority_is_planned_for_an_equally_good_candidate() -> None:
-    """In four of five runs of two equal systems, the 95 % interval lies above -margin."""
     spec = recorded_spec(1500, gates=[{"name": "ship", "non_inferiority": {"quality": 0.1}}])
     store_experiments(normal_values(1500, 1, between=0.5, within=0.5), spec)
     made = plan(spec)
     (design,) = sample_sizes(made).designs
     sd = math.sqrt(0.25 + 0.5)
     assert design.examples == pytest.approx(needed_examples(0.1, sd=sd), rel=0.1)
-    draw = np.random.default_rng(3)
-    lows = [paired_difference(draw.normal(0, sd, design.examples), np.zeros(design.examples)).low for _ in range(400)]
-    assert 0.73 < np.mean([low is not None and low > -0.1 for low in lows]) < 0.87
     assert any(
         "for an equally good candidate to pass the non-inferiority margin of 0.100" in sentence
         for sentence in sentences_of(made)
